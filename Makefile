@@ -1,0 +1,48 @@
+# Everything a fresh checkout needs: its own virtual environment, the package, the tools.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEBIAN := gcc python3-dev python3-venv
+
+.PHONY: demo test check fmt proto golden clean
+
+demo: $(VENV)/.demo
+	$(BIN)/psclust up -f cluster_specs/digits.yaml
+
+test: $(VENV)/.test system
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.test
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+	$(BIN)/python -m pytest -q -m "not process and not tensorflow"
+
+fmt: $(VENV)/.test
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+golden: $(VENV)/.test
+	PSCLUST_GOLDEN=write $(BIN)/python -m pytest -q -m "not process and not tensorflow"
+
+proto:
+	$(BIN)/pip install -q "grpcio-tools==1.74.*" "setuptools<80"
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto
+
+# What the tests need of the system; without root, what is missing is listed and the tests that need it are skipped by name.
+.PHONY: system
+system:
+	@deploy/system-packages $(DEBIAN)
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --upgrade pip
+
+$(VENV)/.demo: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
+	$(BIN)/pip install -q -e ".[examples]"
+	@touch $@
+
+$(VENV)/.test: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
+	$(BIN)/pip install -q -e ".[test]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

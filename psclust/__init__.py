@@ -1,0 +1,25 @@
+"""psclust: start, train on, watch and end TensorFlow parameter-server clusters.
+
+Importing this package imports nothing else: names are resolved on first use, so the launcher and the bare servers never pay for
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Program": "psclust.train.program",
+    "EstimatorSpec": "psclust.train.program",
+    "ModeKeys": "psclust.train.program",
+    "Shard": "psclust.train.program",
+}
+__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'psclust' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,78 @@
+"""RPCs in, calls to the supervisor out. A refusal travels as a status whose text holds the sentence and the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import grpc
+
+from psclust.agent import agent_pb2 as pb
+from psclust.agent import agent_pb2_grpc
+from psclust.errors import PsclustError
+from psclust.plan.layout import PortRequest
+from psclust.plan.task import Plan
+from psclust.spec.cluster import Task
+from psclust.supervise import events
+from psclust.supervise.supervisor import Supervisor
+
+# A stream looks this often whether its reader is still there (seconds); gRPC's own callback tells sooner.
+_WATCH_INTERVAL = 1.0
+
+
+class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
+    """One run's supervisor as a service."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._detached = False
+
+    def Watch(self, request: pb.WatchRequest, context: grpc.ServicerContext) -> Iterator[pb.Status]:
+        if request.hold:
+            context.add_callback(self._released)
+        version = -1
+        while context.is_active():
+            newer, status = self._supervisor.wait_for_change(version, _WATCH_INTERVAL)
+            if newer > version:
+                version = newer
+                yield pb.Status(json=status.to_json())
+                if status.ended:
+                    return
+
+    def Detach(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Empty:
+        self._detached = True
+        return pb.Empty()
+
+    def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
+        wanted = [PortRequest(_task(port.task), port.host, port.wanted) for port in request.ports]
+        try:
+            ports = self._supervisor.reserve(wanted)
+        except PsclustError as error:
+            refuse(context, error)
+        return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
+
+    def Apply(self, request: pb.Plan, context: grpc.ServicerContext) -> pb.Status:
+        return pb.Status(json=self._supervisor.apply(Plan.from_json(request.json)).to_json())
+
+    def Restart(self, request: pb.TaskRequest, context: grpc.ServicerContext) -> pb.Empty:
+        self._supervisor.post(events.Restart(_task(request)))
+        return pb.Empty()
+
+    def Stop(self, request: pb.StopRequest, context: grpc.ServicerContext) -> pb.Empty:
+        if request.now:
+            self._supervisor.post(events.Kill(request.reason))
+        else:
+            self._supervisor.post(events.Stop(request.reason, ok=request.exit_code == 0, exit_code=request.exit_code))
+        return pb.Empty()
+
+    def _released(self) -> None:
+        if not self._detached:
+            self._supervisor.post(events.Stop("the `psclust up` that held this run is gone", exit_code=130))
+
+
+def _task(message: pb.TaskRequest) -> Task:
+    return Task(message.job, message.index)
+
+
+def refuse(context: grpc.ServicerContext, error: PsclustError) -> None:
+    context.abort(grpc.StatusCode.FAILED_PRECONDITION, json.dumps({"message": str(error), "exit_code": error.exit_code}))

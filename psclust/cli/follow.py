@@ -1,0 +1,98 @@
+"""A run while it goes on: what its tasks print, line by line, and how far they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from psclust.cli.output import LiveView, duration
+from psclust.rundir.folder import RunFolder
+from psclust.rundir.log import LogReader
+from psclust.rundir.status import Progress, RunStatus, TaskStatus
+from psclust.spec.cluster import Task
+
+
+class Follower:
+    """Shows a run on a LiveView. `only`: the tasks to show, all when empty."""
+
+    def __init__(self, folder: RunFolder, view: LiveView, only: Collection[Task] = ()) -> None:
+        self._folder = folder
+        self._view = view
+        self._only = {str(task) for task in only}
+        self._readers: dict[Path, tuple[str, LogReader]] = {}
+        self._said: set[str] = set()
+        self._attempts: dict[str, int] = {}
+
+    def show(self, status: RunStatus) -> None:
+        """Print what is new, and redraw the line at the bottom."""
+        self._view.know([task.task for task in status.tasks])
+        self._say_news(status)
+        self._find_logs(status)
+        for task, reader in self._readers.values():
+            self._view.lines(task, list(reader.read()))
+        self._view.footer(self._footer(status))
+
+    def finish(self, status: RunStatus) -> None:
+        """The rest of every log."""
+        self._find_logs(status)
+        for task, reader in self._readers.values():
+            self._view.lines(task, list(reader.finish()))
+
+    def _find_logs(self, status: RunStatus) -> None:
+        for task in status.tasks:
+            if self._only and task.task not in self._only:
+                continue
+            known = Task.parse(task.task)
+            for attempt in range(self._attempts.get(task.task, 0) + 1, task.attempt + 1):
+                path = self._folder.log(known, attempt)
+                self._readers[path] = (task.task, LogReader(path))
+            self._attempts[task.task] = task.attempt
+
+    def _say_news(self, status: RunStatus) -> None:
+        for note in status.notes:
+            self._once(note, note)
+        for task in status.tasks:
+            if task.attempt > 1:
+                self._once(f"{task.task} attempt {task.attempt}", f"{task.task}: attempt {task.attempt} starts")
+            if task.phase == "backoff":
+                self._once(f"{task.task} backoff {task.restarts}", f"{task.task} ended with {task.exit_code}; it is started again")
+            if task.lost_output:
+                self._once(
+                    f"{task.task} lost", f"{task.task}: no space left under {self._folder.path}; the run goes on, its output is not kept"
+                )
+        if status.phase == "finishing":
+            waiting = ", ".join(task.task for task in status.tasks if task.role != "server" and task.pid)
+            self._once("finishing", f"the work is done; waiting for {waiting} to end")
+
+    def _once(self, key: str, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            self._view.note(text)
+
+    def _footer(self, status: RunStatus) -> str:
+        parts = [status.name, _counts(status.tasks), duration(time.time() - status.began)]
+        records = [record for task in status.tasks if (record := self._progress(task))]
+        steps = [record.step for record in records if record.step is not None]
+        losses = [record.loss for record in records if record.loss is not None]
+        rates = [record.examples_per_s for record in records if record.examples_per_s is not None]
+        parts += [f"step {max(steps)}"] if steps else []
+        parts += [f"loss {sum(losses) / len(losses):.4g}"] if losses else []
+        parts += [f"{sum(rates):,.0f} examples/s"] if rates else []
+        return "  ".join(parts)
+
+    def _progress(self, task: TaskStatus) -> Progress | None:
+        if task.phase != "running" or task.role == "server":
+            return None
+        try:
+            return Progress.from_json(self._folder.progress(Task.parse(task.task)).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+
+def _counts(tasks: Collection[TaskStatus]) -> str:
+    """`ps 2/2, worker 1/2`: how many of each job run."""
+    jobs: dict[str, list[bool]] = {}
+    for task in tasks:
+        jobs.setdefault(task.task.partition(":")[0], []).append(task.phase in ("running", "done"))
+    return ", ".join(f"{job} {sum(up)}/{len(up)}" for job, up in jobs.items())

@@ -1,0 +1,77 @@
+"""The command `psclust`. Verbs are imported when they are called, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from psclust import __version__
+from psclust.cli import output
+from psclust.errors import PsclustError
+
+# verb -> what `psclust --help` says; its module is psclust.cli.<verb>, its command `command` there.
+VERBS = {
+    "up": "Start a cluster, train on it, watch it, end it.",
+    "plan": "Show what `up` would start, and change in a running cluster.",
+    "ps": "List the tasks of a run.",
+    "logs": "Show what tasks printed.",
+    "restart": "Stop one task and start it again.",
+    "down": "End a run.",
+    "init": "Write a commented cluster file.",
+    "schema": "Print the cluster file's JSON Schema, for editors.",
+}
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"psclust.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f" Did you mean {near[0]}?" if near else " A program is started with `psclust up PROGRAM`."
+            raise click.UsageError(f"{args[0]!r} is no verb of psclust.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="psclust")
+def psclust() -> None:
+    """Start, train on, watch and end TensorFlow parameter-server clusters.
+
+    \b
+    psclust up --ps 2 --workers 2 train.py --lr 0.1
+    psclust up -f cluster.yaml --replication in-graph
+    """
+
+
+def main() -> None:
+    """Exit codes: 0 done, 1 the run failed, 2 a wrong request, 3 the cluster could not be started, 130 and 143 interrupted."""
+    try:
+        code = psclust.main(standalone_mode=False)
+    except PsclustError as error:
+        output.error(str(error))
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        output.drop_stdout()
+        sys.exit(141)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,171 @@
+"""The options that `up` and `plan` share, and the request they make: a cluster file with flags laid over it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+import psclust
+from psclust.errors import UsageError
+from psclust.plan.environment import Site
+from psclust.plan.layout import Layout, lay_out
+from psclust.plan.program import parse_program
+from psclust.rundir.folder import ClusterFolder, state_root
+from psclust.spec.cluster import Host
+from psclust.spec.load import Override, load
+from psclust.spec.schema import ClusterFile
+
+DEFAULT_FILE = "psclust.yaml"
+_LOCAL_NAMES = {"localhost", "127.0.0.1"}
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+run_dir_option = click.option("--run-dir", metavar="DIR", help="Where runs are kept (default: the XDG state directory).")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+_OPTIONS = (
+    click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one)."),
+    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b:4,user@c:2,node[01-04]."),
+    click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line (`host slots=4`)."),
+    click.option("--name", help="The cluster's name (default: the file's, else the folder's)."),
+    click.option("--ps", type=int, metavar="N", help="Number of ps tasks."),
+    click.option("--workers", type=int, metavar="N", help="Number of worker tasks."),
+    click.option("--job", "jobs", multiple=True, metavar="JOB=N", help="Number of tasks of any other job, for example chief=1."),
+    click.option("--replication", metavar="KIND", help="in-graph, between-graph, or coordinator for a script."),
+    click.option("--sync/--async", "sync", default=None, help="How workers update the variables (default: --async)."),
+    click.option("--role-by", metavar="HOW", help="How a script learns its place: auto, flags, tf_config, none."),
+    click.option("--ports", metavar="PORTS", help="auto, a first port, or a range such as 2300-2399."),
+    click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."),
+    click.option("--python", metavar="PYTHON", help="The tasks' interpreter."),
+    click.option("--no-preload", is_flag=True, help="Execute programs plainly, not from a process that has imported TensorFlow."),
+    click.option("-m", "module", is_flag=True, help="PROGRAM is a module, as in `python -m`."),
+    run_dir_option,
+    click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM [ARGS...]]"),
+)
+REQUEST_CONTEXT = {"allow_interspersed_args": False}
+
+
+def request_options(function: _F) -> _F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class UpRequest:
+    """What the user asked for, checked as far as it can be without starting anything."""
+
+    file: ClusterFile
+    layout: Layout
+    site: Site
+    cluster: ClusterFolder
+    script_text: str | None
+
+
+def read_request(
+    *,
+    path: str | None,
+    name: str | None,
+    jobs: Sequence[str],
+    env: Sequence[str],
+    module: bool,
+    no_preload: bool,
+    run_dir: str | None,
+    program: Sequence[str],
+    **flags: object,
+) -> UpRequest:
+    """Raises ClusterFileError with every mistake, or UsageError."""
+    overrides = [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
+    if path is None and not program and Path(DEFAULT_FILE).is_file():
+        path = DEFAULT_FILE
+    file = load(Path(path) if path else None, overrides, default_name=_default_name(path))
+    _refuse_other_machines(file.hosts)
+    site = Site(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    text = _script_text(file)
+    return UpRequest(file, lay_out(file), site, ClusterFolder(state_root(os.environ, run_dir) / file.name), text)
+
+
+def bind_shim() -> str | None:
+    """The library that keeps servers on one interface, where it could be built."""
+    folder = Path(psclust.__file__).parent / "runtime"
+    return next((str(path) for suffix in EXTENSION_SUFFIXES if (path := folder / f"_bind_shim{suffix}").exists()), None)
+
+
+def _default_name(path: str | None) -> str:
+    if path is not None and Path(path).name != DEFAULT_FILE:
+        return Path(path).stem
+    return Path.cwd().name or "cluster"
+
+
+def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]) -> list[Override]:
+    sync = flags["sync"]
+    single = [
+        ("--name", ("name",), name),
+        ("-H", ("hosts",), flags["hosts"]),
+        ("--hostfile", ("hostfile",), flags["hostfile"]),
+        ("--ps", ("jobs", "ps", "count"), flags["ps"]),
+        ("--workers", ("jobs", "worker", "count"), flags["workers"]),
+        ("--replication", ("replication",), flags["replication"]),
+        ("--sync" if sync else "--async", ("update",), None if sync is None else "sync" if sync else "async"),
+        ("--role-by", ("role_by",), flags["role_by"]),
+        ("--ports", ("ports",), flags["ports"]),
+        ("--python", ("python",), flags["python"]),
+        ("--no-preload", ("preload",), False if no_preload else None),
+    ]
+    return [Override(flag, path, value) for flag, path, value in single if value is not None]
+
+
+def _pair_overrides(jobs: Sequence[str], env: Sequence[str]) -> list[Override]:
+    overrides = []
+    for text in jobs:
+        job, _, count = text.partition("=")
+        if not count.isdigit():
+            raise UsageError(f"--job {text}: found no number of tasks; write it as --job chief=1.")
+        overrides.append(Override("--job", ("jobs", job, "count"), int(count)))
+    for text in env:
+        variable, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--env {text}: found no value; write it as --env NAME=VALUE.")
+        overrides.append(Override("--env", ("env", variable), value))
+    return overrides
+
+
+def _program_overrides(program: Sequence[str], module: bool) -> list[Override]:
+    if not program:
+        if module:
+            raise UsageError("-m: found no module; write it as `psclust up -m package.train`.")
+        return []
+    first = f"-m {program[0]}" if module else program[0]
+    return [Override("PROGRAM", ("program",), first), Override("PROGRAM", ("args",), list(program[1:]))]
+
+
+def _refuse_other_machines(hosts: Sequence[Host]) -> None:
+    import socket
+
+    local = _LOCAL_NAMES | {socket.gethostname()}
+    others = [host.name for host in hosts if host.name not in local]
+    if others:
+        raise UsageError(
+            f"hosts: {', '.join(others)}: psclust {psclust.__version__} starts tasks on this machine only. "
+            "Leave `hosts` out, or name localhost."
+        )
+
+
+def _script_text(file: ClusterFile) -> str | None:
+    """The text of a script program; a script that is not there is a mistake of the request, not of a task."""
+    program = parse_program(file.program)
+    if program.kind != "script":
+        if program.kind == "command" and program.words[0].endswith((".yaml", ".yml")):
+            raise UsageError(f"{program.words[0]} is a cluster file; write `psclust up -f {program.words[0]}`.")
+        return None
+    script = Path(file.cwd or ".") / program.words[0]
+    try:
+        return script.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{program.words[0]}: {error.strerror} in {script.parent.resolve()}. Name a script that can be read.") from None

@@ -1,0 +1,40 @@
+"""`psclust ps`: the tasks of a run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+
+import click
+
+from psclust.cli import output
+from psclust.cli.found import current_run, find_cluster, read_status
+from psclust.cli.options import json_option, run_dir_option
+from psclust.rundir.status import RunStatus, TaskStatus
+
+
+@click.command(short_help="List the tasks of a run.")
+@click.argument("name", required=False)
+@json_option
+@run_dir_option
+def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
+    """List the tasks of the live run, or of the last one: state, address, pid, attempts, exit code."""
+    status = read_status(current_run(find_cluster(name, run_dir, live=False)))
+    if as_json:
+        output.data(asdict(status))
+        return
+    output.say(_headline(status))
+    header = ("TASK", "STATE", "SINCE", "HOST", "ADDRESS", "PID", "ATTEMPT", "EXIT")
+    output.table(header, [_row(task) for task in status.tasks])
+
+
+def _headline(status: RunStatus) -> str:
+    state = status.phase
+    if status.ended:
+        state = "ended well" if status.ok else f"failed (exit code {status.exit_code}): {status.text}"
+    return f"{status.name}  {status.run}  {state}"
+
+
+def _row(task: TaskStatus) -> tuple[str, ...]:
+    shown = [output.duration(time.time() - task.since), task.host, task.address, task.pid, task.attempt, task.exit_code]
+    return (task.task, task.phase, *("-" if cell is None else str(cell) for cell in shown))

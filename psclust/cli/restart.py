@@ -1,0 +1,36 @@
+"""`psclust restart`: a new attempt of one task."""
+
+from __future__ import annotations
+
+import click
+
+from psclust.cli import output
+from psclust.cli.found import current_run, find_cluster, read_status, split_names
+from psclust.cli.options import run_dir_option
+from psclust.errors import UsageError
+
+_DEADLINE = 60.0
+
+
+@click.command(short_help="Stop one task and start it again.")
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] TASK")
+@run_dir_option
+def command(words: tuple[str, ...], run_dir: str | None) -> None:
+    """Stop TASK (worker:0) and start it again; it does not count against the restart limit. Returns when the new attempt runs."""
+    from psclust.agent.client import AgentClient
+
+    name, tasks = split_names(words)
+    cluster = find_cluster(name, run_dir, live=True)
+    folder = current_run(cluster)
+    before = {task.task: task for task in read_status(folder).tasks}
+    if len(tasks) != 1 or str(tasks[0]) not in before:
+        raise UsageError(f"name one task to restart; {cluster.name} has {', '.join(before)}.")
+    wanted = str(tasks[0])
+    with AgentClient(folder) as client:
+        client.restart(tasks[0])
+        for status in client.watch():
+            now = next((task for task in status.tasks if task.task == wanted), None)
+            if now is not None and now.attempt > before[wanted].attempt and now.phase in ("running", "done"):
+                output.say(f"{wanted}: attempt {now.attempt} runs (pid {now.pid})")
+                return
+    raise UsageError(f"{wanted}: the run ended before the task was started again; see `psclust ps {cluster.name}`.")

@@ -1,0 +1,220 @@
+"""`psclust up`: start a cluster and stay with it until it ends; on a running one, change what differs."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import click
+
+from psclust.cli import output
+from psclust.cli.follow import Follower
+from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, request_options
+from psclust.cli.summary import ending, serving
+from psclust.errors import StartError
+from psclust.plan.build import Run, build
+from psclust.plan.diff import compare
+from psclust.plan.environment import library_environment
+from psclust.plan.task import Plan
+from psclust.rundir.folder import RunFolder
+from psclust.rundir.status import RunStatus
+
+_ANSWER_DEADLINE = 20.0  # for a supervisor to answer after it was forked
+_LIVE_RUN_DEADLINE = 60.0  # for a run that is just ending, or just beginning
+_REDRAW = 0.05
+
+
+@click.command(context_settings=REQUEST_CONTEXT, short_help="Start a cluster.")
+@request_options
+@click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
+def command(detach: bool, **flags: object) -> int:
+    """Start a cluster, train on it, watch it, end it.
+
+    PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is bare servers. Options come before
+    PROGRAM; everything after it belongs to the program.
+
+    \b
+    psclust up psclust.examples.digits:program
+    psclust up --ps 2 --workers 4 train.py --lr 0.1
+    """
+    request = read_request(**flags)  # type: ignore[arg-type]
+    build(request.file, request.site, Run("-", "-"), {}, script_text=request.script_text)  # every mistake shows before anything starts
+    deadline = time.monotonic() + _LIVE_RUN_DEADLINE
+    while True:
+        lock = request.cluster.lock()
+        if lock is not None:
+            return _start(request, lock, detach=detach)
+        changed = _change(request)
+        if changed is not None:
+            return changed
+        if time.monotonic() > deadline:
+            raise StartError(f"{request.cluster.name}: another run is still ending after {_LIVE_RUN_DEADLINE:g} s; see `psclust ps`.")
+        time.sleep(_REDRAW)
+
+
+def _start(request: UpRequest, lock: int, *, detach: bool) -> int:
+    from psclust.agent.host import HostRequest, launch
+
+    folder = request.cluster.new_run()
+    draft = build(request.file, request.site, Run(folder.id, str(folder.path)), {}, script_text=request.script_text)
+    warm = {(task.argv[0], task.preload): None for task in draft.tasks if task.preload is not None}
+    with _Interrupts() as interrupts:
+        environ = request.site.environ
+        guard = launch(HostRequest(folder, request.cluster.name, environ, library_environment(request.site), list(warm), lock))
+        os.close(lock)
+        try:
+            return _attend(request, folder, guard, interrupts, detach=detach)
+        except BaseException:
+            # The supervisor notices that its guard is gone and stops the run.
+            with suppress(ProcessLookupError):
+                os.kill(guard, signal.SIGKILL)
+            raise
+
+
+def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Interrupts, *, detach: bool) -> int:
+    from psclust.agent.client import AgentClient
+
+    with AgentClient(folder) as client:
+        if not client.wait_until_answering(_ANSWER_DEADLINE, lambda: _is_running(guard)):
+            raise StartError(f"The supervisor did not start. Its log: {folder.supervisor_log}")
+        statuses = _Statuses(client.watch(hold=True))
+        try:
+            ports = client.reserve(request.layout.port_requests(request.file.ports))
+            plan = build(request.file, request.site, Run(folder.id, str(folder.path)), ports, script_text=request.script_text)
+            client.apply(plan)
+        except BaseException:
+            with suppress(Exception):
+                client.stop("the cluster could not be started", exit_code=3)
+            _wait_for_guard(guard)
+            raise
+        view = output.LiveView([str(task.task) for task in plan.tasks])
+        follower = Follower(folder, view)
+        status = _follow(client, statuses, follower, view, interrupts, plan, detach=detach)
+        if detach and status is not None and not status.ended:
+            client.detach()
+            view.close()
+            output.say(f"{plan.name} is up: psclust ps, psclust logs -f, psclust down")
+            return 0
+        _wait_for_guard(guard)
+    final = RunStatus.from_json(folder.status.read_text(encoding="utf-8"))
+    follower.finish(final)
+    view.close()
+    return ending(final)
+
+
+def _follow(client, statuses, follower, view, interrupts, plan: Plan, *, detach: bool) -> RunStatus | None:  # type: ignore[no-untyped-def]
+    """Until the run has ended, or, detaching, until everything is up. None when the supervisor is gone."""
+    status: RunStatus | None = None
+    told = False
+    while True:
+        newer = statuses.next(_REDRAW)
+        status = newer or status
+        if status is not None:
+            follower.show(status)
+            if not told and all(task.phase not in ("waiting", "starting") for task in status.tasks) and status.tasks:
+                told = True
+                view.note(serving(plan, status))
+                if detach:
+                    return status
+        if statuses.over:
+            return status
+        for count in interrupts.news():
+            name, code = interrupts.last
+            view.note("stopping; once more to stop now" if count == 1 else "stopping now")
+            client.stop(f"interrupted ({name})", exit_code=code, now=count > 1)
+
+
+def _change(request: UpRequest) -> int | None:
+    """Apply the request to the live run; None when there is none to change after all."""
+    from psclust.agent.client import AgentClient
+    from psclust.errors import NoRunError
+
+    folder = request.cluster.current()
+    if folder is None or not folder.socket.exists() or not folder.plan.exists():
+        return None
+    old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    with AgentClient(folder) as client:
+        try:
+            ports = client.reserve(request.layout.port_requests(request.file.ports))
+            plan = build(request.file, request.site, Run(folder.id, str(folder.path)), ports, script_text=request.script_text)
+            changes = compare(old, plan)
+            if changes:
+                client.apply(plan)
+        except NoRunError:
+            return None
+    for line in changes.render():
+        output.say(line)
+    output.say(
+        f"{plan.name} is up already; " + ("it is being changed." if changes else "nothing differs.") + " Follow it with psclust logs -f"
+    )
+    return 0
+
+
+class _Statuses:
+    """A stream of statuses, read by a thread of its own."""
+
+    def __init__(self, stream: Iterator[RunStatus]) -> None:
+        self._queue: queue.SimpleQueue[RunStatus] = queue.SimpleQueue()
+        self._done = threading.Event()
+        threading.Thread(target=self._read, args=(stream,), name="statuses", daemon=True).start()
+
+    @property
+    def over(self) -> bool:
+        return self._done.is_set() and self._queue.empty()
+
+    def next(self, timeout: float) -> RunStatus | None:
+        """The latest status, if one comes in time."""
+        try:
+            status = self._queue.get(timeout=timeout)
+            while not self._queue.empty():
+                status = self._queue.get()
+        except queue.Empty:
+            return None
+        return status
+
+    def _read(self, stream: Iterator[RunStatus]) -> None:
+        for status in stream:
+            self._queue.put(status)
+        self._done.set()
+
+
+class _Interrupts:
+    """Ctrl-C and TERM, counted instead of raised."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._seen = 0
+        self.last = ("Ctrl-C", 130)
+
+    def __enter__(self) -> _Interrupts:
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def news(self) -> list[int]:
+        """The ordinal of each signal that has come since the last call."""
+        fresh = list(range(self._seen + 1, self._count + 1))
+        self._seen = self._count
+        return fresh
+
+    def _note(self, number: int, frame: object) -> None:
+        self._count += 1
+        self.last = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
+
+
+def _is_running(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+
+def _wait_for_guard(guard: int) -> None:
+    """The guard ends last, when nothing of the run is alive."""
+    with suppress(ChildProcessError):
+        os.waitpid(guard, 0)

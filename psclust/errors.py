@@ -1,0 +1,46 @@
+"""Every error psclust raises for a user to read. A message says where, what was found and what to do; `cli.main` prints it and exits
+with `exit_code`, so nobody sees a traceback for a mistake of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PsclustError(Exception):
+    """Base of all; exit code 1: the run failed."""
+
+    exit_code = 1
+
+
+class UsageError(PsclustError):
+    """The request is wrong: a flag, a name, an argument."""
+
+    exit_code = 2
+
+
+class ClusterFileError(UsageError):
+    """Every mistake found in one cluster file, host list or set of flags, one line each."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class StartError(PsclustError):
+    """The cluster could not be started: a busy port, a missing library, a server that never answered."""
+
+    exit_code = 3
+
+
+class PortBusyError(StartError):
+    """A port that the cluster file fixes is taken."""
+
+    def __init__(self, task: str, address: str, holder: str | None) -> None:
+        by = f" by {holder}" if holder else ""
+        super().__init__(
+            f"{task}: {address} is already in use{by}. Stop that process, choose another port, or let psclust choose: `ports: auto`."
+        )
+
+
+class NoRunError(UsageError):
+    """A verb names a cluster that has no (live) run."""

@@ -1,0 +1,181 @@
+"""From a cluster file to a plan: every argument, variable and folder of every task. Pure: ports, environment and the script's text come
+in as arguments, so a dry run is the first half of the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from psclust.plan import environment
+from psclust.plan import task as plan_task
+from psclust.plan.environment import Site
+from psclust.plan.layout import JobLayout, Layout, lay_out
+from psclust.plan.program import CLASSIC_FLAGS, defines_classic_flags
+from psclust.plan.task import Plan, Preload, RestartPolicy, TaskPlan
+from psclust.plan.template import fill, has_placeholder, placeholder_values
+from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.schema import ClusterFile
+from psclust.spec.tf_config import render_tf_config
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The run a plan is made for: its id and its folder."""
+
+    id: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    file: ClusterFile
+    site: Site
+    run: Run
+    layout: Layout
+    cluster: ClusterSpec
+    role_by: str
+
+
+def build(file: ClusterFile, site: Site, run: Run, ports: Mapping[Task, int], *, script_text: str | None = None) -> Plan:
+    """The plan of `file`. `ports` holds the reserved port of each task (one that is missing reads `auto`); `script_text` is the
+    source of a script program, where it could be read. Raises UsageError for a placeholder that does not exist."""
+    layout = lay_out(file)
+    role_by, notes = _role_by(file, layout, script_text)
+    request = _Request(file, site, run, layout, layout.cluster_spec(ports), role_by)
+    tasks = [_task_plan(request, entry, Task(entry.name, index)) for entry in layout.jobs for index in range(entry.job.count)]
+    return Plan(
+        name=file.name,
+        cluster=request.cluster,
+        tasks=tuple(_with_needs(tasks)),
+        deadlines=plan_task.Deadlines(**file.deadlines.model_dump()),
+        notes=(*notes, *_site_notes(site)),
+    )
+
+
+def _role_by(file: ClusterFile, layout: Layout, script_text: str | None) -> tuple[str, list[str]]:
+    if file.role_by != "auto":
+        return file.role_by, []
+    if layout.program.kind not in ("script", "module"):
+        return "none", []
+    jobs = [entry.job for entry in layout.jobs]
+    texts = [*file.args, *map(str, file.env.values())]
+    for job in jobs:
+        texts += [*(job.args or ()), *job.extra_args, *map(str, job.env.values())]
+        texts += [text for args in job.task_args.values() for text in args]
+        texts += [str(value) for env in job.task_env.values() for value in env.values()]
+    if any(map(has_placeholder, texts)):
+        return "none", []
+    if script_text is not None and defines_classic_flags(script_text):
+        return "flags", [
+            f"{layout.program.words[0]} defines --job_name and --task_index: each task gets the four classic flags (role_by: flags)."
+        ]
+    return "tf_config", [f"{' '.join(layout.program.words)}: each task gets TF_CONFIG (role_by: tf_config)."]
+
+
+def _site_notes(site: Site) -> list[str]:
+    notes = []
+    if "TF_CONFIG" in site.environ:
+        notes.append("TF_CONFIG in your environment belongs to another cluster; it is not passed to the tasks.")
+    if site.shim is None:
+        notes.append(
+            "The bind shim is missing, so TensorFlow's servers listen on every interface, without authentication. "
+            "Install a C compiler (apt-get install gcc) and install psclust again."
+        )
+    return notes
+
+
+def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
+    file, site, job = request.file, request.site, entry.job
+    address = request.cluster.address(task)
+    python = job.python or file.python or site.python
+    values = placeholder_values(request.cluster, task, address, name=file.name, run_dir=request.run.folder)
+    argv, preload = _command(request, entry, task, python)
+    return TaskPlan(
+        task=task,
+        host=request.layout.hosts[task].name,
+        address=address,
+        argv=tuple(fill(word, values, where=f"jobs.{task.job}: args") for word in argv) if entry.program else argv,
+        env=_environment(request, entry, task, values),
+        unset=environment.FOREIGN,
+        cwd=job.cwd or file.cwd or site.cwd,
+        preload=preload,
+        role=entry.role,
+        serves=entry.program is None,
+        needs=(),
+        decides=entry.decides,
+        ok_exit_codes=tuple(job.ok_exit_codes),
+        restart=_restart(request, entry),
+        recovery_wait=file.recovery_wait or None,
+    )
+
+
+def _command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
+    file, job, program = request.file, entry.job, entry.program
+    if program is None:
+        return _server_command(request, entry, task, python)
+    args: list[str] = []
+    if not isinstance(job.run, list):
+        args += job.args if job.args is not None else file.args
+        args += job.extra_args
+        if request.role_by == "flags":
+            args += CLASSIC_FLAGS
+    args += job.task_args.get(task.index, [])
+    preload: Preload | None = "tensorflow" if file.preload and program.is_python else None
+    return (*program.argv(python), *args), preload
+
+
+def _server_command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
+    module = "psclust.runtime.python_server" if entry.job.server == "python" else "psclust.runtime.server"
+    cluster = environment.render_cluster(request.cluster)
+    preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
+    flags = ("--cluster", cluster, "--job", task.job, "--task", str(task.index))
+    return (python, "-m", module, *flags), preload if request.file.preload else None
+
+
+def _environment(request: _Request, entry: JobLayout, task: Task, values: Mapping[str, str]) -> dict[str, str]:
+    file, job, program = request.file, entry.job, entry.program
+    address = request.cluster.address(task)
+    env = environment.task_environment(
+        request.site,
+        request.cluster,
+        task,
+        run_id=request.run.id,
+        run_dir=request.run.folder,
+        host=address.rpartition(":")[0] if address else None,
+        gpus=_gpus(request, entry, task),
+    )
+    if program is not None and program.kind == "psclust":
+        env["PSCLUST_REPLICATION"] = request.layout.replication or "between-graph"
+        env["PSCLUST_UPDATE"] = file.update
+        env["PSCLUST_PLACEMENT"] = file.placement
+    if program is not None and program.is_python and request.role_by == "tf_config":
+        env["TF_CONFIG"] = render_tf_config(request.cluster, task)
+    for mapping in (file.env, job.env, job.task_env.get(task.index, {})):
+        env |= {name: fill(str(value), values, where=f"jobs.{task.job}: env.{name}") for name, value in mapping.items()}
+    return env
+
+
+def _gpus(request: _Request, entry: JobLayout, task: Task) -> range | None:
+    """ps and bare servers of a ps job see none; otherwise the tasks of a host share its GPUs out in order."""
+    if entry.job.gpus is None:
+        return range(0) if task.job == "ps" else None
+    first = 0
+    for other in request.layout.jobs:
+        for index in range(other.job.count):
+            if Task(other.name, index) == task:
+                return range(first, first + entry.job.gpus)
+            if request.layout.hosts[Task(other.name, index)] == request.layout.hosts[task]:
+                first += other.job.gpus or 0
+    return None
+
+
+def _restart(request: _Request, entry: JobLayout) -> RestartPolicy:
+    chosen = entry.job.restart or request.file.restart
+    default: plan_task.When = "failure" if entry.program is None or entry.role == "side" else "signal"
+    return RestartPolicy(chosen.when or default, chosen.max, chosen.window, chosen.backoff, chosen.max_backoff)
+
+
+def _with_needs(tasks: list[TaskPlan]) -> list[TaskPlan]:
+    """Programs wait for every server that psclust starts: no client is ever seen waiting for a server."""
+    servers = tuple(entry.task for entry in tasks if entry.serves)
+    return [entry if entry.serves else replace(entry, needs=servers) for entry in tasks]

@@ -1,0 +1,46 @@
+"""What a second `up` changes: tasks to add, remove or start anew; everything else is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from psclust.plan.task import Plan, TaskPlan
+from psclust.spec.cluster import Task
+
+# These decide about a running task without being part of it: a change takes effect without a restart.
+_WATCHED_FROM_OUTSIDE = {"role", "needs", "decides", "ok_exit_codes", "restart"}
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """`changed` says for each task which of its parts differ, for example `argv, env.LR`."""
+
+    added: tuple[Task, ...]
+    removed: tuple[Task, ...]
+    changed: dict[Task, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    def render(self) -> list[str]:
+        """One line a task: `+ worker:2`, `- worker:1`, `~ worker:0 (argv)`."""
+        lines = [f"+ {task}" for task in self.added] + [f"- {task}" for task in self.removed]
+        return lines + [f"~ {task} ({what})" for task, what in self.changed.items()]
+
+
+def compare(old: Plan, new: Plan) -> Changes:
+    before = {entry.task: entry for entry in old.tasks}
+    after = {entry.task: entry for entry in new.tasks}
+    differing = {task: _difference(before[task], after[task]) for task in after if task in before}
+    return Changes(
+        added=tuple(task for task in after if task not in before),
+        removed=tuple(task for task in before if task not in after),
+        changed={task: what for task, what in differing.items() if what},
+    )
+
+
+def _difference(old: TaskPlan, new: TaskPlan) -> str:
+    names = [field.name for field in fields(TaskPlan) if field.name not in _WATCHED_FROM_OUTSIDE | {"env"}]
+    parts = [name for name in names if getattr(old, name) != getattr(new, name)]
+    variables = sorted(name for name in {*old.env, *new.env} if old.env.get(name) != new.env.get(name))
+    return ", ".join(parts + [f"env.{name}" for name in variables])

@@ -1,0 +1,69 @@
+"""The environment of a task: what keeps TensorFlow's servers from hanging, from listening everywhere and from taking a GPU they do not
+need. Every default gives way to a value the user has set, in the cluster file or in the shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from psclust.spec.cluster import ClusterSpec, Task
+
+# A frozen or cut peer becomes UnavailableError instead of a hang (both the keepalive and the HTTP/2 ping timeout are needed), and
+# http_proxy never captures traffic between tasks.
+GRPC_OPTIONS = "grpc.keepalive_time_ms=30000,grpc.http2.ping_timeout_ms=30000,grpc.enable_http_proxy=0"
+
+# Names that would tell a task of another cluster than its own.
+FOREIGN = ("TF_CONFIG", "PSCLUST_*")
+
+
+def is_foreign(name: str) -> bool:
+    return name == "TF_CONFIG" or name.startswith("PSCLUST_")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What the machine that starts the tasks is like: the calling environment, its folder, and the bind shim (None: could not be built)."""
+
+    environ: Mapping[str, str]
+    cwd: str
+    python: str
+    shim: str | None
+
+
+def render_cluster(cluster: ClusterSpec) -> str:
+    return json.dumps(cluster.as_dict(), separators=(",", ":"))
+
+
+def library_environment(site: Site) -> dict[str, str]:
+    """What every task and every fork server gets, unless the calling environment has it already."""
+    defaults = {
+        "TF_GRPC_REUSE_PORT": "1",  # the port is reserved by a socket that psclust holds
+        "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
+        "TF_GRPC_WORKER_CACHE_QUEUES": "4",  # 64 by default, a thread each
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    env = {name: value for name, value in defaults.items() if name not in site.environ}
+    if site.shim is not None:
+        env["LD_PRELOAD"] = ":".join(filter(None, (site.shim, site.environ.get("LD_PRELOAD"))))
+    return env
+
+
+def task_environment(
+    site: Site, cluster: ClusterSpec, task: Task, *, run_id: str, run_dir: str, host: str | None, gpus: range | None
+) -> dict[str, str]:
+    """The environment psclust adds for one task. `host` is the IPv4 address its servers listen on; `gpus` the device numbers it sees, None
+    to leave the calling environment's choice."""
+    env = library_environment(site) | {
+        "PSCLUST_RUN": run_id,
+        "PSCLUST_RUN_DIR": run_dir,
+        "PSCLUST_TASK": str(task),
+        "PSCLUST_CLUSTER": render_cluster(cluster),
+        "PSCLUST_PROGRESS": f"{run_dir}/progress/{task.job}-{task.index}.json",
+    }
+    if host is not None:
+        env["PSCLUST_BIND"] = host
+    if gpus is not None:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+    return env

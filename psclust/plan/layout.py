@@ -1,0 +1,157 @@
+"""Who is in the cluster, what each job's tasks execute, and whose end ends the run: the part of planning that needs no port yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from psclust.errors import UsageError
+from psclust.plan.program import Program, parse_program
+from psclust.plan.task import Role
+from psclust.spec.assign import assign
+from psclust.spec.cluster import JOB_ORDER, ClusterSpec, Host, Task
+from psclust.spec.schema import ClusterFile, Job
+
+CLIENT = "client"  # the job of the one client of an in-graph cluster
+_CHIEFS = ("chief", "master", CLIENT)
+_SIDE = ("evaluator", "tensorboard")
+
+
+@dataclass(frozen=True, slots=True)
+class JobLayout:
+    """`program` None: the tasks are TensorFlow servers that psclust provides."""
+
+    name: str
+    job: Job
+    in_cluster: bool
+    program: Program | None
+    role: Role
+    decides: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PortRequest:
+    """A port that a task needs on its host: `wanted` is `auto`, a port, or a range `a-b`."""
+
+    task: Task
+    host: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Jobs in the order in which TensorFlow lists them, and the host of every task."""
+
+    jobs: tuple[JobLayout, ...]
+    hosts: Mapping[Task, Host]
+    program: Program
+    replication: str | None
+
+    def job(self, name: str) -> JobLayout:
+        return next(job for job in self.jobs if job.name == name)
+
+    def port_requests(self, default: str) -> list[PortRequest]:
+        """What must be reserved before addresses are known, in task order."""
+        requests = []
+        for entry in self.jobs:
+            for index in range(entry.job.count if entry.in_cluster else 0):
+                task = Task(entry.name, index)
+                requests.append(_port_request(entry.job, task, self.hosts[task], default))
+        return requests
+
+    def cluster_spec(self, ports: Mapping[Task, int]) -> ClusterSpec:
+        """Addresses of all tasks in the cluster; a port not decided yet reads `auto`."""
+        jobs = {}
+        for entry in self.jobs:
+            if entry.in_cluster:
+                tasks = [Task(entry.name, index) for index in range(entry.job.count)]
+                jobs[entry.name] = tuple(entry.job.addresses or (f"{advertised(self.hosts[t])}:{ports.get(t, 'auto')}" for t in tasks))
+        return ClusterSpec(jobs)
+
+
+def advertised(host: Host) -> str:
+    """The address others reach a host's tasks at."""
+    return "127.0.0.1" if host.name == "localhost" else host.name
+
+
+def _port_request(job: Job, task: Task, host: Host, default: str) -> PortRequest:
+    if job.addresses:
+        given, _, port = job.addresses[task.index].rpartition(":")
+        return PortRequest(task, given, port)
+    wanted = job.ports or default
+    return PortRequest(task, advertised(host), str(int(wanted) + task.index) if wanted.isdigit() else wanted)
+
+
+def lay_out(file: ClusterFile) -> Layout:
+    """Decide roles, membership and hosts. Raises UsageError when the file's parts contradict each other."""
+    program = parse_program(file.program)
+    jobs = {name: job for name, job in file.jobs.items() if job.count > 0 or job.addresses}
+    jobs = {name: job.model_copy(update={"count": len(job.addresses)}) if job.addresses else job for name, job in jobs.items()}
+    replication = file.replication or ("between-graph" if program.kind == "psclust" else None)
+    if replication == "in-graph" and program.kind == "psclust":
+        if CLIENT in jobs or "chief" in jobs:
+            raise UsageError("jobs: an in-graph program has one client, which psclust adds; leave out the jobs chief and client.")
+        jobs[CLIENT] = Job(count=1)
+    if replication == "in-graph" and program.kind not in ("psclust", "none"):
+        raise UsageError(
+            "replication: in-graph needs a psclust program (module:program); for a script of your own say "
+            "`replication: coordinator`, which gives its chief bare ps and worker servers to drive."
+        )
+    if replication == "coordinator" and program.kind != "none" and not ({"chief", "master", CLIENT} & set(jobs)):
+        jobs["chief"] = Job(count=1)
+    ordered = sorted(jobs, key=lambda name: JOB_ORDER.index(name) if name in JOB_ORDER else len(JOB_ORDER))
+    programs = {name: _program_of(name, jobs[name], program, replication) for name in ordered}
+    deciders = _deciders(file, programs)
+    entries = tuple(
+        JobLayout(
+            name=name,
+            job=jobs[name],
+            in_cluster=_in_cluster(name, jobs[name]),
+            program=programs[name],
+            role=_role(name, programs[name]),
+            decides=name in deciders,
+        )
+        for name in ordered
+    )
+    return Layout(entries, assign({name: jobs[name] for name in ordered}, file.hosts), program, replication)
+
+
+def _in_cluster(name: str, job: Job) -> bool:
+    return job.in_cluster if job.in_cluster is not None else name not in _SIDE
+
+
+def _program_of(name: str, job: Job, program: Program, replication: str | None) -> Program | None:
+    if job.run == "server" or (job.run is None and program.kind == "none"):
+        return None
+    if isinstance(job.run, list):
+        return parse_program(job.run)
+    if job.run == "program":
+        return program
+    servers = {"in-graph": ("ps", "worker"), "coordinator": ("ps", "worker")}.get(replication or "", ())
+    if name in servers or (name == "ps" and program.kind == "psclust"):
+        return None
+    return program
+
+
+def _role(name: str, program: Program | None) -> Role:
+    if program is None or name == "ps":
+        return "server"
+    return "side" if name in _SIDE else "program"
+
+
+def _deciders(file: ClusterFile, programs: Mapping[str, Program | None]) -> Sequence[str]:
+    working = [name for name, program in programs.items() if _role(name, program) == "program"]
+    if isinstance(file.ends_with, list):
+        return file.ends_with
+    chiefs = [name for name in working if name in _CHIEFS]
+    workers = [name for name in working if name == "worker"]
+    if file.ends_with == "never":
+        return []
+    if file.ends_with == "all":
+        return working
+    if file.ends_with in ("chief", "workers"):
+        found = chiefs if file.ends_with == "chief" else workers
+        if not found:
+            raise UsageError(f"ends_with: no {file.ends_with.rstrip('s')} task runs a program here; name the jobs that decide, as a list.")
+        return found
+    return chiefs or workers or working

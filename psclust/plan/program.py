@@ -1,0 +1,63 @@
+"""What a program is: a script, a module, a psclust program, a command, or none; and how a script wants to hear of its place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["script", "module", "psclust", "command", "none"]
+
+# The four flags of TensorFlow 1 scripts, as their own programs define them.
+CLASSIC_FLAGS = ("--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--job_name={job_name}", "--task_index={task_index}")
+_FLAG_NAMES = {"ps_hosts", "worker_hosts", "job_name", "task_index"}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`words` is the argument vector without the interpreter: `("train.py",)`, `("-m", "pkg.train")`, `("./train", "--x")`."""
+
+    kind: Kind
+    words: tuple[str, ...] = ()
+
+    @property
+    def is_python(self) -> bool:
+        return self.kind in ("script", "module", "psclust")
+
+    def argv(self, python: str) -> tuple[str, ...]:
+        if self.kind == "psclust":
+            return (python, "-m", "psclust.train", *self.words)
+        return (python, *self.words) if self.is_python else self.words
+
+
+def parse_program(program: str | Sequence[str] | None) -> Program:
+    """`train.py`, `-m module`, `module:program`, or a command (a list, or a single word that is none of these)."""
+    if program is None:
+        return Program("none")
+    words = (program,) if isinstance(program, str) else tuple(program)
+    if isinstance(program, str) and program.startswith("-m "):
+        words = ("-m", program[3:].strip())
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", words[0]):
+        return Program("psclust", words)
+    if words[0] == "-m":
+        return Program("module", words)
+    return Program("script" if words[0].endswith(".py") else "command", words)
+
+
+def defines_classic_flags(source: str) -> bool:
+    """Whether a script defines at least two of --ps_hosts, --worker_hosts, --job_name, --task_index (absl, tf.app.flags, argparse, click):
+    the names must stand as first arguments of calls. A file that does not parse defines none."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    found = {
+        argument.value.lstrip("-")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for argument in node.args[:2]
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    }
+    return len(found & _FLAG_NAMES) >= 2

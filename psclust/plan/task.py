@@ -1,0 +1,100 @@
+"""What exactly will be started: one record a task, complete and printable. `psclust plan` shows these, the supervisor executes them, and
+a second `up` compares them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from psclust.spec.cluster import ClusterSpec, Task
+
+# What the fork server that starts the task has loaded; None: executed plainly.
+Preload = Literal["library", "tensorflow"]
+# server: stopped when the work is done; program: the work; side: looks on (evaluator, TensorBoard) and never decides.
+Role = Literal["server", "program", "side"]
+When = Literal["never", "signal", "failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """When a dead task is started again, and how often; times in seconds."""
+
+    when: When
+    max: int
+    window: float
+    backoff: float
+    max_backoff: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """One task, ready to start. `env` is added to the environment psclust was called in, less the names in `unset`."""
+
+    task: Task
+    host: str
+    address: str | None
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    unset: tuple[str, ...]
+    cwd: str
+    preload: Preload | None
+    role: Role
+    serves: bool  # a server of psclust's own: the start deadline holds for it and clients wait for it
+    needs: tuple[Task, ...]
+    decides: bool
+    ok_exit_codes: tuple[int, ...]
+    restart: RestartPolicy
+    recovery_wait: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds; `run` None: no limit."""
+
+    start: float
+    stop: float
+    finish: float
+    run: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole cluster, ready to start. `notes` are sentences the user should read."""
+
+    name: str
+    cluster: ClusterSpec
+    tasks: tuple[TaskPlan, ...]
+    deadlines: Deadlines
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, task: Task) -> TaskPlan:
+        return next(entry for entry in self.tasks if entry.task == task)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        data: dict[str, Any] = json.loads(text)
+        return cls(
+            name=data["name"],
+            cluster=ClusterSpec({job: tuple(addresses) for job, addresses in data["cluster"]["jobs"].items()}),
+            tasks=tuple(_task_from(entry) for entry in data["tasks"]),
+            deadlines=Deadlines(**data["deadlines"]),
+            notes=tuple(data["notes"]),
+        )
+
+
+def _task_from(data: dict[str, Any]) -> TaskPlan:
+    tuples = {name: tuple(data[name]) for name in ("argv", "unset", "ok_exit_codes")}
+    return TaskPlan(
+        **{
+            **data,
+            **tuples,
+            "task": Task(**data["task"]),
+            "needs": tuple(Task(**need) for need in data["needs"]),
+            "restart": RestartPolicy(**data["restart"]),
+        }
+    )

@@ -1,0 +1,146 @@
+"""Every file name of a run, and where runs live: `<state>/<cluster name>/<run id>/`. The lock beside the runs is held by whoever
+supervises the live one, so that liveness never depends on a pid."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from psclust.spec.cluster import Task
+
+KEPT_RUNS = 10  # finished runs of one name whose folders stay
+_LONGEST_SOCKET = 100  # bytes that fit a Unix socket's address, with room to spare
+
+
+def state_root(environ: Mapping[str, str], given: str | None = None) -> Path:
+    """Where runs live: `given` (--run-dir), else PSCLUST_STATE, else `psclust` in the XDG state directory."""
+    chosen = given or environ.get("PSCLUST_STATE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    home = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME", "~"), ".local", "state")
+    return Path(home).expanduser().absolute() / "psclust"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """One run's files. Nobody else puts a path together."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @property
+    def plan(self) -> Path:
+        return self.path / "plan.json"
+
+    @property
+    def status(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.path / "supervisor.log"
+
+    @property
+    def socket(self) -> Path:
+        return self.path / "control.sock"
+
+    def log(self, task: Task, attempt: int) -> Path:
+        """stdout and stderr of one attempt, as one stream."""
+        return self.path / "logs" / f"{task.job}-{task.index}.{attempt}.log"
+
+    def progress(self, task: Task) -> Path:
+        return self.path / "progress" / f"{task.job}-{task.index}.json"
+
+    def create(self) -> None:
+        """Readable by its owner only: logs and environments hold people's secrets."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.mkdir(mode=0o700)
+        for name in ("logs", "progress"):
+            (self.path / name).mkdir()
+
+    def socket_address(self) -> str:
+        """gRPC's address of the control socket; a path too long for one is reached through an open folder, which this process keeps."""
+        path = str(self.socket)
+        if len(os.fsencode(path)) > _LONGEST_SOCKET:
+            path = f"/proc/{os.getpid()}/fd/{os.open(self.path, os.O_PATH | os.O_CLOEXEC)}/{self.socket.name}"
+        return f"unix:{path}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFolder:
+    """All runs of one cluster name."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def lock(self) -> int | None:
+        """Become the one who may run this cluster: a file descriptor to keep open, or None when a run is live."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def is_live(self) -> bool:
+        if not (self.path / "lock").exists():
+            return False
+        descriptor = self.lock()
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+    def new_run(self) -> RunFolder:
+        """A new run's folder, made current. Call with the lock held."""
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        run = RunFolder(self.path / f"{stamp}-{secrets.token_hex(3)}")
+        run.create()
+        link = Path(tempfile.mktemp(prefix=".current-", dir=self.path))
+        link.symlink_to(run.id)
+        link.replace(self.path / "current")
+        for old in self.runs()[:-KEPT_RUNS]:
+            shutil.rmtree(old.path, ignore_errors=True)
+        return run
+
+    def runs(self) -> list[RunFolder]:
+        """Oldest first."""
+        if not self.path.is_dir():
+            return []
+        return [RunFolder(entry) for entry in sorted(self.path.iterdir()) if entry.is_dir() and not entry.is_symlink()]
+
+    def current(self) -> RunFolder | None:
+        """The live run, or the last one."""
+        link = self.path / "current"
+        return RunFolder(link.resolve()) if link.exists() else None
+
+
+def clusters(root: Path) -> list[ClusterFolder]:
+    """Every cluster that has had a run, by name."""
+    if not root.is_dir():
+        return []
+    return [ClusterFolder(entry) for entry in sorted(root.iterdir()) if (entry / "current").is_symlink()]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file so that a reader sees the old text or the new one, never a part. Raises OSError, for example when the disk is full."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)

@@ -1,0 +1,78 @@
+"""A run as seen from outside: one snapshot, the same in the run folder, over RPC and behind `--json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a training task last said of itself; None: not said."""
+
+    step: int | None = None
+    loss: float | None = None
+    examples_per_s: float | None = None
+    phase: str | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, text: str) -> Progress:
+        """Raises ValueError when the text is not such a record."""
+        data = json.loads(text)
+        if not isinstance(data, dict):
+            raise ValueError("not a mapping")  # noqa: TRY004 - one exception for any bad record
+        return cls(**{name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase")}, metrics=data.get("metrics") or {})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """One task now. `exit_code` as a shell shows it (128+n for a signal); `since` in seconds since the epoch."""
+
+    task: str
+    role: str
+    phase: str
+    host: str
+    address: str | None
+    pid: int | None
+    attempt: int
+    restarts: int
+    exit_code: int | None
+    since: float
+    log: str | None
+    lost_output: int = 0  # bytes that found no room on disk
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A run now. `exit_code` and `text` are set once it is clear how the run ends."""
+
+    name: str
+    run: str
+    folder: str
+    phase: str
+    supervisor: int
+    began: float
+    tasks: tuple[TaskStatus, ...] = ()
+    ok: bool | None = None
+    exit_code: int | None = None
+    text: str | None = None
+    cause: str | None = None
+    cause_log: str | None = None
+    cause_tail: tuple[str, ...] = ()
+    collateral: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.phase == "ended"
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        return json.dumps(asdict(self), indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> RunStatus:
+        data: dict[str, Any] = json.loads(text)
+        tuples = {name: tuple(data[name]) for name in ("cause_tail", "collateral", "notes")}
+        return cls(**{**data, **tuples, "tasks": tuple(TaskStatus(**task) for task in data["tasks"])})

@@ -1,0 +1,42 @@
+"""Execute a command, and say in one sentence why it cannot be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+
+
+def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a command, looked up on the PATH of `env`; exit as a shell would where that fails."""
+    # Ignored by Python, expected by programs.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(argv[0], list(argv), env)
+    except OSError as error:
+        refuse(*_why(argv[0], error))
+
+
+def _why(name: str, error: OSError) -> tuple[str, int]:
+    if error.errno == errno.ENOENT and os.path.exists(name):
+        return f"{name}: its interpreter, named in the first line, was not found", NOT_FOUND
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return f"{name}: command not found" + ("" if os.path.dirname(name) else " on the task's PATH"), NOT_FOUND
+    if error.errno == errno.EACCES:
+        return f"{name}: cannot be executed: it is a folder or lacks execute permission", NOT_EXECUTABLE
+    if error.errno == errno.ENOEXEC:
+        return f"{name}: cannot be executed: not a program for this machine, nor a script with a #! line", NOT_EXECUTABLE
+    return f"{name}: cannot be executed: {error.strerror}", NOT_EXECUTABLE
+
+
+def refuse(sentence: str, status: int) -> NoReturn:
+    """Say why on stderr and end."""
+    os.write(2, f"{sentence}\n".encode(errors="surrogateescape"))
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,35 @@
+"""Which environment variables a forked task cannot change: those read while TensorFlow's library is loaded, while the interpreter starts
+or while `import tensorflow` runs, and never again. A task that differs from its fork server in one of them is executed instead, slower
+and with the same result. Found by tracing getenv and os.environ; what is not named here takes effect in a forked task as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# fmt: off
+LIBRARY_READS = (
+    "DISABLE_HOST_SEND_RECV_REGISTRATION", "GCS_", "GLIBC_", "GRPC_THREAD_POOL_VERBOSE_FAILURES", "LD_", "LLVM_OVERRIDE_PRODUCER",
+    "MALLOC_", "OPENSSL_", "TF_CPP_", "TF_CUFFT_WORKSPACE_LIMIT_IN_MB", "TF_ENABLED_DEVICE_TYPES", "TF_ENABLE_ONEDNN_OPTS",
+    "TF_USE_MODULAR_FILESYSTEM",
+)
+"""Beginnings of the names that `libtensorflow_cc` and the C library under it read."""
+
+IMPORT_READS = (
+    *LIBRARY_READS,
+    "GFORTRAN_", "GOMP_", "HDF5_", "KERAS_", "KMP_", "LANG", "LC_", "NPY_", "NUMPY_", "OMP_", "OPENBLAS_",
+    "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "PYTHON", "SCIPY_ARRAY_API", "TF_ENABLE_CONTROL_FLOW_V2",
+    "TF_FORWARD_COMPATIBILITY_DELTA_DAYS", "TF_FUNCTION_JIT_COMPILE_DEFAULT", "TF_JIT_COMPILE_REWRITE", "TF_NP_",
+    "TF_OPTIONALS_IN_GRADIENTS", "TF_PLUGGABLE_DEVICE_LIBRARY_PATH", "TF_USE_LEGACY_KERAS", "TF_XLA_SHARDING_FOR_RESOURCE_VARIABLES",
+    "WRAPT_DISABLE_EXTENSIONS",
+)
+"""The same for a Python interpreter that has imported TensorFlow."""
+# fmt: on
+
+REFRESHED = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "OPENBLAS_NUM_THREADS"})
+"""Exceptions: `Interpreter.refresh` brings these up to date in a forked task."""
+
+
+def stale(wanted: Mapping[str, str], have: Mapping[str, str], reads: tuple[str, ...]) -> set[str]:
+    """Names of the variables in which a task's environment differs from the fork server's and that a forked task would not notice."""
+    different = {name for name in {*wanted, *have} if wanted.get(name) != have.get(name)}
+    return {name for name in different - REFRESHED if name.startswith(reads)}

@@ -1,0 +1,139 @@
+"""Make a forked interpreter what a freshly started one would be: its path, streams, random numbers and environment, and a list of the
+differences that only a fresh start can honour."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import os
+import random
+import signal
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """This interpreter as it was when its modules were loaded."""
+
+    path: tuple[str, ...]
+    modules: Mapping[str, str]
+    """Top-level modules in memory, and the file of each; "" for those without one."""
+    python_path: str
+    added: Mapping[str, str]
+    """What the imports put into the environment."""
+
+    @classmethod
+    def snapshot(cls, environment: Mapping[str, str], path: Sequence[str]) -> Interpreter:
+        """This process now; `environment` and `path` are those from before the imports."""
+        python_path = environment.get("PYTHONPATH", "")
+        own = set(_entries(python_path))
+        return cls(
+            path=tuple(entry for entry in path if entry not in own),
+            modules={name: getattr(module, "__file__", None) or "" for name, module in list(sys.modules.items()) if "." not in name},
+            python_path=python_path,
+            added={name: value for name, value in os.environ.items() if name not in environment},
+        )
+
+    def runs(self, command: str, search_path: str | None) -> bool:
+        """Whether `command` is this very interpreter, in the same virtual environment."""
+        found = _which(command, search_path)
+        if found is None:
+            return False
+        same_folder = os.path.realpath(os.path.dirname(found)) == os.path.realpath(os.path.dirname(sys.executable))
+        return same_folder and os.path.realpath(found) == os.path.realpath(sys.executable)
+
+    def shadowed(self, folders: Iterable[str]) -> str | None:
+        """A module in one of `folders` that a fresh interpreter would find there, and that is in memory from elsewhere; None for none."""
+        for folder in folders:
+            for entry in _listing(folder):
+                name = entry.removesuffix(".py")
+                if name not in self.modules or name == "__main__":
+                    continue
+                candidate = os.path.join(folder, entry if entry != name else os.path.join(name, "__init__.py"))
+                if os.path.isfile(candidate) and not _same(candidate, self.modules[name]):
+                    return candidate
+        return None
+
+    def refresh(self, environment: Mapping[str, str], first: str, argv: Sequence[str], command: Sequence[str]) -> None:
+        """Set what a start with this environment, `sys.path[0]`, `sys.argv` and whole command would have set."""
+        for name, value in self.added.items():
+            os.environ.setdefault(name, value)
+        entries = _entries(environment.get("PYTHONPATH", ""))
+        sys.path[:] = [first, *dict.fromkeys([*entries, *self.path])]
+        sys.path_importer_cache.clear()
+        sys.argv[:] = argv
+        sys.orig_argv[:] = command
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _open_streams(bool(environment.get("PYTHONUNBUFFERED")))
+        _forget()
+        _resize_blas(environment)
+
+
+def _entries(python_path: str) -> list[str]:
+    return [os.path.abspath(entry) for entry in python_path.split(os.pathsep)] if python_path else []
+
+
+def _which(command: str, search_path: str | None) -> str | None:
+    if os.path.dirname(command):
+        return command
+    folders = (search_path if search_path is not None else os.defpath).split(os.pathsep)
+    return next((path for folder in folders if os.access(path := os.path.join(folder, command), os.X_OK)), None)
+
+
+def _listing(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder or os.curdir)
+    except OSError:
+        return []
+
+
+def _same(path: str, other: str) -> bool:
+    return bool(other) and os.path.realpath(path) == os.path.realpath(other)
+
+
+def _open_streams(unbuffered: bool) -> None:
+    """New sys.stdin, stdout and stderr on descriptors 0 to 2, as the interpreter makes them when they are not a terminal."""
+    encoding = sys.stdout.encoding, sys.stdout.errors
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), *encoding)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _writer(1, *encoding, unbuffered, False)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2, encoding[0], "backslashreplace", unbuffered, True)  # type: ignore[misc]
+
+
+def _writer(descriptor: int, encoding: str, errors: str | None, unbuffered: bool, lines: bool) -> io.TextIOWrapper:
+    raw = io.FileIO(descriptor, "w", closefd=False)
+    raw.name = "<stdout>" if descriptor == 1 else "<stderr>"
+    # typeshed wants a buffer; the interpreter itself passes the raw file under -u.
+    binary: io.BufferedWriter = raw if unbuffered else io.BufferedWriter(raw)  # type: ignore[assignment]
+    stream = io.TextIOWrapper(binary, encoding, errors, newline="\n", line_buffering=lines and not unbuffered, write_through=unbuffered)
+    stream.mode = "w"  # type: ignore[misc]
+    return stream
+
+
+def _forget() -> None:
+    """Drop what siblings must not share: the state of random generators, and folders found for another environment."""
+    random.seed()
+    tempfile.tempdir = None
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None:
+        multiprocessing.__dict__["ORIGINAL_DIR"] = os.getcwd()
+
+
+def _resize_blas(environment: Mapping[str, str]) -> None:
+    """Give OpenBLAS, loaded with one thread, the pool that it would have made at its start."""
+    wanted = environment.get("OPENBLAS_NUM_THREADS") or environment.get("OMP_NUM_THREADS", "")
+    threads = int(wanted) if wanted.isdigit() else len(os.sched_getaffinity(0))
+    if threads < 2:
+        return
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        libraries = {line.split(maxsplit=5)[5].strip() for line in maps if "openblas" in line}
+    for path in libraries:
+        library = ctypes.CDLL(path)
+        for name in ("openblas_set_num_threads", "scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_"):
+            if hasattr(library, name):
+                getattr(library, name)(threads)

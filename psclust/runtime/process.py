@@ -1,0 +1,45 @@
+"""The Linux process calls that Python lacks, and what a new task owes its supervisor: to be its child, and to die with it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent ends."""
+    if _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def wait_for_parent(pid: int, patience_s: float = 5.0) -> bool:
+    """Wait until process `pid`, a subreaper, has adopted this one; False when that does not happen. There is nothing to wait on but
+    time: the kernel tells nobody when it re-parents. The wait is as short as the exit of a process that does nothing else."""
+    deadline = time.monotonic() + patience_s
+    while os.getppid() != pid:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.0002)
+    return True
+
+
+def default_signals() -> None:
+    """Handlers and mask of a process that has just been started."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def flush_c_streams() -> None:
+    """Write out what C and C++ code has left in its stdio buffers."""
+    _libc.fflush(None)
+
+
+def thread_count() -> int:
+    """Threads of this process, also those that Python did not start."""
+    return len(os.listdir("/proc/self/task"))

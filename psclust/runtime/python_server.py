@@ -1,0 +1,48 @@
+"""A plain `tf.train.Server` for one task, `python -m psclust.runtime.python_server`: the same flags as the bare server, for ops that
+exist only where Python does (`tf.py_func` and its kin)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from psclust.errors import PsclustError, StartError
+from psclust.runtime.server import Request, parse, port_problem, wait_for_a_signal
+
+
+def serve(argv: Sequence[str]) -> NoReturn:
+    """Serve until killed. Every failure is one sentence on stderr and the exit code of its kind, as of the bare server."""
+    try:
+        server = start(parse(argv))
+    except PsclustError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(error.exit_code)
+    wait_for_a_signal(server)
+
+
+def start(request: Request) -> object:
+    """The started server, which lives as long as the process. Raises StartError."""
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install it: pip install tensorflow") from error
+    config = tf.compat.v1.ConfigProto()
+    if request.threads is not None:
+        config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = request.threads
+    definition = tf.train.ServerDef(job_name=request.job, task_index=request.task, protocol="grpc", port=request.port or 0)
+    for job, tasks in request.cluster.items():
+        definition.cluster.job.add(name=job).tasks.update(tasks)
+    try:
+        for path in request.op_libraries:
+            tf.load_op_library(path)
+        return tf.distribute.Server(definition, config=config)
+    except (tf.errors.OpError, RuntimeError) as error:
+        message = getattr(error, "message", error)
+        raise StartError(
+            f"{request.name}: {port_problem(request.listens_on) or f'TensorFlow could not start its server: {message}'}"
+        ) from error
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

@@ -1,0 +1,131 @@
+"""A bare TensorFlow server, `python -m psclust.runtime.server`: what `tf.train.Server` wraps, through the C library, without `import
+tensorflow`. A fork server that has loaded the library calls `serve` in a forked child instead, which skips the start of Python and the
+load."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from psclust.errors import PsclustError, StartError, UsageError
+from psclust.runtime.library import Library, Refused, find_library
+from psclust.runtime.serverdef import Cluster, cluster_from, server_def
+
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""Where a machine has a GPU that TensorFlow can use: NVIDIA's driver, Windows' (WSL), AMD's."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One server: which task of which cluster it is."""
+
+    cluster: Cluster
+    job: str
+    task: int
+    port: int | None = None
+    threads: int | None = None
+    op_libraries: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.job}:{self.task}"
+
+    @property
+    def listens_on(self) -> int | None:
+        """The port to listen on; None where the address has none."""
+        port = self.cluster[self.job][self.task].rpartition(":")[2]
+        return self.port if self.port is not None else int(port) if port.isdigit() else None
+
+
+def parse(argv: Sequence[str]) -> Request:
+    """The request in a command line. Raises UsageError for a task that is not in the cluster; argparse ends the process for flags it
+    cannot read."""
+    parser = argparse.ArgumentParser(prog="python -m psclust.runtime.server", description="Serve one task of a TensorFlow cluster.")
+    parser.add_argument("--cluster", required=True, help='the cluster spec in JSON: {"ps": ["host:port"], "worker": [...]}')
+    parser.add_argument("--job", required=True, help="the job this server belongs to")
+    parser.add_argument("--task", required=True, type=int, help="its index in the job")
+    parser.add_argument("--port", type=int, help="listen here instead of on the port in the cluster spec")
+    parser.add_argument("--threads", type=int, help="size of TensorFlow's thread pools (default: one thread per core)")
+    parser.add_argument("--load-library", action="append", default=[], metavar="SO", help="a custom op library to load first")
+    flags = parser.parse_args(argv)
+    try:
+        cluster = cluster_from(json.loads(flags.cluster))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsageError(f'--cluster: not a cluster spec in JSON, such as {{"ps": ["host:port"]}}: {error}') from error
+    if flags.task not in cluster.get(flags.job, {}):
+        known = ", ".join(f"{job}:{index}" for job, tasks in cluster.items() for index in tasks) or "no task"
+        raise UsageError(f"{flags.job}:{flags.task} is not in the cluster, which has {known}")
+    return Request(cluster, flags.job, flags.task, flags.port, flags.threads, tuple(flags.load_library))
+
+
+def serve(argv: Sequence[str], library: Library | None = None) -> NoReturn:
+    """Serve until killed, with `library` where the process has loaded it. Every failure is one sentence on stderr and the exit code of
+    its kind: 2 for a wrong request, 3 for a server that could not start."""
+    try:
+        start(parse(argv), library)
+    except PsclustError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stderr.flush()
+        os._exit(error.exit_code)
+    wait_for_a_signal()
+
+
+def wait_for_a_signal(server: object = None) -> NoReturn:
+    """Sleep for ever, holding `server`, until a signal ends the process: at once, by the default action, without unwinding Python under
+    the server's threads."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while True:
+        signal.pause()
+
+
+def start(request: Request, library: Library | None = None) -> str:
+    """Start the server; the address it answers at. Raises StartError."""
+    library = library or load_library()
+    for path in request.op_libraries:
+        try:
+            library.load_ops(path)
+        except Refused as error:
+            raise StartError(f"{request.name}: the op library {path} cannot be loaded: {error}") from error
+    definition = server_def(request.cluster, request.job, request.task, port=request.port, threads=request.threads)
+    try:
+        return library.start_server(definition)
+    except Refused as error:
+        raise StartError(
+            f"{request.name}: {port_problem(request.listens_on) or f'TensorFlow could not start its server: {error}'}"
+        ) from error
+
+
+def load_library() -> Library:
+    """Find and load the library, with TensorFlow's chatter off unless the user has set its level. Raises StartError."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not any(map(os.path.exists, GPU_DEVICES)):
+        # Without this it asks for a GPU driver and logs an error for want of one.
+        os.environ.setdefault("TF_ENABLED_DEVICE_TYPES", "CPU")
+    return Library(find_library())
+
+
+def port_problem(port: int | None) -> str | None:
+    """What is wrong with the port: TensorFlow says only that its server did not start."""
+    if port is None:
+        return None
+    with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
+        if probe.family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            remedy = "stop the process that holds it or choose another port" if error.errno == errno.EADDRINUSE else "choose another port"
+            return f"cannot listen on port {port}: {os.strerror(error.errno or 0)}; {remedy}"
+    return None
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1:])

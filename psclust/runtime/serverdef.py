@@ -1,0 +1,55 @@
+"""TensorFlow's `ServerDef` message, encoded by hand: a bare server then needs neither TensorFlow's Python package nor protobuf. Field
+numbers are those of tensorflow_server.proto, cluster.proto and config.proto; a protobuf's field numbers never change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Cluster = Mapping[str, Mapping[int, str]]
+"""Job name to task index to address; indices may have gaps, as in `tf.train.ClusterSpec`."""
+
+
+def cluster_from(jobs: Mapping[str, Sequence[str] | Mapping[str, str]]) -> Cluster:
+    """The cluster of a cluster spec in JSON: a list of addresses per job, or an object of index to address."""
+    return {
+        job: {int(index): address for index, address in tasks.items()} if isinstance(tasks, Mapping) else dict(enumerate(tasks))
+        for job, tasks in jobs.items()
+    }
+
+
+def server_def(cluster: Cluster, job: str, task: int, *, port: int | None = None, threads: int | None = None) -> bytes:
+    """The serialized ServerDef. `port` is the port to listen on where it is not the one peers dial; `threads` is the size of both
+    thread pools (between ops and within one), None for TensorFlow's choice, a thread per core in each."""
+    jobs = b"".join(_field(1, _job(name, tasks)) for name, tasks in cluster.items())
+    config = b"" if threads is None else _number(2, threads) + _number(5, threads)
+    return b"".join(
+        [
+            _field(1, jobs),
+            _field(2, job.encode()),
+            _number(3, task),
+            _field(4, config),
+            _field(5, b"grpc"),
+            b"" if port is None else _number(6, port),
+        ]
+    )
+
+
+def _job(name: str, tasks: Mapping[int, str]) -> bytes:
+    entries = (_field(2, _number(1, index) + _field(2, address.encode())) for index, address in tasks.items())
+    return _field(1, name.encode()) + b"".join(entries)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _field(field: int, payload: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(payload)) + payload
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])

@@ -1,0 +1,93 @@
+"""What happens in a task's process between the fork and its program: it becomes the supervisor's child, in its own session, with its
+own environment, folder and output; then it serves, runs a script or executes a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from psclust.runtime import command, patches, process, script, server
+from psclust.runtime.environment import IMPORT_READS, LIBRARY_READS, stale
+from psclust.runtime.interpreter import Interpreter
+from psclust.runtime.preload import Loaded
+
+SERVER = ["-m", "psclust.runtime.server"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One request."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    supervisor: int
+    recovery_wait: float | None
+
+    @classmethod
+    def from_json(cls, message: Mapping[str, Any]) -> Task:
+        """Raises KeyError, TypeError or ValueError for a message that is not a request."""
+        argv, env, wait = tuple(message["argv"]), dict(message["env"]), message.get("recovery_wait")
+        if not argv or not all(isinstance(text, str) for text in (*argv, *env, *env.values(), message["cwd"])):
+            raise ValueError("argv, env and cwd must hold text, argv at least one")
+        return cls(argv, env, message["cwd"], int(message["supervisor"]), None if wait is None else float(wait))
+
+
+def run(task: Task, output: int, loaded: Loaded) -> NoReturn:
+    """Become the task. Does not return, and never lets an exception reach the fork server's own code."""
+    try:
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        _belong_to(task.supervisor)
+        _settle(task)
+        _begin(task, loaded)
+    finally:
+        sys.excepthook(*sys.exc_info())
+        os._exit(70)
+
+
+def _belong_to(supervisor: int) -> None:
+    adopted = process.wait_for_parent(supervisor)
+    process.die_with_parent()
+    # Checked again: a supervisor that died before the line above would not be noticed by the kernel.
+    if not adopted or os.getppid() != supervisor:
+        command.refuse(f"the supervisor, process {supervisor}, is gone, or is not a subreaper above the fork server", 1)
+
+
+def _settle(task: Task) -> None:
+    os.setsid()
+    process.default_signals()
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.closerange(3, 1 << 20)
+    os.environ.clear()
+    os.environ.update(task.env)
+    try:
+        os.chdir(task.cwd)
+    except OSError as error:
+        command.refuse(f"{task.cwd}: cannot be the working folder: {error.strerror}", 126)
+
+
+def _begin(task: Task, loaded: Loaded) -> NoReturn:
+    arguments = list(task.argv[1:])
+    if loaded.library is not None and arguments[:2] == SERVER and not stale(task.env, loaded.environment, LIBRARY_READS):
+        server.serve(arguments[2:], loaded.library)
+    if loaded.interpreter is not None and not stale(task.env, loaded.environment, IMPORT_READS):
+        _run_here(task, arguments, loaded.interpreter)
+    command.execute(task.argv, task.env)
+
+
+def _run_here(task: Task, arguments: list[str], host: Interpreter) -> None:
+    """Run the script in this process; return where it takes a fresh interpreter."""
+    if not host.runs(task.argv[0], task.env.get("PATH")):
+        return
+    program = script.program(arguments)
+    if program is None or host.shadowed([program.folder]):
+        return
+    host.refresh(task.env, program.folder, program.argv, task.argv)
+    if task.recovery_wait is not None:
+        patches.lower_recovery_wait(task.recovery_wait)
+    script.run(program)

@@ -1,0 +1,132 @@
+"""What the parts of a cluster file say of each other: the program and its jobs, the tasks and their hosts, the ports and their users. Every
+key is sound by itself when it comes here; each check yields all the contradictions it finds."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from psclust.spec.network import check_network
+from psclust.spec.problems import Problem
+from psclust.spec.room import check_room
+from psclust.spec.schema import ClusterFile, Job
+from psclust.spec.words import nearest
+
+PSCLUST_PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:program
+_CHIEFS = ("chief", "master", "client")
+
+
+def check(file: ClusterFile) -> Iterator[Problem]:
+    """Every contradiction in a file whose single values are sound."""
+    jobs = file.jobs | _added_jobs(file)
+    yield from _program(file)
+    if is_psclust_program(file):
+        yield from _psclust_program(file)
+    yield from _jobs(file)
+    yield from _ends_with(file, jobs)
+    yield from check_room(file, jobs)
+    yield from check_network(file, jobs)
+
+
+def is_psclust_program(file: ClusterFile) -> bool:
+    word = file.program if isinstance(file.program, str) else next(iter(file.program or ()), "")
+    return PSCLUST_PROGRAM.fullmatch(word) is not None
+
+
+def _added_jobs(file: ClusterFile) -> dict[str, Job]:
+    """The one task that psclust adds itself: the client of an in-graph program, or the chief of a coordinator script."""
+    present = {name for name, job in file.jobs.items() if job.count}
+    if file.replication == "in-graph" and is_psclust_program(file):
+        return {"client": Job()}
+    if file.replication == "coordinator" and file.program is not None and not present & set(_CHIEFS):
+        return {"chief": Job()}
+    return {}
+
+
+def _program(file: ClusterFile) -> Iterator[Problem]:
+    if isinstance(file.program, str):
+        yield from _several_words(file.program)
+    if file.program is None and file.args:
+        yield Problem(("args",), "there is no program to take these arguments; name it under program.", (("program",),))
+    if file.replication == "in-graph" and file.program is not None and not is_psclust_program(file):
+        text = (
+            "in-graph needs a psclust program (module:program); for a script of your own write coordinator, "
+            "whose chief drives bare ps and worker servers."
+        )
+        yield Problem(("replication",), text, (("program",),))
+
+
+def _several_words(program: str) -> Iterator[Problem]:
+    """`python train.py --lr 0.1` is three things; the message takes them apart."""
+    try:
+        words = shlex.split(program)
+    except ValueError:
+        return
+    if words[:1] == ["-m"]:
+        words = [" ".join(words[:2]), *words[2:]]
+    if len(words) == 1 and words[0] != "-m":
+        return
+    if not words or words[0] == "-m":
+        yield Problem(("program",), "-m wants a module; write for example -m package.train.")
+        return
+    if re.fullmatch(r"python[\d.]*", words[0]):
+        words = words[1:] if words[1] != "-m" else [" ".join(words[1:3]), *words[3:]]
+    args = f" and args: [{', '.join(words[1:])}]" if words[1:] else ""
+    text = f"found several words, '{program}'; write program: {words[0]}{args}, or the whole command as a list."
+    yield Problem(("program",), text)
+
+
+def _psclust_program(file: ClusterFile) -> Iterator[Problem]:
+    reads = (("program",), ("replication",))
+    if file.replication == "coordinator":
+        text = "coordinator is for scripts; a psclust program (module:program) runs in-graph or between-graph."
+        yield Problem(("replication",), text, reads)
+    for name in ("ps", "worker"):
+        if name not in file.jobs:
+            near = nearest(name, file.jobs)
+            hint = f"did you mean {name} where it says {near}?" if near else f"write {name}: 1 or more."
+            yield Problem(("jobs",), f"a psclust program needs at least one {name} and there is none; {hint}", reads)
+        elif file.jobs[name].count == 0:
+            yield Problem(("jobs", name, "count"), f"a psclust program needs at least one {name}; write 1 or more.", reads)
+    for name in ("chief", "client"):
+        if file.replication == "in-graph" and name in file.jobs and file.jobs[name].count:
+            text = "an in-graph program has one client, which psclust adds by itself; remove this job."
+            yield Problem(("jobs", name), text, reads)
+
+
+def _jobs(file: ClusterFile) -> Iterator[Problem]:
+    if not any(job.count for job in file.jobs.values()):
+        yield Problem(("jobs",), "there is no task to start; give a job a count of 1 or more, for example worker: 2.")
+    for name, job in file.jobs.items():
+        here = ("jobs", name)
+        for key, value in (("args", job.args), ("extra_args", job.extra_args), ("task_args", job.task_args)):
+            if value and job.run == "server":
+                text = "run: server starts a bare TensorFlow server, which takes no arguments; remove them, or write run: program."
+                yield Problem((*here, key), text, ((*here, "run"),))
+            elif value and isinstance(job.run, list) and key != "task_args":
+                yield Problem((*here, key), "this job has a command of its own; write its arguments there, under run.", ((*here, "run"),))
+        if job.run == "program" and file.program is None:
+            text = "the file names no program; write one under program, or give this job a command: run: [...]."
+            yield Problem((*here, "run"), text, (("program",),))
+        yield from _task_indices(name, job)
+
+
+def _task_indices(name: str, job: Job) -> Iterator[Problem]:
+    for key, indices in (("task_args", job.task_args), ("task_env", job.task_env)):
+        for index in indices:
+            if index >= job.count:
+                last = f"the last task is {name}:{job.count - 1}; indices begin at 0." if job.count else "the job has no task."
+                reads = (("jobs", name, "count"), ("jobs", name, "addresses"))
+                yield Problem(("jobs", name, key, str(index)), f"there is no {name}:{index}: {last}", reads)
+
+
+def _ends_with(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
+    if not isinstance(file.ends_with, list):
+        return
+    present = [name for name, job in jobs.items() if job.count]
+    for index, name in enumerate(file.ends_with):
+        if name not in present:
+            near = nearest(name, present)
+            hint = f"did you mean {near}?" if near else f"the jobs are {', '.join(present)}."
+            yield Problem(("ends_with", index), f"no task belongs to a job '{name}'; {hint}", (("jobs",), ("replication",)))

@@ -1,0 +1,145 @@
+"""Whether the addresses and ports that a cluster file fixes can work: valid, enough, and no two tasks on the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from psclust.spec.problems import KeyPath, Problem
+from psclust.spec.room import pinned_host
+from psclust.spec.schema import ClusterFile, Job
+
+LAST_PORT = 65535
+_OUTSIDE = ("evaluator", "tensorboard")  # jobs that no cluster spec lists, unless the file says so
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A `ports` key and the jobs that take their ports from it."""
+
+    path: KeyPath
+    ports: str
+    jobs: Mapping[str, Job]
+
+    @property
+    def is_range(self) -> bool:
+        return "-" in self.ports
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first and last port; of a single port, that one twice. Not for `auto`."""
+        low, _, high = self.ports.partition("-")
+        return int(low), int(high or low)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A task that will listen on a known address, and the key that says so."""
+
+    task: str
+    path: KeyPath
+
+
+def check_network(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
+    """Mistakes in ports and addresses. `jobs` are the file's and those psclust adds."""
+    serving = {name: job for name, job in jobs.items() if job.in_cluster or (job.in_cluster is None and name not in _OUTSIDE)}
+    uses = [use for use in _uses(file, serving) if use.ports != "auto"]
+    invalid = [problem for use in uses for problem in _invalid(use)]
+    yield from invalid
+    if not invalid:
+        yield from (problem for use in uses for problem in _too_small(use, file))
+        yield from _collisions(file, serving)
+    for name, job in file.jobs.items():
+        yield from _addresses(name, job)
+
+
+def _uses(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[_Use]:
+    yield _Use(("ports",), file.ports, {name: job for name, job in jobs.items() if job.ports is None and not job.addresses})
+    for name, job in jobs.items():
+        if job.ports is not None:
+            yield _Use(("jobs", name, "ports"), job.ports, {name: job})
+
+
+def _addresses(name: str, job: Job) -> Iterator[Problem]:
+    here: KeyPath = ("jobs", name)
+    for index, address in enumerate(job.addresses or ()):
+        if not 0 < int(address.rpartition(":")[2]) <= LAST_PORT:
+            yield Problem((*here, "addresses", index), f"found '{address}'; ports run from 1 to {LAST_PORT}.")
+    if job.addresses and len(job.addresses) != job.count:
+        given = f"{len(job.addresses)} address{'' if len(job.addresses) == 1 else 'es'}"
+        tasks = f"{job.count} task{'' if job.count == 1 else 's'}"
+        text = f"{tasks} but {given}; give each task one, or leave the count out."
+        yield Problem((*here, "count"), text, ((*here, "addresses"),))
+    if job.addresses and job.ports:
+        yield Problem((*here, "ports"), "the addresses have ports already; keep one of the two.", ((*here, "addresses"),))
+
+
+def _invalid(use: _Use) -> Iterator[Problem]:
+    low, high = use.bounds
+    most = max((job.count for job in use.jobs.values()), default=0)
+    if low == 0 or max(low, high) > LAST_PORT:
+        yield Problem(use.path, f"found {use.ports}; ports run from 1 to {LAST_PORT}.")
+    elif high < low:
+        yield Problem(use.path, f"the range {use.ports} runs backwards; write {high}-{low}.")
+    elif not use.is_range and low + most - 1 > LAST_PORT:
+        text = f"{most} tasks from port {low} on would go past {LAST_PORT}; begin at {LAST_PORT + 1 - most} or below."
+        yield Problem(use.path, text, (("jobs",),))
+
+
+def _too_small(use: _Use, file: ClusterFile) -> Iterator[Problem]:
+    """Ranges with fewer ports than tasks on the fullest host, however the tasks are spread."""
+    tasks = sum(job.count for job in use.jobs.values())
+    if not tasks or not use.is_range:
+        return
+    pins = [job.hosts for job in use.jobs.values() if job.hosts is not None]
+    hosts = len({name for names in pins for name in names}) if len(pins) == len(use.jobs) else max(1, len(file.hosts))
+    crowd = -(-tasks // hosts)
+    low, high = use.bounds
+    if crowd > high - low + 1:
+        need = f"{tasks} tasks need {crowd}{' on one host' if hosts > 1 else ''}"
+        text = f"the range {use.ports} has {_ports(high - low + 1)}; {need}. Write {low}-{low + crowd - 1} or more."
+        yield Problem(use.path, text, (("jobs",), ("hosts",), ("hostfile",)))
+
+
+def _ports(count: int) -> str:
+    return f"{count} port{'' if count == 1 else 's'}"
+
+
+def _collisions(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
+    """One problem for each key whose tasks meet others on an address."""
+    taken: dict[str, _Claim] = {}
+    blamed: set[KeyPath] = set()
+    for address, claim in _claims(file, jobs):
+        other = taken.setdefault(address, claim)
+        if other is claim or claim.path in blamed:
+            continue
+        blamed.add(claim.path)
+        text = f"{other.task} and {claim.task} would both listen on {address}; {_way_out(claim.path)}"
+        yield Problem(claim.path, text, (other.path, ("jobs",), ("hosts",), ("hostfile",)))
+
+
+def _way_out(path: KeyPath) -> str:
+    if path == ("ports",):
+        return "give each job ports of its own, or write a range such as 2222-2299."
+    return "give one of them another port." if "addresses" in path else "give the jobs different ports, or write auto."
+
+
+def _claims(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[tuple[str, _Claim]]:
+    """Addresses that are known before any host is asked for a port."""
+    only = (file.hosts[0].name if file.hosts else "localhost") if len(file.hosts) < 2 else None
+    for name, job in jobs.items():
+        for index in range(job.count):
+            task = f"{name}:{index}"
+            if job.addresses and index < len(job.addresses):
+                host, _, port = job.addresses[index].rpartition(":")
+                yield f"{_reached(host)}:{int(port)}", _Claim(task, ("jobs", name, "addresses", index))
+                continue
+            ports = job.ports or file.ports
+            where = pinned_host(job, index) or only
+            if not job.addresses and ports.isdigit() and where is not None:
+                yield f"{_reached(where)}:{int(ports) + index}", _Claim(task, ("jobs", name, "ports") if job.ports else ("ports",))
+
+
+def _reached(host: str) -> str:
+    return _LOOPBACK if host == "localhost" else host

@@ -1,0 +1,64 @@
+"""Flags of the command line laid over what the cluster file says, before anything is judged: a flag and a line obey the same rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from psclust.spec.problems import KeyPath, Origins, Problem
+from psclust.spec.schema import default_jobs
+
+# Two ways to say one thing: a flag for one of these replaces what the file says in the other.
+_RIVALS: dict[KeyPath, KeyPath] = {("hosts",): ("hostfile",), ("hostfile",): ("hosts",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """`value` takes the place of what the file has at `path`; `flag` (such as `--ps`) is how messages name it."""
+
+    flag: str
+    path: KeyPath
+    value: object
+
+
+def lay_over(data: dict[str, object], origins: Origins, overrides: Iterable[Override]) -> tuple[dict[str, object], Origins, list[Problem]]:
+    """The data with the flags' values in it, where each value now comes from, and flags that contradict each other."""
+    data = _spell_out(data, overrides := list(overrides))
+    flags: dict[KeyPath, str] = {}
+    problems = []
+    for override in overrides:
+        rival = _RIVALS.get(override.path)
+        earlier = next((path for path in (override.path, rival) if path in flags and flags[path] != override.flag), None)
+        if earlier is not None:
+            problems.append(Problem(earlier, f"contradicts {override.flag}; give one of the two."))
+            continue
+        flags[override.path] = override.flag
+        if rival is not None:
+            data.pop(str(rival[0]), None)
+        _put(data, override.path, list(override.value) if isinstance(override.value, tuple) else override.value)
+    replaced = {path for flagged in flags for path in origins.lines if path[: len(flagged)] == flagged}
+    lines = {path: line for path, line in origins.lines.items() if path not in replaced}
+    return data, Origins(origins.file, lines, flags), problems
+
+
+def _spell_out(data: dict[str, object], overrides: list[Override]) -> dict[str, object]:
+    """A copy in which `ps: 2` reads `ps: {count: 2}`, with the default jobs in place where flags change some of them."""
+    data = dict(data)
+    if "jobs" not in data and any(override.path[0] == "jobs" for override in overrides):
+        data["jobs"] = {name: job.count for name, job in default_jobs().items()}
+    jobs = data.get("jobs")
+    if isinstance(jobs, dict):
+        data["jobs"] = {name: {"count": job} if isinstance(job, int) and not isinstance(job, bool) else job for name, job in jobs.items()}
+    return data
+
+
+def _put(data: dict[str, object], path: KeyPath, value: object) -> None:
+    """Sets a value, with the mappings above it; where the file has something else there, that is the mistake to report first."""
+    *above, last = map(str, path)
+    for step in above:
+        inner = data.get(step)
+        if inner is not None and not isinstance(inner, dict):
+            return
+        data[step] = inner = dict(inner or {})
+        data = inner
+    data[last] = value

@@ -1,0 +1,62 @@
+"""A mistake in what the user gave, and where it stands: a line of the cluster file, or a flag of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+# The way to a value from the top of the file: ("jobs", "worker", "addresses", 0).
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`text` says what was found and what to do. `reads` are the other values it was judged by; `line` overrides that of `path`."""
+
+    path: KeyPath
+    text: str
+    reads: tuple[KeyPath, ...] = ()
+    line: int | None = None
+
+    def rests_on(self, doubtful: Iterable[KeyPath]) -> bool:
+        """Whether a value this was judged by is itself a mistake, or holds one."""
+        return any(_overlap(mine, theirs) for theirs in doubtful for mine in (self.path, *self.reads))
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Where every value came from: the line of the file, or the flag that was laid over it. What is in neither is a default."""
+
+    file: str | None
+    lines: Mapping[KeyPath, int]
+    flags: Mapping[KeyPath, str]
+
+    def where(self, path: KeyPath, line: int | None = None) -> str:
+        """`cluster.yaml:9: jobs.worker.count`, or `--workers`."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.flags:
+                return ": ".join(filter(None, (self.flags[path[:length]], show(path[length:]))))
+            if line is None and path[:length] in self.lines:
+                line = self.lines[path[:length]]
+        place = self.file if line is None or self.file is None else f"{self.file}:{line}"
+        return ": ".join(filter(None, (place, show(path))))
+
+    def sentences(self, problems: Iterable[Problem]) -> list[str]:
+        """One line for each problem, in the order of the file; flags come first."""
+        ordered = sorted(problems, key=self._position)
+        return list(dict.fromkeys(f"{self.where(problem.path, problem.line)}: {problem.text}" for problem in ordered))
+
+    def _position(self, problem: Problem) -> int:
+        if problem.line is not None:
+            return problem.line
+        return next((self.lines[problem.path[:n]] for n in range(len(problem.path), 0, -1) if problem.path[:n] in self.lines), 0)
+
+
+def show(path: KeyPath) -> str:
+    """`jobs.worker.addresses[0]`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def _overlap(one: KeyPath, other: KeyPath) -> bool:
+    length = min(len(one), len(other))
+    return one[:length] == other[:length]

@@ -1,0 +1,254 @@
+"""What a cluster file may say: every key, its type, its default and its meaning, in one place. The loader, the words of its messages, the
+editors' JSON Schema and the planner all read these models; after `load` nobody checks a value again."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from psclust.spec.cluster import Host
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_seconds(value: object) -> object:
+    """`90`, `1.5`, `"90s"`, `"10m"`, `"2h"` as seconds. Raises ValueError for a text that is no duration."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
+    if match is None:
+        raise ValueError(f"{value!r} is not a duration; write seconds, or a number with ms, s, m, h or d, for example 90s or 10m")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _parse_ports(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _words(text: str) -> dict[str, Any]:
+    """What to write, in words, where a pattern says it only to a machine; editors show it under this key, and so do our messages."""
+    return {"patternErrorMessage": text}
+
+
+_SECONDS = {"type": ["number", "string"], "minimum": 0, "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*$"}
+_SCALAR = {"type": ["string", "number", "boolean"]}
+_COUNT = {"type": "integer", "minimum": 0, "maximum": 4096}
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(parse_seconds),
+    Field(ge=0, allow_inf_nan=False),
+    WithJsonSchema(_SECONDS | _words("seconds, or a time such as 90s, 10m or 2h")),
+]
+# `auto`: the kernel picks; `2222`: task i of the job gets 2222 + i; `2300-2399`: the first free ones of the range.
+_PORTS = r"^(auto|\d{1,5}|\d{1,5}-\d{1,5})$"
+Ports = Annotated[
+    str,
+    BeforeValidator(_parse_ports),
+    Field(pattern=_PORTS),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": _PORTS} | _words("auto, a port such as 2222, or a range such as 2300-2399")),
+]
+# A number in a list of arguments is a text as far as the program is concerned: `[--lr, 0.1]`.
+Argument = Annotated[str, WithJsonSchema(_SCALAR)]
+Arguments = Annotated[list[Argument], Field(json_schema_extra={"examples": [["--lr", "0.1"]]})]
+Command = Annotated[list[Argument], Field(min_length=1, json_schema_extra={"examples": [["./serve", "--port", "{port}"]]})]
+EnvironmentName = Annotated[str, Field(pattern=r"^[^=\s]+$", json_schema_extra=_words("a variable's name without = or blanks"))]
+EnvironmentValue = Annotated[str | int | float | bool, WithJsonSchema(_SCALAR)]
+Environment = dict[EnvironmentName, EnvironmentValue]
+JobName = Annotated[
+    str,
+    Field(pattern=r"^[a-z][a-z0-9_]*$", json_schema_extra=_words("a job's name in small letters, digits and _, such as ps or worker")),
+]
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        json_schema_extra=_words("at most 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"),
+    ),
+]
+Address = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*:\d{1,5}$", json_schema_extra=_words("host:port, such as 127.0.0.1:2222")),
+]
+# Indices come as texts, because keys in YAML are read as written.
+TaskIndex = Annotated[int, Field(strict=False, ge=0)]
+_BY_INDEX: dict[str, Any] = {"propertyNames": {"pattern": r"^\d+$"} | _words("a task's index: 0, 1, 2 ...")}
+Text = Annotated[str, Field(min_length=1)]
+_T = TypeVar("_T")
+NonEmpty = Annotated[list[_T], Field(min_length=1)]
+ExitCode = Annotated[int, Field(ge=0, le=255)]
+Replication = Literal["in-graph", "between-graph", "coordinator"]
+Update = Literal["sync", "async"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class HostEntry(_Model):
+    """A host written as a mapping; `name` may be a range such as node[01-04]."""
+
+    name: Text
+    slots: int | None = Field(default=None, ge=1, description="How many tasks the host takes; default: as many as asked.")
+    user: Text | None = Field(default=None, description="The SSH user.")
+    port: int | None = Field(default=None, ge=1, le=65535, description="The SSH port.")
+
+
+class Restart(_Model):
+    """When and how often a task that died is started again."""
+
+    when: Literal["never", "signal", "failure"] | None = Field(
+        default=None,
+        description="never; signal: killed, or failed right after another task was killed; failure: any unsuccessful end. "
+        "Default: failure for servers, signal for programs.",
+    )
+    max: int = Field(default=3, ge=0, description="How many restarts a task gets within the window; one more ends the run.")
+    window: Seconds = Field(default=600.0, description="The time in which restarts are counted.")
+    backoff: Seconds = Field(default=0.5, description="Wait before the first restart; doubled each time, with jitter.")
+    max_backoff: Seconds = Field(default=30.0, description="The longest wait before a restart.")
+
+
+class Deadlines(_Model):
+    """How long psclust waits before it acts."""
+
+    start: Seconds = Field(default=60.0, description="Until every server answers; then the run fails, naming who is missing.")
+    stop: Seconds = Field(default=10.0, description="Between TERM and KILL when a task is stopped.")
+    finish: Seconds = Field(default=60.0, description="For the other programs, once those that decide the end have ended.")
+    run: Seconds | None = Field(default=None, description="Time limit of the whole run; none by default.")
+
+
+class Job(_Model):
+    """The tasks of one job. A plain number in the file means `count`."""
+
+    count: int = Field(default=1, ge=0, le=4096, description="How many tasks; default: 1, or as many as there are `addresses`.")
+    hosts: NonEmpty[Text] | None = Field(
+        default=None, description="Names of the hosts this job's tasks are pinned to, in order, repeated as needed."
+    )
+    gpus: int | None = Field(default=None, ge=0, description="GPUs each task sees; ps tasks see none unless asked.")
+    ports: Ports | None = Field(default=None, description="auto, a first port, or a range such as 2300-2399; default: the file's `ports`.")
+    addresses: NonEmpty[Address] | None = Field(
+        default=None,
+        description="The host:port of each task, where the program has them fixed; psclust checks that they are free.",
+    )
+    run: Literal["program", "server"] | Command | None = Field(
+        default=None,
+        description="What the tasks execute: the run's program, a bare TensorFlow server, or a command of their own. "
+        "Default: what the program and the replication need.",
+    )
+    server: Literal["bare", "python"] = Field(default="bare", description="bare: the C API, quick and small; python: tf.train.Server.")
+    in_cluster: bool | None = Field(default=None, description="Whether the job is in the cluster spec; default: yes, except evaluator.")
+    args: Arguments | None = Field(default=None, description="Arguments instead of the file's `args`; placeholders allowed.")
+    extra_args: Arguments = Field(default_factory=list, description="Arguments after the common ones, for this job only.")
+    env: Environment = Field(default_factory=dict, description="Added to this job's environment; placeholders allowed.")
+    task_args: dict[TaskIndex, Arguments] = Field(
+        default_factory=dict, description="Extra arguments of single tasks, by index.", json_schema_extra=_BY_INDEX
+    )
+    task_env: dict[TaskIndex, Environment] = Field(
+        default_factory=dict, description="Extra environment of single tasks, by index.", json_schema_extra=_BY_INDEX
+    )
+    python: Text | None = Field(default=None, description="The interpreter of this job.")
+    cwd: Text | None = Field(default=None, description="The working folder of this job.")
+    ok_exit_codes: NonEmpty[ExitCode] = Field(
+        default_factory=lambda: [0], description="Exit codes that count as success.", json_schema_extra={"examples": [[0, 1]]}
+    )
+    restart: Restart | None = Field(default=None, description="Instead of the file's `restart`, for this job.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return {"count": value}
+        if isinstance(value, dict) and "count" not in value and isinstance(value.get("addresses"), list):
+            return {**value, "count": len(value["addresses"])}
+        return value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [_COUNT, handler(core_schema)]}
+
+
+def default_jobs() -> dict[str, Job]:
+    """The jobs of a cluster that names none: the smallest in which the words of this field mean something."""
+    return {"ps": Job(), "worker": Job(count=2)}
+
+
+class _Common(_Model):
+    jobs: dict[JobName, Job] = Field(
+        default_factory=default_jobs,
+        description="The cluster's jobs: how many tasks each has, or a mapping with more about them. Default: ps: 1, worker: 2.",
+        json_schema_extra={"additionalProperties": False},
+    )
+    program: Text | Command | None = Field(
+        default=None, description="train.py, module:program, `-m module`, or a command as a list; none: bare servers only."
+    )
+    args: Arguments = Field(default_factory=list, description="The program's arguments; placeholders such as {ps_hosts} are filled in.")
+    role_by: Literal["auto", "flags", "tf_config", "none"] = Field(
+        default="auto",
+        description="How a script learns its place: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or none; "
+        "auto: none if args or env hold placeholders, flags if the script defines them, else tf_config.",
+    )
+    replication: Replication | None = Field(
+        default=None, description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph."
+    )
+    update: Update = Field(default="async", description="sync: one step waits for every worker's gradient; async: nobody waits.")
+    placement: Literal["round_robin"] = Field(
+        default="round_robin", description="Which ps holds a variable: each the next one, as in TensorFlow."
+    )
+    ports: Ports = Field(
+        default="auto", description="auto: free ones; 2222: task i of a job gets 2222 + i; 2300-2399: the first free ones of the range."
+    )
+    env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
+    python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")
+    cwd: Text | None = Field(default=None, description="The tasks' working folder; default: where `up` was called.")
+    preload: bool = Field(default=True, description="Start Python programs from a process that has imported TensorFlow already.")
+    recovery_wait: Seconds | Literal[False] = Field(
+        default=1.0, description="Lowers the 30 s poll of MonitoredTrainingSession and Supervisor in preloaded scripts; false leaves it."
+    )
+    ends_with: Literal["auto", "chief", "workers", "all", "never"] | NonEmpty[JobName] = Field(
+        default="auto", description="Whose end ends the run; auto: the chief or client if there is one, else all workers."
+    )
+    restart: Restart = Field(default_factory=Restart)
+    deadlines: Deadlines = Field(default_factory=Deadlines)
+
+
+class ClusterText(_Common):
+    """A cluster of TensorFlow parameter servers and workers, and what runs on it."""
+
+    name: Name | None = Field(default=None, description="The run's name; default: the file's name.")
+    hosts: Text | NonEmpty[Text | HostEntry] | None = Field(
+        default=None,
+        description="Where tasks run: `a,user@b:2,node[01-04]`, or a list of such texts and mappings. A number below 1024 after the "
+        "colon is slots, except 22; any other is the SSH port. None: this machine.",
+        json_schema_extra={"examples": ["a:2, b:2"]},
+    )
+    hostfile: Text | None = Field(
+        default=None,
+        description="Instead of `hosts`: a file with a host a line (`node1 slots=4`), beside this file unless the path is absolute.",
+    )
+
+
+class ClusterFile(_Common):
+    """A whole cluster file, with hosts read and with the flags of the command line laid over it: what the planner reads."""
+
+    name: Name
+    hosts: list[Host] = Field(default_factory=list, description="Where tasks run; none: this machine.")
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a cluster file as people write it, for editors."""
+    schema = ClusterText.model_json_schema()
+    order = ("name", "hosts", "hostfile")
+    properties = schema["properties"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "psclust cluster file",
+        "properties": {key: properties[key] for key in (*order, *(key for key in properties if key not in order))},
+        "not": {"required": ["hosts", "hostfile"]},
+    }

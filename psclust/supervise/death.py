@@ -1,0 +1,31 @@
+"""How a process died, in words. Exit codes are Python's: negative is the signal's number; a shell's 128+n is read the same way."""
+
+from __future__ import annotations
+
+import signal
+
+
+def signal_of(code: int) -> int | None:
+    """The signal behind an exit code, or None."""
+    number = -code if code < 0 else code - 128
+    return number if number > 0 and number in {item.value for item in signal.Signals} else None
+
+
+def is_violent(code: int) -> bool:
+    """Ended by a signal, from outside or by a crash; not by the program's own choice of an exit code."""
+    return signal_of(code) is not None
+
+
+def shell_code(code: int) -> int:
+    """The exit code a shell would show: 128+n for signal n."""
+    return 128 - code if code < 0 else code
+
+
+def describe_exit(code: int) -> str:
+    """`exited with code 3`, `was killed by SIGKILL (perhaps out of memory)`."""
+    number = signal_of(code)
+    if number is None:
+        return f"exited with code {code}"
+    name = signal.Signals(number).name
+    hint = " (if nobody sent it, perhaps the machine was out of memory)" if number == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}" if code < 0 else f"exited with code {code} ({name}){hint}"

@@ -1,0 +1,131 @@
+"""What can happen to a run (events) and what the rules may ask for (actions). Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from psclust.plan.task import Plan, TaskPlan
+from psclust.spec.cluster import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended. `text` is one clause; `cause` the task it began with; `collateral` those that failed only because of it."""
+
+    ok: bool
+    exit_code: int
+    text: str
+    cause: Task | None = None
+    attempt: int | None = None
+    collateral: tuple[Task, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """An unsuccessful end: exit code as Python gives it (negative: the signal), at a time in seconds."""
+
+    task: Task
+    code: int
+    at: float
+    attempt: int
+
+
+# ---- events: what happened
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A plan to make true: the first, or a changed one."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A process exists."""
+
+    task: Task
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """No process came to be; `reason` is a sentence for the user."""
+
+    task: Task
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The task's port answers."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The process ended; `code` as Python gives it (negative: the signal)."""
+
+    task: Task
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The user asks for a new attempt of one task."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the run in order: TERM, grace, KILL."""
+
+    reason: str
+    ok: bool = False
+    exit_code: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End the run now."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed."""
+
+
+Event = Apply | Started | NotStarted | Serving | Exited | Restart | Stop | Kill | Tick
+
+# ---- actions: what must be done
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start one attempt of a task."""
+
+    plan: TaskPlan
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send a signal to the task's whole process group."""
+
+    task: Task
+    signal: Literal["TERM", "KILL"]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Nothing is alive any more; the run is over."""
+
+    outcome: Outcome
+
+
+Action = Start | Signal | End

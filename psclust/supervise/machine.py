@@ -1,0 +1,351 @@
+"""The rules of a run: events in, actions out.
+
+Rule 1: all decisions are here, and only here. `step` is a pure function of a state, an event and the time; it starts nothing, reads no
+clock and touches no disk. The supervisor reports what happened and carries out what `step` answers.
+Rule 2: this file does not know how a task is run, nor where: a fork server, SSH and a test's replayed history look the same to it.
+
+A task moves through these phases; `TABLE` says what each event does in each of them.
+
+    WAITING --start--> STARTING --(answers, or runs)--> RUNNING --exit 0--> DONE
+       ^                  |                                |--exit != 0--> BACKOFF --time--> WAITING, or FAILED when the limit is reached
+       +---- BACKOFF <----+                                |--asked to stop--> STOPPING --exit--> STOPPED, or WAITING for a restart
+
+The run itself: LIVE until those who decide have ended (FINISHING: the other programs get their grace) or something ends it early
+(STOPPING), then ENDED once no task is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from psclust.plan.diff import compare
+from psclust.plan.task import Plan, TaskPlan
+from psclust.spec.cluster import Task
+from psclust.supervise.death import describe_exit, is_violent
+from psclust.supervise.events import (
+    Action,
+    Apply,
+    Died,
+    End,
+    Event,
+    Exited,
+    Kill,
+    NotStarted,
+    Outcome,
+    Restart,
+    Serving,
+    Signal,
+    Start,
+    Started,
+    Stop,
+    Tick,
+)
+from psclust.supervise.phase import Phase, RunPhase
+from psclust.supervise.restart import allowance
+
+# A failure this soon after a violent death elsewhere is taken for its consequence (seconds).
+COLLATERAL_WINDOW = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """One task's history in brief. `due`: when the next thing happens by itself (start after back-off, KILL after TERM)."""
+
+    plan: TaskPlan
+    phase: Phase = Phase.WAITING
+    attempt: int = 0
+    since: float = 0.0
+    due: float | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    restarts: tuple[float, ...] = ()
+    served: bool = False  # in this attempt
+    again: bool = False  # STOPPING on the way to a restart
+    removed: bool = False  # STOPPING on the way out of the plan
+
+    @property
+    def alive(self) -> bool:
+        return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A whole run. `deaths` are all unsuccessful ends so far, in order; `outcome` is set when it is clear how the run ends."""
+
+    plan: Plan | None = None
+    phase: RunPhase = RunPhase.LIVE
+    tasks: dict[Task, TaskState] = field(default_factory=dict)
+    deaths: tuple[Died, ...] = ()
+    outcome: Outcome | None = None
+    began: float = 0.0
+    applied: float = 0.0
+    due: float | None = None  # end of the finishing grace
+
+
+Result = tuple[RunState, list[Action]]
+
+
+def step(state: RunState, event: Event, now: float) -> Result:
+    """The next state and what must be done, in order."""
+    match event:
+        case Apply():
+            state, actions = _apply(state, event.plan, now)
+        case Stop():
+            state, actions = _stop(state, Outcome(event.ok, event.exit_code, event.reason), now)
+        case Kill():
+            actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
+            state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, 130, event.reason))
+        case Tick():
+            state, actions = _tick(state, now)
+        case _:
+            state, actions = _task_event(state, event, now)
+    state, more = _settle(state, now)
+    return state, actions + more
+
+
+def _task_event(state: RunState, event: Event, now: float) -> Result:
+    task: Task = event.task  # type: ignore[union-attr]
+    entry = state.tasks.get(task)
+    handler = TABLE.get((entry.phase, type(event))) if entry else None
+    if entry is None or handler is None:
+        return state, []
+    return handler(state, entry, event, now)
+
+
+def _put(state: RunState, entry: TaskState) -> RunState:
+    return replace(state, tasks={**state.tasks, entry.plan.task: entry})
+
+
+# ---------------------------------------------------------------------------------------------------- what an event does to one task
+
+
+def _started(state: RunState, entry: TaskState, event: Started, now: float) -> Result:
+    phase = Phase.STARTING if entry.plan.serves else Phase.RUNNING
+    if entry.phase is Phase.STOPPING:
+        return _put(state, replace(entry, pid=event.pid)), [Signal(entry.plan.task, "TERM")]
+    return _put(state, replace(entry, phase=phase, pid=event.pid, since=now)), []
+
+
+def _serving(state: RunState, entry: TaskState, event: Serving, now: float) -> Result:
+    return _put(state, replace(entry, phase=Phase.RUNNING, served=True)), []
+
+
+def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
+    state = _put(state, replace(entry, phase=Phase.FAILED, pid=None, since=now))
+    outcome = Outcome(False, 3, f"{entry.plan.task} could not be started: {event.reason}", cause=entry.plan.task)
+    return _stop(state, outcome, now)
+
+
+def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
+    entry = replace(entry, pid=None, exit_code=event.code, since=now, due=None)
+    plan = entry.plan
+    if event.code in plan.ok_exit_codes and not plan.serves:
+        return _put(state, replace(entry, phase=Phase.DONE)), []
+    state = replace(state, deaths=(*state.deaths, Died(plan.task, event.code, now, entry.attempt)))
+    if state.phase is RunPhase.STOPPING or (state.phase is RunPhase.FINISHING and plan.role != "server"):
+        return _put(state, replace(entry, phase=Phase.FAILED)), []
+    never_served = plan.serves and not entry.served and event.code > 0
+    delay = (
+        None if never_served or not _restartable(state, plan, event.code, now) else allowance(plan.restart, entry.restarts, now, plan.task)
+    )
+    if delay is not None:
+        restarts = (*entry.restarts, now)
+        return _put(state, replace(entry, phase=Phase.BACKOFF, due=now + delay, restarts=restarts)), []
+    state = _put(state, replace(entry, phase=Phase.FAILED))
+    if plan.role == "side":
+        return state, []
+    return _stop(state, _failure(state, entry, now, exit_code=3 if never_served else 1), now)
+
+
+def _restartable(state: RunState, plan: TaskPlan, code: int, now: float) -> bool:
+    if plan.restart.when == "signal":
+        others = (death for death in state.deaths[:-1] if death.task != plan.task)
+        return is_violent(code) or any(is_violent(death.code) and now - death.at <= COLLATERAL_WINDOW for death in others)
+    return plan.restart.when == "failure"
+
+
+def _failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) -> Outcome:
+    """The first cause is the earliest death within the window, not necessarily the one that used up its restarts."""
+    recent = [death for death in state.deaths if now - death.at <= COLLATERAL_WINDOW]
+    own = next(death for death in reversed(recent) if death.task == entry.plan.task)
+    first = next((death for death in recent if is_violent(death.code) and death.task != own.task), own)
+    others = dict.fromkeys(death.task for death in recent if death.task != first.task)
+    text = f"{first.task} {describe_exit(first.code)}"
+    if first.task != own.task:
+        text += f", and {own.task} {describe_exit(own.code)} after it"
+    if entry.restarts:
+        text += f"; {own.task} had used its {len(entry.restarts)} restarts within {entry.plan.restart.window:g} s"
+    return Outcome(False, exit_code, text, cause=first.task, attempt=first.attempt, collateral=tuple(others))
+
+
+def _never_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
+    return _stopped(state, entry, Exited(event.task, entry.exit_code or 0), now)
+
+
+def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
+    if entry.removed:
+        return replace(state, tasks={task: other for task, other in state.tasks.items() if task != entry.plan.task}), []
+    phase = Phase.WAITING if entry.again else Phase.STOPPED
+    return _put(state, replace(entry, phase=phase, pid=None, due=None, again=False, exit_code=event.code, since=now)), []
+
+
+def _restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
+    if not entry.alive:
+        return _put(state, replace(entry, phase=Phase.WAITING, due=None)), []
+    state, actions = _stop_task(state, entry, now)
+    return _put(state, replace(state.tasks[entry.plan.task], again=True)), actions
+
+
+def _restart_while_stopping(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
+    return _put(state, replace(entry, again=not entry.removed)), []
+
+
+Handler = Callable[..., Result]
+TABLE: dict[tuple[Phase, type], Handler] = {
+    (Phase.STARTING, Started): _started,
+    (Phase.STARTING, Serving): _serving,
+    (Phase.STARTING, NotStarted): _not_started,
+    (Phase.STARTING, Exited): _exited,
+    (Phase.STARTING, Restart): _restart,
+    (Phase.RUNNING, Serving): _serving,
+    (Phase.RUNNING, Exited): _exited,
+    (Phase.RUNNING, Restart): _restart,
+    (Phase.STOPPING, Started): _started,
+    (Phase.STOPPING, NotStarted): _never_started,
+    (Phase.STOPPING, Exited): _stopped,
+    (Phase.STOPPING, Restart): _restart_while_stopping,
+    (Phase.BACKOFF, Restart): _restart,
+    (Phase.DONE, Restart): _restart,
+    (Phase.STOPPED, Restart): _restart,
+    (Phase.FAILED, Restart): _restart,
+}
+
+
+# ------------------------------------------------------------------------------------------------------------- what happens to the run
+
+
+def _apply(state: RunState, plan: Plan, now: float) -> Result:
+    """Take over a new plan: what is unchanged runs on, what differs is stopped and started anew."""
+    changes = compare(state.plan, plan) if state.plan else None
+    began = state.began if state.plan else now
+    tasks: dict[Task, TaskState] = {}
+    actions: list[Action] = []
+    for entry in plan.tasks:
+        old = state.tasks.get(entry.task)
+        if old is None:
+            tasks[entry.task] = TaskState(entry, since=now)
+        elif changes and entry.task in changes.changed:
+            tasks[entry.task] = replace(
+                old, plan=entry, phase=old.phase if old.alive else Phase.WAITING, due=old.due if old.alive else None
+            )
+        else:
+            tasks[entry.task] = replace(old, plan=entry)
+    state = replace(state, plan=plan, tasks={**tasks, **_leaving(state, plan)}, applied=now, began=began)
+    for task in [*(changes.changed if changes else ()), *(changes.removed if changes else ())]:
+        if state.tasks[task].alive:
+            state, more = _stop_task(state, state.tasks[task], now)
+            state = _put(state, replace(state.tasks[task], again=task in tasks, removed=task not in tasks))
+            actions += more
+    return state, actions
+
+
+def _leaving(state: RunState, plan: Plan) -> dict[Task, TaskState]:
+    kept = {entry.task for entry in plan.tasks}
+    return {task: entry for task, entry in state.tasks.items() if task not in kept and entry.alive}
+
+
+def _stop_task(state: RunState, entry: TaskState, now: float) -> Result:
+    assert state.plan is not None
+    if entry.phase is Phase.STOPPING:
+        return state, []
+    stopping = replace(entry, phase=Phase.STOPPING, due=now + state.plan.deadlines.stop)
+    return _put(state, stopping), [Signal(entry.plan.task, "TERM")] if entry.pid is not None else []
+
+
+def _stop(state: RunState, outcome: Outcome, now: float) -> Result:
+    """End the run: TERM to everybody alive, KILL after the grace. The first outcome stands."""
+    if state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
+        return state, []
+    state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome)
+    actions: list[Action] = []
+    for task, entry in list(state.tasks.items()):
+        if entry.alive:
+            state, more = _stop_task(state, entry, now)
+            state = _put(state, replace(state.tasks[task], again=False))
+            actions += more
+        elif entry.phase in (Phase.WAITING, Phase.BACKOFF):
+            state = _put(state, replace(entry, phase=Phase.STOPPED, due=None))
+    return state, actions
+
+
+def _tick(state: RunState, now: float) -> Result:
+    actions: list[Action] = []
+    for task, entry in list(state.tasks.items()):
+        if entry.due is None or now < entry.due:
+            continue
+        if entry.phase is Phase.BACKOFF:
+            state = _put(state, replace(entry, phase=Phase.WAITING, due=None))
+        elif entry.phase is Phase.STOPPING:
+            state = _put(state, replace(entry, due=None))
+            actions.append(Signal(task, "KILL"))
+    state, more = _deadlines(state, now)
+    return state, actions + more
+
+
+def _deadlines(state: RunState, now: float) -> Result:
+    if state.plan is None or state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
+        return state, []
+    limits = state.plan.deadlines
+    if limits.run is not None and now - state.began >= limits.run:
+        return _stop(state, Outcome(False, 1, f"the time limit of {limits.run:g} s was reached (deadlines.run)"), now)
+    missing = [task for task, entry in state.tasks.items() if entry.plan.serves and entry.phase in (Phase.WAITING, Phase.STARTING)]
+    if missing and now - max(state.applied, max(state.tasks[task].since for task in missing)) >= limits.start:
+        names = ", ".join(map(str, missing))
+        text = f"{names} did not answer within {limits.start:g} s (deadlines.start)"
+        return _stop(state, Outcome(False, 3, text, cause=missing[0], attempt=state.tasks[missing[0]].attempt), now)
+    if state.phase is RunPhase.FINISHING and state.due is not None and now >= state.due:
+        late = ", ".join(str(task) for task, entry in state.tasks.items() if entry.alive and entry.plan.role != "server")
+        text = f"{late} had not ended {limits.finish:g} s after the others and was stopped (deadlines.finish)"
+        return _stop(state, Outcome(True, 0, text), now)
+    return state, []
+
+
+def _settle(state: RunState, now: float) -> Result:
+    """What follows from the state alone: start those whose servers answer, finish when the deciders are done, end when nobody is left."""
+    if state.phase is RunPhase.ENDED or state.plan is None:
+        if state.phase is RunPhase.STOPPING:
+            return replace(state, phase=RunPhase.ENDED), [End(state.outcome or Outcome(True, 0, "stopped"))]
+        return state, []
+    actions: list[Action] = []
+    if state.phase in (RunPhase.LIVE, RunPhase.FINISHING):
+        state, actions = _start_ready(state, now)
+        state, more = _finish(state, now)
+        actions += more
+    if state.phase is RunPhase.STOPPING and not any(entry.alive for entry in state.tasks.values()):
+        assert state.outcome is not None
+        return replace(state, phase=RunPhase.ENDED), [*actions, End(state.outcome)]
+    return state, actions
+
+
+def _start_ready(state: RunState, now: float) -> Result:
+    actions: list[Action] = []
+    answering = {task for task, entry in state.tasks.items() if entry.phase is Phase.RUNNING}
+    for entry in list(state.tasks.values()):
+        if entry.phase is Phase.WAITING and answering.issuperset(entry.plan.needs):
+            fresh = replace(entry, phase=Phase.STARTING, attempt=entry.attempt + 1, since=now, served=False, due=None)
+            state = _put(state, fresh)
+            actions.append(Start(entry.plan, fresh.attempt))
+    return state, actions
+
+
+def _finish(state: RunState, now: float) -> Result:
+    assert state.plan is not None
+    deciders = [entry for entry in state.tasks.values() if entry.plan.decides and not entry.removed]
+    if not deciders or any(entry.phase is not Phase.DONE for entry in deciders):
+        return replace(state, phase=RunPhase.LIVE, due=None), []
+    working = [entry for entry in state.tasks.values() if entry.plan.role != "server"]
+    if any(entry.alive or entry.phase in (Phase.WAITING, Phase.BACKOFF) for entry in working):
+        due = state.due if state.phase is RunPhase.FINISHING else now + state.plan.deadlines.finish
+        return replace(state, phase=RunPhase.FINISHING, due=due), []
+    return _stop(state, Outcome(True, 0, "done"), now)

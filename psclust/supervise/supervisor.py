@@ -1,0 +1,212 @@
+"""The one loop: takes what happened from a queue, asks the rules what to do, does it, and keeps the run's status on disk."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, cast
+
+from psclust.plan.layout import PortRequest
+from psclust.plan.task import Plan, TaskPlan
+from psclust.rundir.folder import RunFolder, write_atomically
+from psclust.rundir.status import RunStatus
+from psclust.spec.cluster import Task
+from psclust.supervise import events
+from psclust.supervise.events import Event
+from psclust.supervise.machine import RunState, step
+from psclust.supervise.phase import Phase, RunPhase
+from psclust.supervise.report import snapshot
+from psclust.transport.api import Transport
+
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_PROBE_INTERVAL = 0.01  # while a server has been started and does not answer yet
+_IDLE_INTERVAL = 0.5
+_STATUS_INTERVAL = 0.1  # the status file is written at most this often
+_DRAIN = 2.0  # for a dead task's last output to reach its log
+
+
+class Reaper(Protocol):
+    """What the supervisor needs of the local transport beyond the Transport protocol: it is the parent of the tasks."""
+
+    def reap(self) -> None: ...
+
+    def drain(self, task: Task, timeout: float) -> None: ...
+
+
+@dataclass
+class _Call:
+    """Work another thread wants done on the supervisor's: answered when `ready` is set."""
+
+    work: Callable[[], object]
+    ready: threading.Event = field(default_factory=threading.Event)
+    result: object = None
+    error: BaseException | None = None
+
+
+class Supervisor:
+    """Owns a run's state. Everything that changes it happens in `run`; other threads `post` events or `call` for work on that thread."""
+
+    def __init__(self, folder: RunFolder, name: str) -> None:
+        self.folder = folder
+        self.name = name
+        self._queue: queue.SimpleQueue[Event | _Call | None] = queue.SimpleQueue()
+        self._state = RunState(began=time.monotonic())
+        self._changed = threading.Condition()
+        self._version = 0
+        self._status = snapshot(self._state, folder, name, {}, time.monotonic())
+        self._status_written = 0.0
+        self._status_stale = True
+
+    # ------------------------------------------------------------------------------------------ from any thread
+
+    def post(self, event: Event) -> None:
+        self._queue.put(event)
+
+    def children_changed(self) -> None:
+        """A signal handler may call this: SimpleQueue is safe there."""
+        self._queue.put(None)
+
+    def started(self, task: Task, pid: int) -> None:
+        self.post(events.Started(task, pid))
+
+    def not_started(self, task: Task, reason: str) -> None:
+        self.post(events.NotStarted(task, reason))
+
+    def exited(self, task: Task, code: int) -> None:
+        self.post(events.Exited(task, code))
+
+    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
+        """Raises PortBusyError or StartError."""
+        return self._call(lambda: self._transport.reserve(requests))
+
+    def apply(self, plan: Plan) -> RunStatus:
+        """Make `plan` true; answers once the run has taken it over."""
+
+        def work() -> RunStatus:
+            self._handle(events.Apply(plan))
+            write_atomically(self.folder.plan, plan.to_json())
+            return self.status()
+
+        return self._call(work)
+
+    def status(self) -> RunStatus:
+        return self._status
+
+    def stop_if_idle(self) -> None:
+        """End a run that was never given a plan."""
+        if not self._status.tasks:
+            self.post(events.Stop("nobody gave this run a plan"))
+
+    def wait_for_change(self, version: int, timeout: float) -> tuple[int, RunStatus]:
+        """The status and its version, once it is newer than `version` or the time (seconds) is up."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version > version, timeout)
+            return self._version, self._status
+
+    # ------------------------------------------------------------------------------------------ the supervisor's own thread
+
+    def run(self, transport: Transport, reaper: Reaper) -> RunStatus:
+        """Until the run has ended; then its last status."""
+        self._transport, self._reaper = transport, reaper
+        while self._state.phase is not RunPhase.ENDED:
+            item: Event | _Call | None
+            try:
+                item = self._queue.get(timeout=self._patience())
+            except queue.Empty:
+                item = events.Tick()
+            if item is None:
+                reaper.reap()
+            elif isinstance(item, _Call):
+                _answer(item)
+            else:
+                self._handle(item)
+            self._probe()
+            self._publish()
+        self._publish(final=True)
+        return self._status
+
+    def _call(self, work: Callable[[], _T]) -> _T:
+        call = _Call(work)
+        self._queue.put(call)
+        call.ready.wait()
+        if call.error is not None:
+            raise call.error
+        return cast(_T, call.result)
+
+    def _patience(self) -> float:
+        if any(entry.plan.serves and entry.phase is Phase.STARTING for entry in self._state.tasks.values()):
+            return _PROBE_INTERVAL
+        dues = [entry.due for entry in self._state.tasks.values() if entry.due is not None]
+        soonest = min(dues, default=float("inf")) - time.monotonic()
+        pending_status = _STATUS_INTERVAL if self._status_stale else _IDLE_INTERVAL
+        return max(0.0, min(pending_status, soonest))
+
+    def _handle(self, event: Event) -> None:
+        if not isinstance(event, events.Tick):
+            log.info("%s", _brief(event))
+        self._state, actions = step(self._state, event, time.monotonic())
+        self._status_stale = self._status_stale or not isinstance(event, events.Tick) or bool(actions)
+        for action in actions:
+            log.info("-> %s", _brief(action))
+            if isinstance(action, events.Start):
+                self._transport.start(action.plan, action.attempt, self.folder.log(action.plan.task, action.attempt))
+            elif isinstance(action, events.Signal):
+                self._transport.signal(action.task, action.signal)
+
+    def _probe(self) -> None:
+        """Ask every server that was started whether it answers yet."""
+        for entry in list(self._state.tasks.values()):
+            if entry.plan.serves and entry.phase is Phase.STARTING and entry.pid is not None and answers(entry.plan):
+                self._handle(events.Serving(entry.plan.task))
+        self._handle(events.Tick())
+
+    def _publish(self, *, final: bool = False) -> None:
+        now = time.monotonic()
+        if not final and (not self._status_stale or now - self._status_written < _STATUS_INTERVAL):
+            return
+        if self._state.outcome is not None and self._state.outcome.cause is not None:
+            self._reaper.drain(self._state.outcome.cause, _DRAIN if final else 0)
+        outputs = {task: self._transport.output(task) for task in self._state.tasks}
+        status = snapshot(self._state, self.folder, self.name, outputs, now)
+        self._status_stale, self._status_written = False, now
+        try:
+            write_atomically(self.folder.status, status.to_json(indent=1))
+        except OSError as error:
+            log.warning("status.json: %s", error.strerror)
+        with self._changed:
+            self._version += 1
+            self._status = status
+            self._changed.notify_all()
+
+
+def answers(plan: TaskPlan) -> bool:
+    """Whether the task's port accepts a connection."""
+    host, _, port = (plan.address or "").rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=0.2):
+            return True
+    except OSError:
+        return False
+
+
+def _answer(call: _Call) -> None:
+    try:
+        call.result = call.work()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the thread that asked
+        call.error = error
+    call.ready.set()
+
+
+def _brief(item: object) -> str:
+    if isinstance(item, events.Apply):
+        return f"Apply({len(item.plan.tasks)} tasks)"
+    if isinstance(item, events.Start):
+        return f"Start({item.plan.task}, attempt {item.attempt})"
+    return str(item)

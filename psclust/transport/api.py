@@ -1,0 +1,55 @@
+"""What the supervisor needs of a way to run tasks, and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from psclust.plan.layout import PortRequest
+from psclust.plan.task import TaskPlan
+from psclust.spec.cluster import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A task's output so far: the last bytes of it, and how many found no room on disk."""
+
+    tail: bytes
+    lost: int
+
+
+class Listener(Protocol):
+    """Who is told of what happens to tasks. Called from any thread."""
+
+    def started(self, task: Task, pid: int) -> None: ...
+
+    def not_started(self, task: Task, reason: str) -> None: ...
+
+    def exited(self, task: Task, code: int) -> None: ...
+
+
+class Transport(Protocol):
+    """Starts tasks on the hosts it is for and says what becomes of them."""
+
+    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
+        """A port for each request, held until `release`. Raises PortBusyError or StartError."""
+
+    def release(self, task: Task) -> None:
+        """Give the task's port back."""
+
+    def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
+        """Ask for a process; the listener hears `started` or `not_started`, later `exited`."""
+
+    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+        """To the task's whole process group; nothing when it is gone."""
+
+    def output(self, task: Task) -> Output:
+        """Of the latest attempt."""
+
+    def close(self) -> None:
+        """Let go of everything. No task is alive any more."""
+
+
+TransportFactory = Callable[[Listener], Transport]

@@ -1,0 +1,163 @@
+"""Tasks as processes of this machine. They are forked by fork servers but re-parented to this process (a subreaper), which therefore
+waits for them itself: a fork server may die and no task notices."""
+
+from __future__ import annotations
+
+import os
+import signal as signals
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from psclust.plan.environment import is_foreign
+from psclust.plan.layout import PortRequest
+from psclust.plan.task import TaskPlan
+from psclust.spec.cluster import Task
+from psclust.transport.api import Listener, Output
+from psclust.transport.fork_server import ForkServer, Load, StartRequest
+from psclust.transport.ports import PortReservations
+from psclust.transport.pump import LogPump, _Sink
+
+# A fork server that was killed is replaced this often for one start.
+_TRIES = 2
+
+
+class LocalTransport:
+    """`environ` is the environment tasks inherit; `library_env` what fork servers get on top of it; `log` where they complain."""
+
+    def __init__(self, listener: Listener, environ: Mapping[str, str], library_env: Mapping[str, str], log: int) -> None:
+        self._listener = listener
+        self._environ = {name: value for name, value in environ.items() if not is_foreign(name)}
+        self._library_env = dict(library_env)
+        self._log = log
+        self._ports = PortReservations()
+        self._pump = LogPump()
+        self._fork_servers: dict[tuple[str, Load], ForkServer] = {}
+        self._sinks: dict[Task, _Sink] = {}
+        self._lock = threading.Lock()  # guards what fork server threads and the reaper share
+        self._pids: dict[int, Task] = {}
+        self._pending = 0
+        self._early: dict[int, int] = {}  # exits seen before the fork server's reply
+
+    def warm(self, python: str, load: Load) -> None:
+        """Begin to load, so that the first start need not wait."""
+        self._fork_server(python, load)
+
+    def fork_server_pids(self) -> dict[str, int]:
+        return {load: server.pid for (_, load), server in self._fork_servers.items() if server.pid is not None}
+
+    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
+        return self._ports.reserve(requests)
+
+    def release(self, task: Task) -> None:
+        self._ports.release(task)
+
+    def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
+        self._start(plan, attempt, log, _TRIES)
+
+    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+        number = signals.SIGTERM if signal == "TERM" else signals.SIGKILL
+        with self._lock:
+            for pid in [pid for pid, owner in self._pids.items() if owner == task]:
+                _signal_group(pid, number)
+
+    def output(self, task: Task) -> Output:
+        sink = self._sinks.get(task)
+        return self._pump.output(sink) if sink else Output(b"", 0)
+
+    def drain(self, task: Task, timeout: float) -> None:
+        """Wait until all of the task's output is in its log; a process that left the group may hold the pipe, hence the timeout."""
+        if task in self._sinks:
+            self._sinks[task].ended.wait(timeout)
+
+    def close(self) -> None:
+        for server in self._fork_servers.values():
+            server.close()
+        self._pump.close()
+        self._ports.close()
+
+    def reap(self) -> None:
+        """Take note of every child that has ended. Call when SIGCHLD came. The group goes with its leader, while the leader's pid cannot
+        have been given to anybody else."""
+        while (pid := _ended_child()) is not None:
+            with self._lock:
+                task = self._pids.get(pid)
+                if task is not None:
+                    _signal_group(pid, signals.SIGKILL)
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                if task is None:
+                    if self._pending:
+                        self._early[pid] = code
+                    continue
+                del self._pids[pid]
+            self._listener.exited(task, code)
+
+    def _start(self, plan: TaskPlan, attempt: int, log: Path, tries: int) -> None:
+        load: Load = plan.preload or "nothing"
+        server = self._fork_server(plan.argv[0] if plan.preload else _own_python(), load)
+        output, sink = self._pump.add(log)
+        self._sinks[plan.task] = sink
+        with self._lock:
+            self._pending += 1
+
+        def done(pid: int | None, reason: str) -> None:
+            if pid is None and tries > 1 and reason == "the fork server was killed":
+                with self._lock:
+                    self._pending -= 1
+                self._start(plan, attempt, log, tries - 1)
+            else:
+                self._report(plan.task, pid, reason)
+
+        env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(attempt)}
+        server.start(StartRequest(plan.argv, env, plan.cwd, plan.recovery_wait, output, done))
+
+    def _report(self, task: Task, pid: int | None, reason: str) -> None:
+        with self._lock:
+            self._pending -= 1
+            code = self._early.pop(pid, None) if pid is not None else None
+            if not self._pending:
+                self._early.clear()
+            if pid is not None and code is None:
+                self._pids[pid] = task
+        if pid is None:
+            self._listener.not_started(task, reason)
+            return
+        self._listener.started(task, pid)
+        if code is not None:
+            self._listener.exited(task, code)
+
+    def _fork_server(self, python: str, load: Load) -> ForkServer:
+        with self._lock:
+            server = self._fork_servers.get((python, load))
+            if server is None or server.failed:
+                server = ForkServer(python, load, {**self._environ, **self._library_env}, self._log)
+                self._fork_servers[python, load] = server
+            return server
+
+
+def _own_python() -> str:
+    import sys
+
+    return sys.executable
+
+
+def _ended_child() -> int | None:
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return found.si_pid if found is not None else None
+
+
+def _signal_group(pid: int, number: int) -> None:
+    """To the group, or to the process alone in the moment before it has a group of its own."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+    except PermissionError:
+        return

@@ -1,0 +1,122 @@
+"""Ports, reserved where they are used. A reservation is a bound socket that never listens: TensorFlow's server binds the same port beside
+it (TF_GRPC_REUSE_PORT), and nobody else can take it for as long as the task may be started again."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import psutil
+
+from psclust.errors import PortBusyError, StartError
+from psclust.plan.layout import PortRequest
+from psclust.spec.cluster import Task
+
+
+class PortReservations:
+    """The ports of one run's tasks on this machine."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[Task, socket.socket] = {}
+
+    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
+        """All or none. A task that holds a port which suits the request keeps it. Raises PortBusyError, which names who holds a fixed port,
+        or StartError for a range without a free port or an address that is not this machine's."""
+        taken: dict[Task, socket.socket] = {}
+        try:
+            with _one_at_a_time():
+                for request in requests:
+                    if not self._suits(request):
+                        taken[request.task] = _reserve(request)
+        except BaseException:
+            for sock in taken.values():
+                sock.close()
+            raise
+        for task, sock in taken.items():
+            self.release(task)
+            self._sockets[task] = sock
+        return {request.task: self._port(request.task) for request in requests}
+
+    def release(self, task: Task) -> None:
+        if task in self._sockets:
+            self._sockets.pop(task).close()
+
+    def close(self) -> None:
+        for task in list(self._sockets):
+            self.release(task)
+
+    def _port(self, task: Task) -> int:
+        return int(self._sockets[task].getsockname()[1])
+
+    def _suits(self, request: PortRequest) -> bool:
+        if request.task not in self._sockets:
+            return False
+        low, high = _bounds(request.wanted)
+        return low <= self._port(request.task) <= high
+
+
+def _bounds(wanted: str) -> tuple[int, int]:
+    if wanted == "auto":
+        return 1, 65535
+    low, _, high = wanted.partition("-")
+    return int(low), int(high or low)
+
+
+def _reserve(request: PortRequest) -> socket.socket:
+    low, high = _bounds(request.wanted)
+    for port in [0] if request.wanted == "auto" else range(low, high + 1):
+        try:
+            return _bind(request.host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE and error.errno != errno.EACCES:
+                raise StartError(
+                    f"{request.task}: cannot use the address {request.host}: {error.strerror}. Name an address of this machine."
+                ) from error
+            if low == high:
+                raise PortBusyError(str(request.task), f"{request.host}:{port}", port_holder(port)) from error
+    raise StartError(
+        f"{request.task}: no port of {request.wanted} is free on {request.host}. Widen the range or let psclust choose: `ports: auto`."
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Exclusively first, so that a port somebody else uses is refused even if they would share it; shared only afterwards.
+    SO_REUSEADDR lets a port be used again whose old connections are still in TIME_WAIT."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1 if port else 0)
+        sock.bind((host, port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Between bind and the socket options two runs of one user could both believe a fixed port theirs; they take turns."""
+    path = os.path.join(tempfile.gettempdir(), f"psclust-ports-{os.getuid()}.lock")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def port_holder(port: int) -> str | None:
+    """Who listens on a port of this machine: `python (pid 4711)`; None where that cannot be seen."""
+    for connection in psutil.net_connections(kind="tcp"):
+        if connection.laddr and connection.laddr.port == port and connection.pid and connection.status == psutil.CONN_LISTEN:
+            try:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+            except psutil.Error:
+                return f"pid {connection.pid}"
+    return None

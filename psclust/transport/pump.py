@@ -1,0 +1,105 @@
+"""From pipes to log files: one thread copies what every task prints, byte for byte, so that a flood neither stalls a task nor loses a
+line. When the disk is full the task goes on; what found no room is counted, and its end kept in memory for the report."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from psclust.transport.api import Output
+
+_CHUNK = 1 << 20
+_TAIL = 1 << 14
+
+
+@dataclass
+class _Sink:
+    source: int
+    file: int | None
+    tail: bytearray = field(default_factory=bytearray)
+    lost: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+class LogPump:
+    """Copies pipes to files until each pipe's last writer is gone."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="log-pump", daemon=True)
+        self._thread.start()
+
+    def add(self, path: Path) -> tuple[int, _Sink]:
+        """A new pipe into `path`: its write end, which the caller closes once the task has it, and the sink to ask about it."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(read, False)
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError:
+            file = None  # no room even for the name
+        sink = _Sink(read, file)
+        self._selector.register(read, selectors.EVENT_READ, sink)
+        self._wake()
+        return write, sink
+
+    def output(self, sink: _Sink) -> Output:
+        return Output(bytes(sink.tail), sink.lost)
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake()
+        self._thread.join()
+
+    def _wake(self) -> None:
+        os.write(self._wake_write, b"x")
+
+    def _run(self) -> None:
+        while not self._closing:
+            for key, _ in self._selector.select():
+                if key.data is None:
+                    os.read(self._wake_read, 4096)
+                else:
+                    self._copy(key.data)
+        for key in list(self._selector.get_map().values()):
+            if key.data is not None:
+                self._copy(key.data)
+                self._end(key.data)
+
+    def _copy(self, sink: _Sink) -> None:
+        try:
+            data = os.read(sink.source, _CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self._end(sink)
+            return
+        sink.tail += data
+        del sink.tail[:-_TAIL]
+        sink.lost += len(data) - _write(sink.file, data)
+
+    def _end(self, sink: _Sink) -> None:
+        if sink.ended.is_set():
+            return
+        self._selector.unregister(sink.source)
+        os.close(sink.source)
+        if sink.file is not None:
+            os.close(sink.file)
+        sink.ended.set()
+
+
+def _write(file: int | None, data: bytes) -> int:
+    """How many bytes found room."""
+    done = 0
+    view = memoryview(data)
+    while file is not None and done < len(data):
+        try:
+            done += os.write(file, view[done:])
+        except OSError:
+            break
+    return done

@@ -1,0 +1,34 @@
+"""Metadata and the optional bind shim; every tool's settings are in pyproject.toml."""
+
+from setuptools import Extension, find_packages, setup
+
+# What `pip install psclust[test]` adds: the tools that `make test` and `make check` run.
+TEST = ["pytest>=8", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
+
+setup(
+    name="psclust",
+    version="0.1.0",
+    description="Start, train on, watch and end TensorFlow parameter-server clusters",
+    long_description=open("README.md", encoding="utf-8").read(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=["psclust", "psclust.*"]),
+    package_data={"psclust": ["py.typed"], "psclust.agent": ["*.proto"], "psclust.runtime": ["bind_shim.c"]},
+    # Not importable: a plain shared library, loaded into servers with LD_PRELOAD. Optional, so that a machine without
+    # a C compiler still installs; `psclust up` says when it is missing.
+    ext_modules=[Extension("psclust.runtime._bind_shim", ["psclust/runtime/bind_shim.c"], libraries=["dl"], optional=True)],
+    install_requires=[
+        "tensorflow>=2.21,<2.22",
+        "grpcio>=1.74",
+        "grpcio-health-checking>=1.74",
+        "psutil>=5.9",
+        "fabric>=3.2",
+        "pydantic>=2.7",
+        "PyYAML>=6",
+        "click>=8.1",
+        "rich>=13.7",
+    ],
+    extras_require={"examples": ["scikit-learn>=1.4"], "test": [*TEST, "scikit-learn>=1.4"]},
+    entry_points={"console_scripts": ["psclust = psclust.cli.main:main"]},
+)
