@@ -52,7 +52,10 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
 
     def Apply(self, request: pb.Plan, context: grpc.ServicerContext) -> pb.Status:
-        return pb.Status(json=self._supervisor.apply(Plan.from_json(request.json)).to_json())
+        try:
+            return pb.Status(json=self._supervisor.apply(Plan.from_json(request.json)).to_json())
+        except PsclustError as error:
+            refuse(context, error)
 
     def Restart(self, request: pb.TaskRequest, context: grpc.ServicerContext) -> pb.Empty:
         self._supervisor.post(events.Restart(_task(request)))

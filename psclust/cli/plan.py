@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 
 import click
@@ -11,7 +10,8 @@ from psclust.cli import output
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, json_option, read_request, request_options
 from psclust.plan.build import Run, build
 from psclust.plan.diff import Changes, compare
-from psclust.plan.task import Plan, TaskPlan
+from psclust.plan.render import render_plan
+from psclust.plan.task import Plan
 from psclust.spec.cluster import Task
 
 
@@ -28,10 +28,7 @@ def command(as_json: bool, **flags: object) -> None:
     if as_json:
         output.data({**asdict(plan), "changes": asdict(_by_name(changes)) if changes is not None else None})
         return
-    for note in plan.notes:
-        output.say(f"note: {note}")
-    for task in plan.tasks:
-        _show(task)
+    output.say(render_plan(plan) + "\n")
     _show_changes(plan, changes)
 
 
@@ -46,17 +43,6 @@ def _draft(request: UpRequest, running: Plan | None) -> Plan:
     ports = {task.task: int(task.address.rpartition(":")[2]) for task in running.tasks if task.address} if running else {}
     wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
     return build(request.file, request.site, run, {**ports, **wanted}, script_text=request.script_text)
-
-
-def _show(task: TaskPlan) -> None:
-    how = {"library": "forked, library loaded", "tensorflow": "forked, TensorFlow imported", None: "executed"}[task.preload]
-    output.say(f"{task.task}  on {task.host}  {task.address or 'in no cluster'}  ({how}; in {task.cwd})")
-    if task.needs:
-        output.say(f"  after {', '.join(map(str, task.needs))}")
-    output.say(f"  {shlex.join(task.argv)}")
-    for name, value in sorted(task.env.items()):
-        output.say(f"  {name}={shlex.quote(value)}")
-    output.say()
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:

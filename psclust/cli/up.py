@@ -46,9 +46,13 @@ def command(detach: bool, **flags: object) -> int:
     build(request.file, request.site, Run("-", "-"), {}, script_text=request.script_text)  # every mistake shows before anything starts
     deadline = time.monotonic() + _LIVE_RUN_DEADLINE
     while True:
-        lock = request.cluster.lock()
-        if lock is not None:
-            return _start(request, lock, detach=detach)
+        try:
+            lock = request.cluster.lock()
+            folder = request.cluster.new_run() if lock is not None else None
+        except OSError as error:
+            raise StartError(f"{error.filename}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
+        if lock is not None and folder is not None:
+            return _start(request, folder, lock, detach=detach)
         changed = _change(request)
         if changed is not None:
             return changed
@@ -57,10 +61,9 @@ def command(detach: bool, **flags: object) -> int:
         time.sleep(_REDRAW)
 
 
-def _start(request: UpRequest, lock: int, *, detach: bool) -> int:
+def _start(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool) -> int:
     from psclust.agent.host import HostRequest, launch
 
-    folder = request.cluster.new_run()
     draft = build(request.file, request.site, Run(folder.id, str(folder.path)), {}, script_text=request.script_text)
     warm = {(task.argv[0], task.preload): None for task in draft.tasks if task.preload is not None}
     with _Interrupts() as interrupts:
@@ -101,7 +104,8 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Inte
             output.say(f"{plan.name} is up: psclust ps, psclust logs -f, psclust down")
             return 0
         _wait_for_guard(guard)
-    final = RunStatus.from_json(folder.status.read_text(encoding="utf-8"))
+    # The supervisor's last word; where it could not speak it, the guard's.
+    final = status if status is not None and status.ended else RunStatus.from_json(folder.status.read_text(encoding="utf-8"))
     follower.finish(final)
     view.close()
     return ending(final)

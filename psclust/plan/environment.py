@@ -41,7 +41,7 @@ def library_environment(site: Site) -> dict[str, str]:
         "TF_GRPC_REUSE_PORT": "1",  # the port is reserved by a socket that psclust holds
         "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
         "TF_GRPC_WORKER_CACHE_QUEUES": "4",  # 64 by default, a thread each
-        "TF_CPP_MIN_LOG_LEVEL": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
         "PYTHONUNBUFFERED": "1",
     }
     env = {name: value for name, value in defaults.items() if name not in site.environ}

@@ -50,7 +50,7 @@ def main() -> None:
     flags = parser.parse_args()
     process.die_with_parent()
     # A Ctrl-C or a TERM is for the supervisor, which ends this process by closing the socket.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in process.CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     requests = socket.socket(fileno=flags.socket)
     try:
@@ -83,25 +83,23 @@ def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[s
 
 
 def start(wanted: task.Task, output: int, loaded: preload.Loaded) -> int:
-    """Fork twice; the task's pid. The process in between ends at once, which hands the task to the supervisor."""
+    """Fork twice; the pid of the task, which by then leads its own session and is its supervisor's child: the process in between, its
+    first parent, has ended."""
     told, tell = os.pipe()
     middle = os.fork()
     if middle == 0:
         try:
-            pid = os.fork()
+            if os.fork() == 0:
+                task.run(wanted, output, tell, loaded)
         except OSError as error:
             os.write(tell, json.dumps({"errno": error.errno}).encode())
-            os._exit(1)
-        if pid == 0:
-            task.run(wanted, output, loaded)
-        os.write(tell, json.dumps({"pid": pid}).encode())
         os._exit(0)
     os.close(tell)
     with open(told, "rb") as pipe:
-        outcome = json.loads(pipe.readline() or '{"errno": null}')
+        outcome = json.loads(pipe.readline() or b"{}")
     os.waitpid(middle, 0)
     if "pid" not in outcome:
-        raise OSError(outcome["errno"], os.strerror(outcome["errno"] or 0))
+        raise OSError(outcome.get("errno", 0), os.strerror(outcome.get("errno", 0)))
     return int(outcome["pid"])
 
 

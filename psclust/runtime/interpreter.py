@@ -125,10 +125,10 @@ def _forget() -> None:
 
 
 def _resize_blas(environment: Mapping[str, str]) -> None:
-    """Give OpenBLAS, loaded with one thread, the pool that it would have made at its start."""
+    """Give OpenBLAS, loaded with one thread, the number that the task's environment asks for. Unasked it stays at one: tasks share
+    their machine, and TensorFlow does not use it."""
     wanted = environment.get("OPENBLAS_NUM_THREADS") or environment.get("OMP_NUM_THREADS", "")
-    threads = int(wanted) if wanted.isdigit() else len(os.sched_getaffinity(0))
-    if threads < 2:
+    if not wanted.isdigit() or int(wanted) < 2:
         return
     with open("/proc/self/maps", encoding="utf-8") as maps:
         libraries = {line.split(maxsplit=5)[5].strip() for line in maps if "openblas" in line}
@@ -136,4 +136,4 @@ def _resize_blas(environment: Mapping[str, str]) -> None:
         library = ctypes.CDLL(path)
         for name in ("openblas_set_num_threads", "scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_"):
             if hasattr(library, name):
-                getattr(library, name)(threads)
+                getattr(library, name)(int(wanted))

@@ -8,6 +8,8 @@ import signal
 import time
 
 PR_SET_PDEATHSIG = 1
+CHANGED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Those that a fork server ignores, and a task must not."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -30,7 +32,7 @@ def wait_for_parent(pid: int, patience_s: float = 5.0) -> bool:
 
 def default_signals() -> None:
     """Handlers and mask of a process that has just been started."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 

@@ -36,12 +36,14 @@ class Task:
         return cls(argv, env, message["cwd"], int(message["supervisor"]), None if wait is None else float(wait))
 
 
-def run(task: Task, output: int, loaded: Loaded) -> NoReturn:
-    """Become the task. Does not return, and never lets an exception reach the fork server's own code."""
+def run(task: Task, output: int, tell: int, loaded: Loaded) -> NoReturn:
+    """Become the task, and say so on `tell` in a line of JSON. Does not return, and never lets an exception reach the fork server's
+    own code."""
     try:
+        os.setsid()
+        os.write(tell, f'{{"pid": {os.getpid()}}}\n'.encode())
         os.dup2(output, 1)
         os.dup2(output, 2)
-        _belong_to(task.supervisor)
         _settle(task)
         _begin(task, loaded)
     finally:
@@ -49,16 +51,7 @@ def run(task: Task, output: int, loaded: Loaded) -> NoReturn:
         os._exit(70)
 
 
-def _belong_to(supervisor: int) -> None:
-    adopted = process.wait_for_parent(supervisor)
-    process.die_with_parent()
-    # Checked again: a supervisor that died before the line above would not be noticed by the kernel.
-    if not adopted or os.getppid() != supervisor:
-        command.refuse(f"the supervisor, process {supervisor}, is gone, or is not a subreaper above the fork server", 1)
-
-
 def _settle(task: Task) -> None:
-    os.setsid()
     process.default_signals()
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -74,9 +67,11 @@ def _settle(task: Task) -> None:
 def _begin(task: Task, loaded: Loaded) -> NoReturn:
     arguments = list(task.argv[1:])
     if loaded.library is not None and arguments[:2] == SERVER and not stale(task.env, loaded.environment, LIBRARY_READS):
+        _belong_to(task.supervisor)
         server.serve(arguments[2:], loaded.library)
     if loaded.interpreter is not None and not stale(task.env, loaded.environment, IMPORT_READS):
         _run_here(task, arguments, loaded.interpreter)
+    _belong_to(task.supervisor)
     command.execute(task.argv, task.env)
 
 
@@ -90,4 +85,15 @@ def _run_here(task: Task, arguments: list[str], host: Interpreter) -> None:
     host.refresh(task.env, program.folder, program.argv, task.argv)
     if task.recovery_wait is not None:
         patches.lower_recovery_wait(task.recovery_wait)
+    _belong_to(task.supervisor)
     script.run(program)
+
+
+def _belong_to(supervisor: int) -> None:
+    """Be the supervisor's child, and die with it. As late as may be: the process in between is still giving up its copy of a large
+    memory, and is the parent until it has."""
+    adopted = process.wait_for_parent(supervisor)
+    process.die_with_parent()
+    # Checked again: a supervisor that died before the line above would not be noticed by the kernel.
+    if not adopted or os.getppid() != supervisor:
+        command.refuse(f"the supervisor, process {supervisor}, is gone, or is not a subreaper above the fork server", 1)

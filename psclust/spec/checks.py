@@ -11,7 +11,7 @@ from psclust.spec.network import check_network
 from psclust.spec.problems import Problem
 from psclust.spec.room import check_room
 from psclust.spec.schema import ClusterFile, Job
-from psclust.spec.words import nearest
+from psclust.spec.words import inline, nearest
 
 PSCLUST_PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:program
 _CHIEFS = ("chief", "master", "client")
@@ -72,7 +72,7 @@ def _several_words(program: str) -> Iterator[Problem]:
         return
     if re.fullmatch(r"python[\d.]*", words[0]):
         words = words[1:] if words[1] != "-m" else [" ".join(words[1:3]), *words[3:]]
-    args = f" and args: [{', '.join(words[1:])}]" if words[1:] else ""
+    args = f" and args: {inline(words[1:])}" if words[1:] else ""
     text = f"found several words, '{program}'; write program: {words[0]}{args}, or the whole command as a list."
     yield Problem(("program",), text)
 

@@ -4,7 +4,7 @@ syntax, its types and spelling, its hosts, and what its parts say of each other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from psclust.spec.hosts import Piece, parse_hostfile, read_pieces, split_list
 from psclust.spec.lines import read_yaml
 from psclust.spec.overrides import Override, lay_over
 from psclust.spec.problems import KeyPath, Origins, Problem
-from psclust.spec.schema import ClusterFile, ClusterText, HostEntry, json_schema
+from psclust.spec.schema import ClusterFile, ClusterText, clean_name, json_schema
 from psclust.spec.words import explain, found
 
 __all__ = ["Override", "json_schema", "load"]
@@ -35,9 +35,13 @@ def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name:
     problems += mistakes
     if text is None:
         raise ClusterFileError(origins.sentences(problems))
-    hosts, bad_hosts, hostfile_lines = _read_hosts(text, origins, path)
-    problems += bad_hosts
     doubtful: list[KeyPath] = [problem.path for problem in problems]
+    if text.hostfile is not None:
+        hosts, bad_hosts, hostfile_lines = _read_hostfile(text, data, origins, path)
+    else:
+        hosts, bad_hosts = _read_hosts(data.get("hosts"), doubtful, origins)
+        hostfile_lines = []
+    problems += bad_hosts
     if bad_hosts or hostfile_lines:
         doubtful += [("hosts",), ("hostfile",)]
     file = _resolve(text, hosts, default_name)
@@ -52,7 +56,7 @@ def read_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        near = get_close_matches(path.name, _names_in(path.parent), 1)
+        near = get_close_matches(path.name, _names_in(path.parent), 1, 0.8)
         hint = (
             f"did you mean {path.parent / near[0]}?"
             if near
@@ -122,39 +126,40 @@ def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
 
 def _resolve(text: ClusterText, hosts: list[Host], default_name: str) -> ClusterFile:
     given = {key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields}
-    return ClusterFile.model_validate({**given, "name": text.name or _name_from(default_name), "hosts": hosts})
+    return ClusterFile.model_validate({**given, "name": text.name or clean_name(default_name), "hosts": hosts})
 
 
-def _name_from(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:63] or "cluster"
-
-
-def _read_hosts(text: ClusterText, origins: Origins, file: Path | None) -> tuple[list[Host], list[Problem], list[str]]:
-    """The hosts of `hosts` or `hostfile`; problems in the cluster file or flags, and finished lines about the hostfile."""
-    if text.hosts is not None and text.hostfile is not None:
-        return [], [Problem(("hostfile",), "`hosts` says the same thing; keep one of the two.")], []
-    if text.hostfile is not None:
-        base = file.parent if file is not None and ("hostfile",) not in origins.flags else Path()
-        return _read_hostfile(base / Path(text.hostfile).expanduser())
-    items = [text.hosts] if isinstance(text.hosts, str) else text.hosts or []
+def _read_hosts(items: object, doubtful: Sequence[KeyPath], origins: Origins) -> tuple[list[Host], list[Problem]]:
+    """The hosts under `hosts`; in a list, those that the models accepted, so that one bad item hides no other."""
     pieces: list[Piece] = []
     paths: list[KeyPath] = []
-    for index, item in enumerate(items):
-        path: KeyPath = ("hosts",) if isinstance(text.hosts, str) else ("hosts", index)
+    listed: Sequence[object] = items if isinstance(items, list) else [items]
+    for index, item in enumerate(listed):
+        path: KeyPath = ("hosts", index) if isinstance(items, list) else ("hosts",)
+        if isinstance(item, dict) and not any(wrong[:2] == path for wrong in doubtful):
+            contents: Sequence[str | Host] = [Host(**item)]
+        else:
+            contents = split_list(item) if isinstance(item, str) and item else []
         where = origins.where(path).removesuffix(f": hosts[{index}]")
-        contents = [Host(item.name, item.slots, item.user, item.port)] if isinstance(item, HostEntry) else split_list(item)
         pieces += [Piece(where, content) for content in contents]
         paths += [path] * len(contents)
     hosts, problems = read_pieces(pieces)
-    return hosts, [Problem(paths[problem.piece], problem.text) for problem in problems], []
+    return hosts, [Problem(paths[problem.piece], problem.text) for problem in problems]
 
 
-def _read_hostfile(path: Path) -> tuple[list[Host], list[Problem], list[str]]:
+def _read_hostfile(
+    text: ClusterText, data: Mapping[str, object], origins: Origins, file: Path | None
+) -> tuple[list[Host], list[Problem], list[str]]:
+    """The hosts of the hostfile, beside the cluster file if a line names it; the mistake in naming it, or finished lines about its own."""
+    if data.get("hosts") is not None:
+        return [], [Problem(("hostfile",), "`hosts` says the same thing; keep one of the two.")], []
+    base = file.parent if file is not None and ("hostfile",) not in origins.flags else Path()
+    path = base / Path(text.hostfile or "").expanduser()
     try:
-        text = read_text(path)
+        content = read_text(path)
     except ClusterFileError as error:
         return [], [Problem(("hostfile",), problem) for problem in error.problems], []
     try:
-        return parse_hostfile(text, where=str(path)), [], []
+        return parse_hostfile(content, where=str(path)), [], []
     except ClusterFileError as error:
         return [], [], list(error.problems)

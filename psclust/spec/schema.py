@@ -4,7 +4,7 @@ editors' JSON Schema and the planner all read these models; after `load` nobody 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -31,9 +31,18 @@ def _parse_ports(value: object) -> object:
     return value
 
 
+def clean_name(text: str) -> str:
+    """A run's name made of any text, such as a folder's name: what a name cannot have becomes `-`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:63] or "cluster"
+
+
 def _words(text: str) -> dict[str, Any]:
     """What to write, in words, where a pattern says it only to a machine; editors show it under this key, and so do our messages."""
     return {"patternErrorMessage": text}
+
+
+def _some(*example: str | int) -> Any:
+    return Field(min_length=1, json_schema_extra={"examples": [list(example)]})
 
 
 _SECONDS = {"type": ["number", "string"], "minimum": 0, "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*$"}
@@ -57,10 +66,10 @@ Ports = Annotated[
 # A number in a list of arguments is a text as far as the program is concerned: `[--lr, 0.1]`.
 Argument = Annotated[str, WithJsonSchema(_SCALAR)]
 Arguments = Annotated[list[Argument], Field(json_schema_extra={"examples": [["--lr", "0.1"]]})]
-Command = Annotated[list[Argument], Field(min_length=1, json_schema_extra={"examples": [["./serve", "--port", "{port}"]]})]
+Command = Annotated[list[Argument], _some("./serve", "--verbose")]
 EnvironmentName = Annotated[str, Field(pattern=r"^[^=\s]+$", json_schema_extra=_words("a variable's name without = or blanks"))]
 EnvironmentValue = Annotated[str | int | float | bool, WithJsonSchema(_SCALAR)]
-Environment = dict[EnvironmentName, EnvironmentValue]
+Environment = Annotated[dict[EnvironmentName, EnvironmentValue], Field(json_schema_extra={"examples": [{"LEVEL": 2}]})]
 JobName = Annotated[
     str,
     Field(pattern=r"^[a-z][a-z0-9_]*$", json_schema_extra=_words("a job's name in small letters, digits and _, such as ps or worker")),
@@ -69,7 +78,7 @@ Name = Annotated[
     str,
     Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        json_schema_extra=_words("at most 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"),
+        json_schema_extra=_words("a name of at most 63 letters, digits, '.', '_' and '-', such as mnist-2"),
     ),
 ]
 Address = Annotated[
@@ -78,11 +87,18 @@ Address = Annotated[
 ]
 # Indices come as texts, because keys in YAML are read as written.
 TaskIndex = Annotated[int, Field(strict=False, ge=0)]
-_BY_INDEX: dict[str, Any] = {"propertyNames": {"pattern": r"^\d+$"} | _words("a task's index: 0, 1, 2 ...")}
+_INDEX = {"pattern": r"^\d+$"} | _words("a task's index, such as 0")
+
+
+def _by_index(example: Any) -> dict[str, Any]:
+    return {"propertyNames": _INDEX, "examples": [{"0": example}]}
+
+
 Text = Annotated[str, Field(min_length=1)]
-_T = TypeVar("_T")
-NonEmpty = Annotated[list[_T], Field(min_length=1)]
-ExitCode = Annotated[int, Field(ge=0, le=255)]
+HostNames = Annotated[list[Text], _some("node1", "node2")]
+Addresses = Annotated[list[Address], _some("127.0.0.1:2222", "127.0.0.1:2223")]
+JobNames = Annotated[list[JobName], _some("worker", "chief")]
+ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], _some(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]
 Update = Literal["sync", "async"]
 
@@ -98,6 +114,9 @@ class HostEntry(_Model):
     slots: int | None = Field(default=None, ge=1, description="How many tasks the host takes; default: as many as asked.")
     user: Text | None = Field(default=None, description="The SSH user.")
     port: int | None = Field(default=None, ge=1, le=65535, description="The SSH port.")
+
+
+Hosts = Annotated[list[Text | HostEntry], _some("a:2", "b:2")]
 
 
 class Restart(_Model):
@@ -127,12 +146,12 @@ class Job(_Model):
     """The tasks of one job. A plain number in the file means `count`."""
 
     count: int = Field(default=1, ge=0, le=4096, description="How many tasks; default: 1, or as many as there are `addresses`.")
-    hosts: NonEmpty[Text] | None = Field(
+    hosts: HostNames | None = Field(
         default=None, description="Names of the hosts this job's tasks are pinned to, in order, repeated as needed."
     )
     gpus: int | None = Field(default=None, ge=0, description="GPUs each task sees; ps tasks see none unless asked.")
     ports: Ports | None = Field(default=None, description="auto, a first port, or a range such as 2300-2399; default: the file's `ports`.")
-    addresses: NonEmpty[Address] | None = Field(
+    addresses: Addresses | None = Field(
         default=None,
         description="The host:port of each task, where the program has them fixed; psclust checks that they are free.",
     )
@@ -147,16 +166,14 @@ class Job(_Model):
     extra_args: Arguments = Field(default_factory=list, description="Arguments after the common ones, for this job only.")
     env: Environment = Field(default_factory=dict, description="Added to this job's environment; placeholders allowed.")
     task_args: dict[TaskIndex, Arguments] = Field(
-        default_factory=dict, description="Extra arguments of single tasks, by index.", json_schema_extra=_BY_INDEX
+        default_factory=dict, description="Extra arguments of single tasks, by index.", json_schema_extra=_by_index(["--verbose"])
     )
     task_env: dict[TaskIndex, Environment] = Field(
-        default_factory=dict, description="Extra environment of single tasks, by index.", json_schema_extra=_BY_INDEX
+        default_factory=dict, description="Extra environment of single tasks, by index.", json_schema_extra=_by_index({"LEVEL": 2})
     )
     python: Text | None = Field(default=None, description="The interpreter of this job.")
     cwd: Text | None = Field(default=None, description="The working folder of this job.")
-    ok_exit_codes: NonEmpty[ExitCode] = Field(
-        default_factory=lambda: [0], description="Exit codes that count as success.", json_schema_extra={"examples": [[0, 1]]}
-    )
+    ok_exit_codes: ExitCodes = Field(default_factory=lambda: [0], description="Exit codes that count as success.")
     restart: Restart | None = Field(default=None, description="Instead of the file's `restart`, for this job.")
 
     @model_validator(mode="before")
@@ -182,7 +199,7 @@ class _Common(_Model):
     jobs: dict[JobName, Job] = Field(
         default_factory=default_jobs,
         description="The cluster's jobs: how many tasks each has, or a mapping with more about them. Default: ps: 1, worker: 2.",
-        json_schema_extra={"additionalProperties": False},
+        json_schema_extra={"additionalProperties": False, "examples": [{"ps": 1, "worker": 2}]},
     )
     program: Text | Command | None = Field(
         default=None, description="train.py, module:program, `-m module`, or a command as a list; none: bare servers only."
@@ -210,7 +227,7 @@ class _Common(_Model):
     recovery_wait: Seconds | Literal[False] = Field(
         default=1.0, description="Lowers the 30 s poll of MonitoredTrainingSession and Supervisor in preloaded scripts; false leaves it."
     )
-    ends_with: Literal["auto", "chief", "workers", "all", "never"] | NonEmpty[JobName] = Field(
+    ends_with: Literal["auto", "chief", "workers", "all", "never"] | JobNames = Field(
         default="auto", description="Whose end ends the run; auto: the chief or client if there is one, else all workers."
     )
     restart: Restart = Field(default_factory=Restart)
@@ -221,7 +238,7 @@ class ClusterText(_Common):
     """A cluster of TensorFlow parameter servers and workers, and what runs on it."""
 
     name: Name | None = Field(default=None, description="The run's name; default: the file's name.")
-    hosts: Text | NonEmpty[Text | HostEntry] | None = Field(
+    hosts: Text | Hosts | None = Field(
         default=None,
         description="Where tasks run: `a,user@b:2,node[01-04]`, or a list of such texts and mappings. A number below 1024 after the "
         "colon is slots, except 22; any other is the SSH port. None: this machine.",

@@ -3,6 +3,7 @@ and future, has its sentence."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -15,20 +16,19 @@ from psclust.spec.schema import Job, json_schema
 
 Schema = Mapping[str, Any]
 
-# What people who come from other tools write, or what they put a level too high: key -> where it belongs.
+# What people who come from other tools write: key -> what it is here.
+_JOBS = {"ps": "ps", "worker": "worker", "chief": "chief", "master": "master", "evaluator": "evaluator"}
+_JOBS |= {"workers": "worker", "num_workers": "worker", "num_ps": "ps"}
 _ELSEWHERE = {
     "environment": "env",
     "command": "program",
     "script": "program",
     "arguments": "args",
-    "num_ps": "jobs.ps",
-    "num_workers": "jobs.worker",
-    "workers": "jobs.worker",
     "sync": "update: sync",
     "async": "update: async",
     "timeout": "deadlines.run",
 }
-_JOBS = ("ps", "worker", "chief", "master", "evaluator")
+_ELSEWHERE_IN_A_JOB = {"environment": "env", "command": "run", "arguments": "args", "replicas": "count"}
 
 
 def explain(error: ValidationError, data: object) -> list[Problem]:
@@ -42,10 +42,11 @@ def explain(error: ValidationError, data: object) -> list[Problem]:
         elif entry["type"] == "missing":
             text = f"the key '{missing}' is missing; write {expected(_at(schema, (*path, missing), schema), schema)}."
         elif entry["loc"][-1] == "[key]":
-            text = f"this is not a name for it; write {expected(_key_schema(_at(schema, path[:-1], schema), schema), schema)}."
+            text = f"found the key '{path[-1]}'; write {expected(_key_schema(_at(schema, path[:-1], schema), schema), schema)}."
         else:
             text = f"found {found(value)}; write {_wanted(value, _at(schema, path, schema), schema)}."
-        problems.setdefault(path, Problem(path, text))
+        if path not in problems or entry["type"] == "missing":
+            problems[path] = Problem(path, text)
     return [
         problem
         for path, problem in problems.items()
@@ -70,22 +71,32 @@ def expected(schema: Schema, root: Schema) -> str:
     if "patternErrorMessage" in schema:
         return str(schema["patternErrorMessage"])
     if "anyOf" in schema:
-        return _or([expected(option, root) for option in schema["anyOf"] if option.get("type") != "null"])
+        options = [expected(option, root) for option in schema["anyOf"] if option.get("type") != "null"]
+        return _or(options, comma=any("," in option for option in options))
     if "enum" in schema or "const" in schema:
         return _or([found(value).removeprefix("the text ").strip("'") for value in schema.get("enum", [schema.get("const")])])
     kind = schema.get("type", "string")
     kind = kind if isinstance(kind, str) else kind[0]
+    examples = schema.get("examples")
     if kind == "integer":
         return f"a whole number{_bounds(schema)}"
     if kind == "array":
-        examples = schema.get("examples")
-        return f"a list{' of at least one item' if schema.get('minItems') else ''}" + (
-            f", such as [{_join(examples[0])}]" if examples else ""
-        )
+        return f"a list such as {inline(examples[0])}" if examples else "a list"
     if kind == "object":
         keys = list(schema.get("properties", ()))
-        return f"a mapping with keys such as {_join(keys[:3])}" if keys else "a mapping: name: value, one a line"
+        return f"a mapping such as {inline(examples[0])}" if examples else f"a mapping with keys such as {_join(keys[:3])}"
     return {"boolean": "true or false", "number": "a number", "string": "a text"}[kind]
+
+
+def inline(value: object) -> str:
+    """A value as one line of YAML: `[--lr, 0.1]`, with quotes where YAML would misread a text."""
+    if isinstance(value, list):
+        return f"[{_join([inline(item) for item in value])}]"
+    if isinstance(value, dict):
+        return f"{{{_join([f'{key}: {inline(item)}' for key, item in value.items()])}}}"
+    text = str(value)
+    is_safe = re.fullmatch(r"[^\s\[\]{},:#&*!|>'\"%@`?][^\[\]{},]*", text) and not re.search(r": | #|:$|\s$|^- ", text)
+    return text if is_safe else "'" + text.replace("'", "''") + "'"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -97,16 +108,18 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def _wanted(value: object, schema: Schema, root: Schema) -> str:
     """`expected`, with the user's own words where a list was meant: `--lr 0.1` for args."""
-    resolved = _resolve(schema, root)
-    lists = [option for option in (resolved, *resolved.get("anyOf", ())) if option.get("type") == "array"]
-    if lists and isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != "" and "enum" not in str(resolved):
+    options = list(_options(schema, root))
+    words = [word for option in options for word in option.get("enum", ())]
+    if isinstance(value, str) and words:
+        near = nearest(value, words)
+        return expected(schema, root) + (f" (did you mean {near}?)" if near else "")
+    is_one_item = isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
+    if is_one_item and any(option.get("type") == "array" for option in options):
         try:
-            words = shlex.split(str(value))
+            return f"a list: {inline(shlex.split(str(value)))}"
         except ValueError:
             return expected(schema, root)
-        return f"a list: [{_join(words)}]"
-    near = nearest(value, resolved["enum"]) if isinstance(value, str) and "enum" in resolved else None
-    return expected(schema, root) + (f" (did you mean {near}?)" if near else "")
+    return expected(schema, root)
 
 
 def _unknown_key(path: KeyPath, root: Schema) -> str:
@@ -115,17 +128,26 @@ def _unknown_key(path: KeyPath, root: Schema) -> str:
     near = nearest(key, known)
     if near is not None:
         return f"unknown key; did you mean {near}?"
-    top_level = len(path) == 1
-    if top_level and key in _JOBS:
-        return f"unknown key; jobs stand under jobs: write jobs: and below it, indented, {key}: with a count."
-    if top_level and key in _ELSEWHERE:
-        return f"unknown key; write {_ELSEWHERE[key]} instead."
-    if top_level and key in Job.model_fields:
-        return f"this key belongs to a job; write it as jobs.worker.{key}, under the job it is for."
-    if not top_level and key in root["properties"]:
-        return "this key belongs to the whole file; write it without indentation."
-    if not top_level and nearest(_ELSEWHERE.get(key, ""), known):
-        return f"unknown key; write {_ELSEWHERE[key]} instead."
+    return _misplaced_at_top(key, known) if len(path) == 1 else _misplaced_below(key, known, root)
+
+
+def _misplaced_at_top(key: str, known: list[str]) -> str:
+    meant = nearest(key, [*_JOBS, *_ELSEWHERE, *Job.model_fields]) or ""
+    if meant in _JOBS:
+        return f"unknown key; a job stands indented under jobs: {_JOBS[meant]}, with its count."
+    if meant in _ELSEWHERE:
+        return f"unknown key; write {_ELSEWHERE[meant]} instead."
+    if meant in Job.model_fields:
+        return f"unknown key; {meant} belongs to a job: write it indented under that job, as jobs.worker.{meant}."
+    return f"unknown key; known here are {_join(known)}."
+
+
+def _misplaced_below(key: str, known: list[str], root: Schema) -> str:
+    if key in root["properties"]:
+        return f"unknown key; {key} belongs to the whole file: write it without indentation."
+    meant = nearest(key, _ELSEWHERE_IN_A_JOB) or ""
+    if _ELSEWHERE_IN_A_JOB.get(meant) in known:
+        return f"unknown key; write {_ELSEWHERE_IN_A_JOB[meant]} instead."
     return f"unknown key; known here are {_join(known)}."
 
 
@@ -200,6 +222,6 @@ def _join(words: Sequence[object]) -> str:
     return ", ".join(map(str, words))
 
 
-def _or(words: Sequence[str]) -> str:
+def _or(words: Sequence[str], comma: bool = False) -> str:
     words = list(dict.fromkeys(words))
-    return words[0] if len(words) == 1 else f"{_join(words[:-1])} or {words[-1]}"
+    return words[0] if len(words) == 1 else f"{_join(words[:-1])}{',' if comma else ''} or {words[-1]}"

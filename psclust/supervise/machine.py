@@ -235,6 +235,8 @@ def _apply(state: RunState, plan: Plan, now: float) -> Result:
         old = state.tasks.get(entry.task)
         if old is None:
             tasks[entry.task] = TaskState(entry, since=now)
+        elif old.removed:  # still on its way out of an earlier plan
+            tasks[entry.task] = replace(old, plan=entry, removed=False, again=True)
         elif changes and entry.task in changes.changed:
             tasks[entry.task] = replace(
                 old, plan=entry, phase=old.phase if old.alive else Phase.WAITING, due=old.due if old.alive else None

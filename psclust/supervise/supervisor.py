@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, cast
 
+from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import Plan, TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically
@@ -87,11 +88,14 @@ class Supervisor:
         return self._call(lambda: self._transport.reserve(requests))
 
     def apply(self, plan: Plan) -> RunStatus:
-        """Make `plan` true; answers once the run has taken it over."""
+        """Make `plan` true; answers once the run has taken it over. Raises StartError when the plan cannot be written down."""
 
         def work() -> RunStatus:
+            try:
+                write_atomically(self.folder.plan, plan.to_json())
+            except OSError as error:
+                raise StartError(f"{self.folder.plan}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
             self._handle(events.Apply(plan))
-            write_atomically(self.folder.plan, plan.to_json())
             return self.status()
 
         return self._call(work)

@@ -1,0 +1,140 @@
+"""How soon N TensorFlow servers accept connections, and what they cost: `psclust up` against N `python` processes with `tf.train.Server`.
+
+    python benchmarks/launch.py [--servers 4 16 64] [--rounds 3]
+
+The two take turns, several rounds each, on an otherwise idle machine. "seconds" runs from the start of the command until the last of the
+N ports accepts (the median of the rounds); "PSS" is the proportional memory of all processes that belong to the cluster (launcher, fork
+server and supervisor included) divided by N, in MB. By hand the ports are chosen beforehand, as people do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+SERVER = """
+import json, sys
+import tensorflow as tf
+tf.distribute.Server(json.loads(sys.argv[1]), job_name="worker", task_index=int(sys.argv[2])).join()
+"""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds until all accept, and MB of proportional memory a server."""
+
+    seconds: float
+    pss: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--servers", type=int, nargs="+", default=[4, 16, 64])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--by-hand-up-to", type=int, default=16, help="more than this is not started by hand: it takes minutes")
+    options = parser.parse_args()
+    print(f"{'servers':>7}  {'way':<8}  {'seconds':>8}  {'PSS/MB':>7}  {'times sooner':>12}")
+    for count in options.servers:
+        psclust, by_hand = [], []
+        for _ in range(options.rounds):
+            psclust.append(measure_psclust(count))
+            if count <= options.by_hand_up_to:
+                by_hand.append(measure_by_hand(count))
+        show(count, "psclust", psclust, None)
+        if by_hand:
+            show(count, "by hand", by_hand, psclust)
+
+
+def show(count: int, way: str, rounds: Sequence[Measurement], against: Sequence[Measurement] | None) -> None:
+    seconds = statistics.median(entry.seconds for entry in rounds)
+    pss = statistics.median(entry.pss for entry in rounds)
+    ratio = f"{seconds / statistics.median(entry.seconds for entry in against):.1f}" if against else ""
+    print(f"{count:>7}  {way:<8}  {seconds:>8.2f}  {pss:>7.1f}  {ratio:>12}", flush=True)
+
+
+def measure_psclust(count: int) -> Measurement:
+    base = free_ports(count)
+    with tempfile.TemporaryDirectory() as state:
+        command = ["-m", "psclust", "up", "--run-dir", state, "--name", "bench", "--ps", "0", "--workers", str(count), "--ports", str(base)]
+        began = time.monotonic()
+        process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
+        try:
+            seconds = until_all_accept(range(base, base + count), began)
+            status = json.loads((Path(state) / "bench" / "current" / "status.json").read_text())
+            guard = psutil.Process(psutil.Process(status["supervisor"]).ppid())
+            pss = memory([process.pid, guard.pid, *(child.pid for child in guard.children(recursive=True))])
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+    return Measurement(seconds, pss / count)
+
+
+def measure_by_hand(count: int) -> Measurement:
+    base = free_ports(count)
+    cluster = json.dumps({"worker": [f"127.0.0.1:{base + index}" for index in range(count)]})
+    began = time.monotonic()
+    environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", SERVER, cluster, str(index)], env=environ, stderr=subprocess.DEVNULL)
+        for index in range(count)
+    ]
+    try:
+        seconds = until_all_accept(range(base, base + count), began)
+        pss = memory([process.pid for process in processes])
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return Measurement(seconds, pss / count)
+
+
+def until_all_accept(ports: Sequence[int], began: float) -> float:
+    waiting = list(ports)
+    while waiting:
+        try:
+            socket.create_connection(("127.0.0.1", waiting[0]), timeout=1).close()
+            waiting.pop(0)
+        except OSError:
+            time.sleep(0.005)
+        if time.monotonic() - began > 300:
+            sys.exit(f"{len(waiting)} of {len(ports)} servers do not accept after 300 s")
+    return time.monotonic() - began
+
+
+def memory(pids: Sequence[int]) -> float:
+    """Proportional set size of some processes together, in MB."""
+    kilobytes = 0
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                kilobytes += int(line.split()[1])
+    return kilobytes / 1024
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` ports in a row that are free now."""
+    for base in range(20000, 32000, count):
+        try:
+            for port in range(base, base + count):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return base
+    sys.exit("no free ports")
+
+
+if __name__ == "__main__":
+    main()

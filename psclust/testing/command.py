@@ -1,0 +1,141 @@
+"""The real command in a folder of its own: run it, follow it, break it, and see that it left nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.testing.wait import wait_until
+
+
+@dataclass
+class Running:
+    """A `psclust` in the background; its output, stdout and stderr as one, is in a file."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def wait(self, deadline: float = 60.0) -> int:
+        """The exit code. Raises TimeoutError, with the output so far."""
+        try:
+            return self.process.wait(deadline)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"psclust still runs after {deadline:g} s; it said:\n{self.output}") from None
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+
+@dataclass
+class CommandBed:
+    """A folder with its own state directory. Everything started here carries a mark in its environment, by which leftovers are found."""
+
+    folder: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def state(self) -> Path:
+        return self.folder.parent / f"{self.folder.name}-state"
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> Running:
+        log = self.state.parent / f"{uuid.uuid4().hex}.out"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "psclust", *args], cwd=self.folder, env=self._env(env), stdout=file, stderr=subprocess.STDOUT
+            )
+        return Running(process, log)
+
+    def run(self, *args: str, env: Mapping[str, str] | None = None, deadline: float = 60.0) -> tuple[int, str]:
+        """Exit code and output."""
+        running = self.start(*args, env=env)
+        return running.wait(deadline), running.output
+
+    def _env(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        own = {"PSCLUST_STATE": str(self.state), "CUDA_VISIBLE_DEVICES": "", "COMMAND_BED": self.mark}
+        return {**os.environ, **own, **self.environ, **(extra or {})}
+
+    # ---- what is there
+
+    def cluster(self, name: str | None = None) -> ClusterFolder:
+        return ClusterFolder(self.state / (name or self.name))
+
+    def run_folder(self, name: str | None = None) -> RunFolder:
+        folder = wait_until(self.cluster(name).current, what="a run's folder")
+        assert folder is not None
+        return folder
+
+    def status(self, name: str | None = None) -> RunStatus | None:
+        try:
+            return RunStatus.from_json(self.run_folder(name).status.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+
+    def task(self, task: str, name: str | None = None) -> TaskStatus | None:
+        status = self.status(name)
+        return next((entry for entry in status.tasks if entry.task == task), None) if status else None
+
+    def wait_for(self, task: str, phase: str, *, attempt: int = 1, deadline: float = 30.0, name: str | None = None) -> TaskStatus:
+        """Until the task is in `phase` in that attempt, or a later one."""
+
+        def there() -> TaskStatus | None:
+            entry = self.task(task, name)
+            return entry if entry and entry.phase == phase and entry.attempt >= attempt else None
+
+        found = wait_until(there, deadline, what=f"{task} {phase}, attempt {attempt}")
+        assert found is not None
+        return found
+
+    def log(self, task: str, attempt: int = 1) -> str:
+        job, _, index = task.partition(":")
+        path = self.run_folder().path / "logs" / f"{job}-{index}.{attempt}.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything alive that was started from here."""
+        needle = f"COMMAND_BED={self.mark}".encode()
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, OSError):
+                if needle in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def bound_ports(self, status: RunStatus) -> list[str]:
+        """Addresses of the run on which something still listens."""
+        ports = {int(task.address.rpartition(":")[2]) for task in status.tasks if task.address}
+        return [
+            str(entry.laddr) for entry in psutil.net_connections("tcp") if entry.laddr and entry.laddr.port in ports and not entry.raddr
+        ]
+
+    def end(self) -> Sequence[str]:
+        """End whatever is left and say what it was."""
+        left = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in self.processes()]
+        for process in self.processes():
+            with suppress(psutil.Error):
+                process.kill()
+        return left

@@ -1,0 +1,19 @@
+"""Waiting for a condition with a deadline: what a test does in place of sleeping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+def wait_until(condition: Callable[[], _T], deadline: float = 20.0, *, what: str = "the condition") -> _T:
+    """The first true value of `condition`, asked every 10 ms. Raises TimeoutError after `deadline` seconds."""
+    end = time.monotonic() + deadline
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what} did not come true within {deadline:g} s")
+        time.sleep(0.01)
+    return value

@@ -1,0 +1,24 @@
+"""Fixtures that more than one folder of tests needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from psclust.testing.command import CommandBed
+from psclust.testing.wait import wait_until
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[CommandBed]:
+    """A folder to run the real command in; the test fails when anything it started outlives it."""
+    folder = tmp_path / "bed"
+    folder.mkdir()
+    bed = CommandBed(folder)
+    yield bed
+    try:
+        wait_until(lambda: not bed.processes(), 15, what="the end of everything that was started")
+    except TimeoutError:
+        pytest.fail(f"still alive after the test: {bed.end()}")

@@ -1,0 +1,195 @@
+"""From a cluster file to arguments, environment and roles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from psclust.errors import UsageError
+from psclust.plan.build import Run, build
+from psclust.plan.diff import compare
+from psclust.plan.environment import GRPC_OPTIONS, Site
+from psclust.plan.task import Plan
+from psclust.spec.cluster import Task
+from psclust.spec.schema import ClusterFile
+
+SITE = Site(environ={}, cwd="/project", python="python", shim="/shim.so")
+PORTS = {Task(job, index): 1000 * number + index for number, job in enumerate(("ps", "worker", "chief", "client"), 2) for index in range(4)}
+FLAGS_SCRIPT = 'p.add_argument("--ps_hosts")\np.add_argument("--job_name")\n'
+
+
+def plan(*, site: Site = SITE, script_text: str | None = None, **file: Any) -> Plan:
+    settings = {"name": "test", "jobs": {"ps": 1, "worker": 2}, **file}
+    return build(ClusterFile(**settings), site, Run("r1", "/runs/r1"), PORTS, script_text=script_text)
+
+
+def tail(entry: Plan, task: str) -> list[str]:
+    """A task's arguments after the program."""
+    return list(entry[Task.parse(task)].argv[2:])
+
+
+def test_without_a_program_every_task_is_a_bare_server_and_nobody_ends_the_run() -> None:
+    made = plan()
+    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.server"] * 3
+    assert all(task.serves and task.role == "server" and not task.decides and task.preload == "library" for task in made.tasks)
+
+
+def test_a_script_that_defines_the_classic_flags_gets_them_and_no_tf_config() -> None:
+    made = plan(program="train.py", args=["--lr", "0.1"], script_text=FLAGS_SCRIPT)
+    assert tail(made, "worker:1") == [
+        "--lr",
+        "0.1",
+        "--ps_hosts=127.0.0.1:2000",
+        "--worker_hosts=127.0.0.1:3000,127.0.0.1:3001",
+        "--job_name=worker",
+        "--task_index=1",
+    ]
+    assert all("TF_CONFIG" not in task.env for task in made.tasks)
+    assert "role_by: flags" in made.notes[0]
+
+
+def test_any_other_script_gets_tf_config_and_its_arguments_untouched() -> None:
+    made = plan(program="train.py", args=["--lr", "0.1"], script_text="print('no flags')")
+    assert tail(made, "ps:0") == ["--lr", "0.1"]
+    assert json.loads(made[Task("ps", 0)].env["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
+
+
+def test_placeholders_mean_that_the_script_is_told_nothing_else() -> None:
+    made = plan(program="train.py", args=["--cluster=ps|{ps_hosts},worker|{worker_hosts}", "{{x}}"], script_text=FLAGS_SCRIPT)
+    assert tail(made, "worker:0") == ["--cluster=ps|127.0.0.1:2000,worker|127.0.0.1:3000,127.0.0.1:3001", "{x}"]
+    assert "TF_CONFIG" not in made[Task("worker", 0)].env
+
+
+def test_an_unknown_placeholder_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"unknown placeholder \{ps_host\}; known are address, .*ps_hosts"):
+        plan(program="train.py", args=["{ps_host}"])
+
+
+def test_extra_arguments_and_environment_of_one_job_and_one_task() -> None:
+    worker = {"count": 2, "extra_args": ["--w"], "env": {"A": 1}, "task_args": {1: ["--one"]}, "task_env": {1: {"A": 2}}}
+    made = plan(program="train.py", jobs={"ps": 1, "worker": worker}, role_by="none")
+    assert tail(made, "worker:0") == ["--w"]
+    assert tail(made, "worker:1") == ["--w", "--one"]
+    assert [made[Task("worker", index)].env["A"] for index in (0, 1)] == ["1", "2"]
+    assert tail(made, "ps:0") == []
+
+
+def test_a_command_per_job_and_a_client_outside_the_cluster() -> None:
+    jobs = {"ps": {"run": "server"}, "worker": {"run": ["serve.sh", "{task_index}"]}, "trainer": {"in_cluster": False, "run": ["train.py"]}}
+    made = plan(jobs=jobs)
+    assert made[Task("worker", 0)].argv == ("serve.sh", "0")
+    assert made[Task("worker", 0)].preload is None
+    trainer = made[Task("trainer", 0)]
+    assert trainer.argv == ("python", "train.py")
+    assert trainer.address is None
+    assert "trainer" not in made.cluster.jobs
+
+
+def test_in_graph_adds_one_client_that_decides_and_bare_servers() -> None:
+    made = plan(program="pkg.train:program", replication="in-graph")
+    assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]
+    client = made[Task("client", 0)]
+    assert client.argv == ("python", "-m", "psclust.train", "pkg.train:program")
+    assert client.decides
+    assert set(client.needs) == {Task("ps", 0), Task("worker", 0), Task("worker", 1)}
+    assert client.env["PSCLUST_REPLICATION"] == "in-graph"
+    assert client.address == "127.0.0.1:5000"
+
+
+def test_between_graph_runs_the_program_on_workers_and_all_of_them_decide() -> None:
+    made = plan(program="pkg.train:program", update="sync")
+    assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0"]
+    assert [str(task.task) for task in made.tasks if task.decides] == ["worker:0", "worker:1"]
+    assert made[Task("worker", 0)].env["PSCLUST_UPDATE"] == "sync"
+
+
+def test_a_coordinator_script_gets_bare_servers_and_a_chief_of_its_own() -> None:
+    made = plan(program="train.py", replication="coordinator")
+    assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]
+    assert [str(task.task) for task in made.tasks if task.decides] == ["chief:0"]
+    assert json.loads(made[Task("chief", 0)].env["TF_CONFIG"])["cluster"]["chief"] == ["127.0.0.1:4000"]
+
+
+def test_in_graph_for_a_script_is_refused_with_what_to_say_instead() -> None:
+    with pytest.raises(UsageError, match="replication: coordinator"):
+        plan(program="train.py", replication="in-graph")
+
+
+def test_an_evaluator_is_outside_the_cluster_and_never_decides() -> None:
+    made = plan(program="train.py", jobs={"ps": 1, "worker": 1, "evaluator": 1})
+    evaluator = made[Task("evaluator", 0)]
+    assert (evaluator.role, evaluator.decides, evaluator.address) == ("side", False, None)
+    assert json.loads(evaluator.env["TF_CONFIG"])["task"] == {"type": "evaluator", "index": 0}
+    assert "evaluator" not in json.loads(evaluator.env["TF_CONFIG"])["cluster"]
+
+
+@pytest.mark.parametrize(
+    ("ends_with", "deciders"),
+    [
+        ("auto", ["chief:0"]),
+        ("workers", ["worker:0", "worker:1"]),
+        ("all", ["chief:0", "worker:0", "worker:1"]),
+        ("never", []),
+        (["worker", "chief"], ["chief:0", "worker:0", "worker:1"]),
+    ],
+)
+def test_who_ends_the_run(ends_with: Any, deciders: list[str]) -> None:
+    made = plan(program="train.py", jobs={"ps": 1, "worker": 2, "chief": 1}, ends_with=ends_with)
+    assert [str(task.task) for task in made.tasks if task.decides] == deciders
+
+
+def test_every_task_gets_an_environment_that_cannot_hang_and_listens_on_its_own_address_only() -> None:
+    env = plan()[Task("ps", 0)].env
+    assert env["TF_GRPC_DEFAULT_OPTIONS"] == GRPC_OPTIONS
+    assert env["TF_GRPC_REUSE_PORT"] == "1"
+    assert env["PSCLUST_BIND"] == "127.0.0.1"
+    assert env["LD_PRELOAD"] == "/shim.so"
+    assert env["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_what_the_user_has_set_stays() -> None:
+    own = {"TF_GRPC_DEFAULT_OPTIONS": "grpc.x=1", "LD_PRELOAD": "/mine.so", "PYTHONUNBUFFERED": ""}
+    made = plan(site=replace(SITE, environ=own), env={"TF_GRPC_WORKER_CACHE_QUEUES": 9})
+    env = made[Task("worker", 0)].env
+    assert "TF_GRPC_DEFAULT_OPTIONS" not in env
+    assert "PYTHONUNBUFFERED" not in env
+    assert env["LD_PRELOAD"] == "/shim.so:/mine.so"
+    assert env["TF_GRPC_WORKER_CACHE_QUEUES"] == "9"
+
+
+def test_gpus_are_shared_out_in_order_and_ps_tasks_see_none() -> None:
+    made = plan(program="train.py", jobs={"ps": 1, "worker": {"count": 2, "gpus": 2}})
+    assert [task.env["CUDA_VISIBLE_DEVICES"] for task in made.tasks] == ["", "0,1", "2,3"]
+
+
+def test_a_missing_shim_and_a_foreign_tf_config_are_said() -> None:
+    made = plan(site=replace(SITE, shim=None, environ={"TF_CONFIG": "{}"}))
+    assert any("listen on every interface" in note for note in made.notes)
+    assert any("TF_CONFIG in your environment" in note for note in made.notes)
+
+
+def test_no_preload_executes_everything_plainly() -> None:
+    made = plan(program="train.py", preload=False, jobs={"ps": {"run": "server"}, "worker": 1})
+    assert [task.preload for task in made.tasks] == [None, None]
+
+
+def test_a_python_server_is_a_plain_tf_train_server() -> None:
+    made = plan(jobs={"ps": {"server": "python"}, "worker": 1})
+    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.python_server", "psclust.runtime.server"]
+
+
+def test_given_addresses_are_used_as_they_are() -> None:
+    made = plan(jobs={"ps": {"addresses": ["127.0.0.1:7000", "127.0.0.1:7001"]}, "worker": 1})
+    assert made.cluster.jobs["ps"] == ("127.0.0.1:7000", "127.0.0.1:7001")
+
+
+def test_comparing_says_which_part_differs_and_ignores_what_only_psclust_looks_at() -> None:
+    old = plan(program="train.py", env={"A": 1})
+    assert not compare(old, plan(program="train.py", env={"A": 1}))
+    assert not compare(old, plan(program="train.py", env={"A": 1}, ends_with="never", restart={"max": 9}))
+    changed = compare(old, plan(program="train.py", env={"A": 2}, args=["x"]))
+    assert changed.changed[Task("worker", 0)] == "argv, env.A"
+    assert compare(old, plan(program="train.py", env={"A": 1}, jobs={"ps": 1, "worker": 2, "evaluator": 1})).render() == ["+ evaluator:0"]

@@ -1,0 +1,74 @@
+"""A run on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, clusters, state_root, write_atomically
+from psclust.rundir.status import Progress, RunStatus, TaskStatus
+
+
+@pytest.mark.parametrize(
+    ("environ", "given", "root"),
+    [
+        ({"HOME": "/h"}, None, "/h/.local/state/psclust"),
+        ({"HOME": "/h", "XDG_STATE_HOME": "/x"}, None, "/x/psclust"),
+        ({"HOME": "/h", "PSCLUST_STATE": "/p"}, None, "/p"),
+        ({"PSCLUST_STATE": "/p"}, "/given", "/given"),
+    ],
+)
+def test_where_runs_live(environ: dict[str, str], given: str | None, root: str) -> None:
+    assert state_root(environ, given) == Path(root)
+
+
+def test_only_one_may_hold_a_cluster(tmp_path: Path) -> None:
+    cluster = ClusterFolder(tmp_path / "one")
+    assert not cluster.is_live()
+    held = cluster.lock()
+    assert held is not None
+    assert cluster.lock() is None
+    assert cluster.is_live()
+    os.close(held)
+    assert not cluster.is_live()
+
+
+def test_a_new_run_is_current_private_and_old_ones_go(tmp_path: Path) -> None:
+    cluster = ClusterFolder(tmp_path / "one")
+    runs = [cluster.new_run() for _ in range(KEPT_RUNS + 2)]
+    assert cluster.current() == runs[-1]
+    assert len(cluster.runs()) == KEPT_RUNS
+    assert (tmp_path / "one" / runs[-1].id).stat().st_mode & 0o077 == 0
+    assert [entry.name for entry in clusters(tmp_path)] == ["one"]
+
+
+def test_a_socket_in_a_very_deep_folder_still_has_an_address(tmp_path: Path) -> None:
+    deep = tmp_path.joinpath(*["folder-of-a-user-who-likes-long-names"] * 4)
+    run = ClusterFolder(deep).new_run()
+    address = run.socket_address().removeprefix("unix:")
+    assert len(address) < 100
+    Path(address).write_text("here")
+    assert run.socket.read_text() == "here"
+
+
+def test_an_atomic_write_that_fails_leaves_the_old_text_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "half a surrogate \ud800")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["status.json"]
+
+
+def test_a_status_survives_the_way_through_json() -> None:
+    task = TaskStatus("ps:0", "server", "running", "localhost", "127.0.0.1:1", 7, 1, 0, None, 1.5, "/log")
+    status = RunStatus("name", "run", "/folder", "live", 9, 1.0, (task,), notes=("note",), cause_tail=("line",))
+    assert RunStatus.from_json(status.to_json()) == status
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_a_broken_progress_record_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        Progress.from_json(text)

@@ -1,0 +1,319 @@
+"""The rules of a run, by replaying histories: what happened when, and what was to be done about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from psclust.plan.task import Deadlines, Plan, RestartPolicy, TaskPlan
+from psclust.spec.cluster import ClusterSpec, Task
+from psclust.supervise.events import (
+    Apply,
+    End,
+    Event,
+    Exited,
+    Kill,
+    NotStarted,
+    Outcome,
+    Restart,
+    Serving,
+    Signal,
+    Start,
+    Started,
+    Stop,
+    Tick,
+)
+from psclust.supervise.machine import TABLE, RunState, step
+from psclust.supervise.phase import Phase, RunPhase
+
+PS, W0, W1, CHIEF, EVAL = Task("ps", 0), Task("worker", 0), Task("worker", 1), Task("chief", 0), Task("evaluator", 0)
+LIMITS = Deadlines(start=60, stop=10, finish=30, run=None)
+
+
+def task_plan(task: Task, **changes: object) -> TaskPlan:
+    serves = task.job == "ps"
+    plan = TaskPlan(
+        task=task,
+        host="localhost",
+        address=f"127.0.0.1:{2000 + task.index}",
+        argv=("run", str(task)),
+        env={},
+        unset=(),
+        cwd="/",
+        preload=None,
+        role="server" if serves else "side" if task.job == "evaluator" else "program",
+        serves=serves,
+        needs=() if serves else (PS,),
+        decides=task.job == "worker",
+        ok_exit_codes=(0,),
+        restart=RestartPolicy("failure" if serves or task.job == "evaluator" else "signal", 3, 600, 1, 30),
+        recovery_wait=None,
+    )
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def make_plan(*tasks: TaskPlan, deadlines: Deadlines = LIMITS) -> Plan:
+    return Plan("test", ClusterSpec({}), tasks, deadlines)
+
+
+@dataclass
+class Replay:
+    """Feeds a history to the rules; what they ask for is in `said`, as short words."""
+
+    plan: Plan
+    state: RunState = field(default_factory=RunState)
+    said: list[str] = field(default_factory=list)
+
+    def at(self, now: float, *events: Event) -> list[str]:
+        fresh: list[str] = []
+        for event in events:
+            self.state, actions = step(self.state, event, now)
+            fresh += [_word(action) for action in actions]
+        self.said += fresh
+        return fresh
+
+    def phase(self, task: Task) -> Phase:
+        return self.state.tasks[task].phase
+
+    def up(self) -> Replay:
+        """Everything started, every server answering, by second 1."""
+        self.at(0, Apply(self.plan))
+        for number, entry in enumerate(sorted(self.plan.tasks, key=lambda entry: not entry.serves)):
+            self.at(1, Started(entry.task, 100 + number))
+            if entry.serves:
+                self.at(1, Serving(entry.task))
+        self.said.clear()
+        return self
+
+    @property
+    def outcome(self) -> Outcome:
+        assert self.state.outcome is not None
+        return self.state.outcome
+
+
+def _word(action: object) -> str:
+    if isinstance(action, Start):
+        return f"start {action.plan.task}/{action.attempt}"
+    if isinstance(action, Signal):
+        return f"{action.signal} {action.task}"
+    assert isinstance(action, End)
+    return f"end {action.outcome.exit_code}"
+
+
+@pytest.fixture
+def run() -> Replay:
+    return Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(W1))).up()
+
+
+def test_clients_start_when_every_server_they_need_answers() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0)))
+    assert run.at(0, Apply(run.plan)) == ["start ps:0/1"]
+    assert run.at(0.1, Started(PS, 7)) == []
+    assert run.at(0.2, Serving(PS)) == ["start worker:0/1"]
+
+
+def test_the_run_ends_when_all_workers_have_and_servers_are_stopped(run: Replay) -> None:
+    assert run.at(5, Exited(W0, 0)) == []
+    assert run.at(6, Exited(W1, 0)) == ["TERM ps:0"]
+    assert run.at(6.1, Exited(PS, -15)) == ["end 0"]
+    assert run.outcome.ok
+
+
+def test_a_server_that_ignores_term_is_killed_after_the_grace(run: Replay) -> None:
+    run.at(5, Exited(W0, 0), Exited(W1, 0))
+    assert run.at(14.9, Tick()) == []
+    assert run.at(15, Tick()) == ["KILL ps:0"]
+    assert run.at(15.1, Tick()) == []
+    assert run.at(15.2, Exited(PS, -9)) == ["end 0"]
+
+
+def test_a_killed_worker_is_started_again_after_its_back_off(run: Replay) -> None:
+    assert run.at(5, Exited(W1, -9)) == []
+    assert run.phase(W1) is Phase.BACKOFF
+    assert run.at(5.9, Tick()) == []
+    assert run.at(6.3, Tick()) == ["start worker:1/2"]
+
+
+def test_back_off_doubles_until_the_limit_ends_the_run(run: Replay) -> None:
+    now, waits = 5.0, []
+    for attempt in range(2, 5):
+        run.at(now, Exited(W1, -9))
+        due = run.state.tasks[W1].due
+        assert due is not None
+        waits.append(due - now)
+        now = due
+        assert run.at(now, Tick()) == [f"start worker:1/{attempt}"]
+        run.at(now, Started(W1, 200))
+    assert [round(wait) for wait in waits] == [1, 2, 4]
+    assert run.at(now, Exited(W1, -9)) == ["TERM ps:0", "TERM worker:0"]
+    assert run.outcome.text.startswith("worker:1 was killed by SIGKILL")
+    assert "had used its 3 restarts" in run.outcome.text
+
+
+def test_old_restarts_are_forgiven_after_the_window(run: Replay) -> None:
+    now = 5.0
+    for _ in range(6):
+        run.at(now, Exited(W1, -9))
+        assert run.phase(W1) is Phase.BACKOFF
+        run.at(now + 60, Tick())
+        run.at(now + 60, Started(W1, 200))
+        now += 700
+
+
+def test_a_programs_own_failure_ends_the_run_at_once(run: Replay) -> None:
+    assert run.at(5, Exited(W1, 3)) == ["TERM ps:0", "TERM worker:0"]
+    assert run.outcome == Outcome(False, 1, "worker:1 exited with code 3", cause=W1, attempt=1)
+    assert run.at(5.1, Exited(PS, -15)) == []
+    assert run.at(5.2, Exited(W0, -15)) == ["end 1"]
+
+
+def test_a_failure_right_after_a_kill_elsewhere_is_collateral_and_restarted(run: Replay) -> None:
+    run.at(5, Exited(PS, -9))
+    run.at(5.5, Exited(W0, 1))
+    assert run.phase(W0) is Phase.BACKOFF
+    assert run.phase(PS) is Phase.BACKOFF
+
+
+def test_when_collateral_ends_the_run_the_first_cause_is_named() -> None:
+    never = RestartPolicy("never", 0, 600, 1, 30)
+    run = Replay(make_plan(task_plan(PS), task_plan(W0, restart=never), task_plan(W1))).up()
+    run.at(5, Exited(PS, -9))
+    run.at(5.5, Exited(W0, 1))
+    assert run.outcome.cause == PS
+    assert run.outcome.collateral == (W0,)
+    assert run.outcome.text.startswith("ps:0 was killed by SIGKILL")
+    assert "worker:0 exited with code 1 after it" in run.outcome.text
+
+
+def test_a_restarted_server_is_waited_for_by_clients_that_start_later(run: Replay) -> None:
+    run.at(5, Exited(PS, -9), Exited(W0, -9))
+    assert run.at(8, Tick()) == ["start ps:0/2"]
+    run.at(8.1, Started(PS, 300))
+    assert run.at(8.2, Serving(PS)) == ["start worker:0/2"]
+
+
+def test_a_server_that_never_answers_ends_the_run_naming_it() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0)))
+    run.at(0, Apply(run.plan))
+    run.at(0.1, Started(PS, 7))
+    assert run.at(59, Tick()) == []
+    assert run.at(60.1, Tick()) == ["TERM ps:0"]
+    assert run.outcome == Outcome(False, 3, "ps:0 did not answer within 60 s (deadlines.start)", cause=PS, attempt=1)
+
+
+def test_a_server_that_fails_before_it_ever_answered_is_not_tried_again() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0)))
+    run.at(0, Apply(run.plan), Started(PS, 7))
+    assert run.at(1, Exited(PS, 1)) == ["end 3"]
+
+
+def test_a_task_that_cannot_be_started_ends_the_run_with_the_reason() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0)))
+    run.at(0, Apply(run.plan))
+    assert run.at(1, NotStarted(PS, "TensorFlow is not installed")) == ["end 3"]
+    assert run.outcome.text == "ps:0 could not be started: TensorFlow is not installed"
+
+
+def test_the_chief_decides_and_workers_get_a_grace() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))).up()
+    assert run.at(5, Exited(CHIEF, 0)) == []
+    assert run.state.phase is RunPhase.FINISHING
+    assert run.at(34, Tick()) == []
+    assert run.at(35, Tick()) == ["TERM ps:0", "TERM worker:0"]
+    run.at(36, Exited(PS, -15))
+    assert run.at(36, Exited(W0, -15)) == ["end 0"]
+    assert "worker:0 had not ended 30 s after the others" in run.outcome.text
+
+
+def test_a_worker_that_fails_after_the_chief_is_done_does_not_spoil_the_run() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))).up()
+    run.at(5, Exited(CHIEF, 0))
+    assert run.at(6, Exited(W0, 1)) == ["TERM ps:0"]
+    assert run.outcome.ok
+
+
+def test_an_evaluator_that_gave_up_never_ends_the_run() -> None:
+    none_left = RestartPolicy("failure", 0, 600, 1, 30)
+    run = Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(EVAL, restart=none_left))).up()
+    assert run.at(5, Exited(EVAL, 1)) == []
+    assert run.phase(EVAL) is Phase.FAILED
+    assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
+
+
+def test_stop_is_term_and_a_second_one_kills(run: Replay) -> None:
+    assert run.at(5, Stop("Ctrl-C", exit_code=130)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
+    assert run.at(5.1, Stop("again")) == []
+    assert run.at(5.2, Kill("now")) == ["KILL ps:0", "KILL worker:0", "KILL worker:1"]
+    assert run.at(5.3, Exited(PS, -9), Exited(W0, -9), Exited(W1, -9)) == ["end 130"]
+
+
+def test_a_task_that_starts_while_the_run_is_being_stopped_is_stopped_too() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0)))
+    run.at(0, Apply(run.plan))
+    assert run.at(0.1, Stop("Ctrl-C", exit_code=130)) == []
+    assert run.at(0.2, Started(PS, 7)) == ["TERM ps:0"]
+    assert run.at(0.3, Exited(PS, -15)) == ["end 130"]
+
+
+def test_a_run_that_was_never_given_a_plan_can_be_stopped() -> None:
+    state, actions = step(RunState(), Stop("nobody came"), 5)
+    assert state.phase is RunPhase.ENDED
+    assert [_word(action) for action in actions] == ["end 1"]
+
+
+def test_restart_stops_the_task_and_starts_it_without_counting(run: Replay) -> None:
+    assert run.at(5, Restart(W0)) == ["TERM worker:0"]
+    assert run.at(5.1, Exited(W0, -15)) == ["start worker:0/2"]
+    assert run.state.tasks[W0].restarts == ()
+    assert run.at(6, Exited(W1, 0)) == []
+    assert run.at(6, Restart(W1)) == ["start worker:1/2"]
+
+
+def test_the_time_limit_ends_the_run() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run=100))).up()
+    assert run.at(99, Tick()) == []
+    assert run.at(100, Tick()) == ["TERM ps:0", "TERM worker:0"]
+    assert run.outcome.exit_code == 1
+
+
+def test_a_changed_plan_touches_only_what_differs(run: Replay) -> None:
+    changed = make_plan(task_plan(PS), task_plan(W0), task_plan(W1, argv=("run", "slower")))
+    assert run.at(5, Apply(changed)) == ["TERM worker:1"]
+    assert run.at(5.1, Exited(W1, -15)) == ["start worker:1/2"]
+    assert run.at(5.2, Apply(changed)) == []
+
+
+def test_a_changed_plan_adds_and_removes_tasks(run: Replay) -> None:
+    other = Task("worker", 2)
+    assert run.at(5, Apply(make_plan(task_plan(PS), task_plan(W0), task_plan(other)))) == ["TERM worker:1", "start worker:2/1"]
+    assert run.at(5.1, Exited(W1, -15)) == []
+    assert W1 not in run.state.tasks
+
+
+def test_a_second_change_during_the_stop_for_the_first_is_not_lost(run: Replay) -> None:
+    run.at(5, Apply(make_plan(task_plan(PS), task_plan(W0), task_plan(W1, argv=("one",)))))
+    last = task_plan(W1, argv=("two",))
+    run.at(5.1, Apply(make_plan(task_plan(PS), task_plan(W0), last)))
+    assert run.at(5.2, Exited(W1, -15)) == ["start worker:1/2"]
+    assert run.state.tasks[W1].plan == last
+
+
+def test_a_task_removed_and_added_again_while_it_stops_comes_back(run: Replay) -> None:
+    run.at(5, Apply(make_plan(task_plan(PS), task_plan(W0))))
+    run.at(5.1, Apply(make_plan(task_plan(PS), task_plan(W0), task_plan(W1))))
+    assert run.at(5.2, Exited(W1, -15)) == ["start worker:1/2"]
+
+
+def test_events_of_unknown_or_ended_tasks_change_nothing(run: Replay) -> None:
+    before = run.state
+    assert run.at(5, Exited(Task("worker", 9), 1), Serving(W0)) == []
+    assert run.state == before or run.state.tasks[PS] == before.tasks[PS]
+    run.at(6, Exited(W0, 0))
+    assert run.at(7, Exited(W0, 1)) == []
+    assert run.phase(W0) is Phase.DONE
+
+
+def test_every_phase_in_which_a_task_lives_knows_how_it_can_end() -> None:
+    for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING):
+        assert (phase, Exited) in TABLE
