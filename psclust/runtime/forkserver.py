@@ -21,6 +21,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 if __name__ == "__main__":
     # As a file it finds its own folder on sys.path, or with -I nothing; it needs the folder that holds the package, and last, so that
@@ -53,18 +54,17 @@ def main() -> None:
     for number in process.CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     requests = socket.socket(fileno=flags.socket)
-    try:
-        loaded = preload.KINDS[flags.preload]()
-    except PsclustError as error:
-        send(requests, {"error": str(error)})
-        return
-    send(requests, {"ready": True, "preload_s": round(time.monotonic() - started, 3)})
-    while True:
+    # The supervisor may close the socket, or die, at any moment.
+    with suppress(EndOfRequests, BrokenPipeError, ConnectionResetError):
         try:
-            message, output = receive(requests)
-        except EndOfRequests:
+            loaded = preload.KINDS[flags.preload]()
+        except PsclustError as error:
+            send(requests, {"error": str(error)})
             return
-        send(requests, answer(message, output, loaded))
+        send(requests, {"ready": True, "preload_s": round(time.monotonic() - started, 3)})
+        while True:
+            message, output = receive(requests)
+            send(requests, answer(message, output, loaded))
 
 
 def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[str, object]:
@@ -106,7 +106,9 @@ def start(wanted: task.Task, output: int, loaded: preload.Loaded) -> int:
 def receive(requests: socket.socket) -> tuple[bytes, int | None]:
     """One request and the file descriptor that came with its length. Raises EndOfRequests."""
     head, descriptors, _, _ = socket.recv_fds(requests, 4, 1)
-    size = int.from_bytes(head + _exactly(requests, 4 - len(head)) if head else _exactly(requests, 4), "big")
+    if not head:
+        raise EndOfRequests
+    size = int.from_bytes(head + _exactly(requests, 4 - len(head)), "big")
     if size > MAX_MESSAGE:
         raise EndOfRequests
     return _exactly(requests, size), descriptors[0] if descriptors else None

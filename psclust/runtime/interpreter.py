@@ -10,8 +10,9 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import all_suffixes
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,11 @@ class Interpreter:
         own = set(_entries(python_path))
         return cls(
             path=tuple(entry for entry in path if entry not in own),
-            modules={name: getattr(module, "__file__", None) or "" for name, module in list(sys.modules.items()) if "." not in name},
+            modules={
+                name: getattr(module, "__file__", None) or ""
+                for name, module in list(sys.modules.items())
+                if "." not in name and name != "__main__"
+            },
             python_path=python_path,
             added={name: value for name, value in os.environ.items() if name not in environment},
         )
@@ -45,16 +50,22 @@ class Interpreter:
         same_folder = os.path.realpath(os.path.dirname(found)) == os.path.realpath(os.path.dirname(sys.executable))
         return same_folder and os.path.realpath(found) == os.path.realpath(sys.executable)
 
-    def shadowed(self, folders: Iterable[str]) -> str | None:
-        """A module in one of `folders` that a fresh interpreter would find there, and that is in memory from elsewhere; None for none."""
-        for folder in folders:
-            for entry in _listing(folder):
-                name = entry.removesuffix(".py")
-                if name not in self.modules or name == "__main__":
-                    continue
-                candidate = os.path.join(folder, entry if entry != name else os.path.join(name, "__init__.py"))
-                if os.path.isfile(candidate) and not _same(candidate, self.modules[name]):
-                    return candidate
+    def shadowed(self, folder: str, python_path: str) -> str | None:
+        """A file in the script's folder, or in a PYTHONPATH that is not this process's, that a fresh interpreter would import in place of
+        a module in memory, or run as it starts; None for none."""
+        entries = _entries(python_path) if python_path != self.python_path else []
+        hooks = dict.fromkeys(("sitecustomize", "usercustomize"), "")
+        for place, modules in [(folder or os.curdir, self.modules), *((entry, {**self.modules, **hooks}) for entry in entries)]:
+            for entry in _listing(place):
+                name, dot, rest = entry.partition(".")
+                file = os.path.join(place, entry) if dot else os.path.join(place, entry, "__init__.py")
+                if (
+                    name in modules
+                    and (not dot or dot + rest in all_suffixes())
+                    and os.path.isfile(file)
+                    and not _same(file, modules[name])
+                ):
+                    return file
         return None
 
     def refresh(self, environment: Mapping[str, str], first: str, argv: Sequence[str], command: Sequence[str]) -> None:
@@ -96,10 +107,12 @@ def _same(path: str, other: str) -> bool:
 
 def _open_streams(unbuffered: bool) -> None:
     """New sys.stdin, stdout and stderr on descriptors 0 to 2, as the interpreter makes them when they are not a terminal."""
-    encoding = sys.stdout.encoding, sys.stdout.errors
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), *encoding)  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _writer(1, *encoding, unbuffered, False)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _writer(2, encoding[0], "backslashreplace", unbuffered, True)  # type: ignore[misc]
+    encoding, errors = sys.stdout.encoding, sys.stdout.errors
+    keyboard = io.FileIO(0, closefd=False)
+    keyboard.name = "<stdin>"
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(keyboard), encoding, errors)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _writer(1, encoding, errors, unbuffered, False)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _writer(2, encoding, "backslashreplace", unbuffered, True)  # type: ignore[misc]
 
 
 def _writer(descriptor: int, encoding: str, errors: str | None, unbuffered: bool, lines: bool) -> io.TextIOWrapper:

@@ -1,4 +1,4 @@
-"""TensorFlow's C library behind five calls, found without importing TensorFlow and loaded with ctypes."""
+"""TensorFlow's C library behind two calls, found without importing TensorFlow and loaded with ctypes."""
 
 from __future__ import annotations
 
@@ -6,35 +6,21 @@ import ctypes
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from psclust.errors import StartError
 
 NAME = "libtensorflow_cc.so.2"
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""Present where a machine has a GPU that TensorFlow can use: the driver of NVIDIA, of Windows (in WSL), of AMD."""
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
 
 class Refused(Exception):
     """The library refused a call; the message is its own."""
-
-
-def find_library() -> Path:
-    """The library inside the installed package `tensorflow`, or in the folder that PSCLUST_TENSORFLOW names.
-
-    Raises StartError where there is none."""
-    folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
-    if folder is None:
-        raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow")
-    library = Path(folder, NAME)
-    if not library.exists():
-        raise StartError(f"{folder}: no {NAME} in this TensorFlow; psclust needs TensorFlow 2.21: pip install 'tensorflow>=2.21,<2.22'")
-    return library
-
-
-def _package_folder() -> str | None:
-    spec = importlib.util.find_spec("tensorflow")
-    return next(iter(spec.submodule_search_locations or ()), None) if spec else None
 
 
 class Library:
@@ -70,14 +56,11 @@ class Library:
     def start_server(self, definition: bytes) -> str:
         """Make a server and start it; the address it answers at, as `grpc://host:port`. It lives as long as the process: TensorFlow has
         no call that stops a started server. Raises Refused."""
-        with _roomy_arenas():
-            return self._start_server(definition)
-
-    def _start_server(self, definition: bytes) -> str:
-        server = self._c.TF_NewServer(definition, len(definition), self._status)
-        self._check()
-        self._c.TF_ServerStart(server, self._status)
-        self._check()
+        with _roomy_heaps():
+            server = self._c.TF_NewServer(definition, len(definition), self._status)
+            self._check()
+            self._c.TF_ServerStart(server, self._status)
+            self._check()
         return bytes(self._c.TF_ServerTarget(server)).decode()
 
     def _check(self) -> None:
@@ -85,17 +68,60 @@ class Library:
             raise Refused(bytes(self._c.TF_Message(self._status)).decode(errors="replace"))
 
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+def load_library() -> Library:
+    """Find and load the library. Raises StartError."""
+    with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
+        return Library(find_library())
+
+
+def find_library() -> Path:
+    """The library inside the installed package `tensorflow`, or in the folder that PSCLUST_TENSORFLOW names.
+
+    Raises StartError where there is none."""
+    folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
+    if folder is None:
+        raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow")
+    library = Path(folder, NAME)
+    if not library.exists():
+        raise StartError(f"{folder}: no {NAME} in this TensorFlow; psclust needs TensorFlow 2.21: pip install 'tensorflow>=2.21,<2.22'")
+    return library
+
+
+def _package_folder() -> str | None:
+    spec = importlib.util.find_spec("tensorflow")
+    return next(iter(spec.submodule_search_locations or ()), None) if spec else None
 
 
 @contextmanager
-def _roomy_arenas() -> Iterator[None]:
+def environment_while_loading(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that TensorFlow reads once, while it is loaded, where the user has not, and take them away again: `settings`, and on
+    a machine without a GPU the devices to look for. Left alone it asks there for a GPU driver whenever a server or session is made, and
+    logs an error for want of one. Plug-in devices may need other drivers than these, so with any installed nothing is narrowed."""
+    settings = dict(settings)
+    if not any(map(os.path.exists, GPU_DEVICES)) and not _has_plug_ins():
+        settings["TF_ENABLED_DEVICE_TYPES"] = "CPU,XLA_CPU"
+    added = {name: value for name, value in settings.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
+def _has_plug_ins() -> bool:
+    folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
+    return folder is not None and Path(folder).with_name("tensorflow-plugins").exists()
+
+
+@contextmanager
+def _roomy_heaps() -> Iterator[None]:
     """Let each thread that starts in here begin with room for 6 MiB on its heap.
 
     Each of a server's eight request threads allocates 4.5 MiB in small pieces as it starts, and glibc enlarges a thread's heap one page,
-    one mprotect, at a time: ten thousand calls a server that fight for one lock, four fifths of the time in which 64 servers start.
-    Touching any of these settings fixes the size above which a block gets a mapping of its own, so that is set to where it would have
-    risen by itself with the first large tensors. Settings of the user's own are left alone."""
+    one mprotect, at a time: ten thousand calls a server, which took four fifths of the time in which 64 servers start. Touching any of
+    these settings also fixes the size above which a block gets a mapping of its own; that is put where it would have risen by itself
+    with the first large tensors. Settings of the user's own are left alone."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt") or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         yield
@@ -103,5 +129,7 @@ def _roomy_arenas() -> Iterator[None]:
     libc.mallopt(M_TOP_PAD, 6 << 20)
     libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
     libc.mallopt(M_TRIM_THRESHOLD, 64 << 20)
-    yield
-    libc.mallopt(M_TOP_PAD, 128 << 10)
+    try:
+        yield
+    finally:
+        libc.mallopt(M_TOP_PAD, 128 << 10)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from psclust.errors import StartError
-from psclust.runtime import process, server
+from psclust.runtime import process
 from psclust.runtime.interpreter import Interpreter
-from psclust.runtime.library import Library
+from psclust.runtime.library import Library, environment_while_loading, load_library
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def nothing() -> Loaded:
 def library() -> Loaded:
     """TensorFlow's C library, for bare servers."""
     environment = dict(os.environ)
-    return _alone(Loaded(environment, library=server.load_library()))
+    return _alone(Loaded(environment, library=load_library()))
 
 
 def tensorflow() -> Loaded:
@@ -43,7 +43,8 @@ def tensorflow() -> Loaded:
     # The import makes millions of objects and no garbage: a fifth of its time is the collector looking for some.
     gc.disable()
     try:
-        import tensorflow.compat.v1  # noqa: F401
+        with environment_while_loading({}):
+            import tensorflow.compat.v1  # noqa: F401
     except Exception as error:
         raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {type(error).__name__}: {error}") from error
     _restore("OPENBLAS_NUM_THREADS", environment)
@@ -57,6 +58,10 @@ KINDS: Mapping[str, Callable[[], Loaded]] = {"library": library, "tensorflow": t
 
 
 def _alone(loaded: Loaded) -> Loaded:
+    # What an import may have printed must not be printed again by every child.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process.flush_c_streams()
     threads = process.thread_count()
     if threads != 1:
         raise StartError(

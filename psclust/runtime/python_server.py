@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from psclust.errors import PsclustError, StartError
-from psclust.runtime.server import Request, parse, port_problem, wait_for_a_signal
+from psclust.runtime.library import environment_while_loading
+from psclust.runtime.server import Request, not_started, parse, wait_for_a_signal
 
 
 def serve(argv: Sequence[str]) -> NoReturn:
@@ -24,7 +25,8 @@ def serve(argv: Sequence[str]) -> NoReturn:
 def start(request: Request) -> object:
     """The started server, which lives as long as the process. Raises StartError."""
     try:
-        import tensorflow as tf
+        with environment_while_loading({}):
+            import tensorflow as tf
     except ImportError as error:
         raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install it: pip install tensorflow") from error
     config = tf.compat.v1.ConfigProto()
@@ -38,10 +40,7 @@ def start(request: Request) -> object:
             tf.load_op_library(path)
         return tf.distribute.Server(definition, config=config)
     except (tf.errors.OpError, RuntimeError) as error:
-        message = getattr(error, "message", error)
-        raise StartError(
-            f"{request.name}: {port_problem(request.listens_on) or f'TensorFlow could not start its server: {message}'}"
-        ) from error
+        raise StartError(not_started(request, str(getattr(error, "message", error)))) from error
 
 
 if __name__ == "__main__":

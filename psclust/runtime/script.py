@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import gc
+import io
 import os
 import runpy
 import signal
@@ -66,15 +67,14 @@ def run(wanted: Program) -> NoReturn:
 def finish(status: int, known: frozenset[str]) -> NoReturn:
     """End as the interpreter does, short of tearing down the modules in `known`, those of the fork server: TensorFlow's threads may
     still be running in them."""
-    for last_duty in (threading._shutdown, atexit._run_exitfuncs, lambda: _release(known)):  # type: ignore[attr-defined]
+    for last_duty in (threading._shutdown, atexit._run_exitfuncs, lambda: _let_go(known)):  # type: ignore[attr-defined]
         _guarded(last_duty)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
-            stream.flush()
-        except (OSError, ValueError):
-            status = status or 120
-        except AttributeError:  # the program has put something else there
-            pass
+            if stream is not None and not getattr(stream, "closed", True):
+                stream.flush()
+        except OSError:
+            status = status or 120  # the interpreter's own code for output it could not write
     process.flush_c_streams()
     os._exit(status & 0xFF)
 
@@ -93,6 +93,7 @@ def _run(wanted: Program) -> int:
     scope.update(__builtins__=builtins, __annotations__={})
     if wanted.path is not None:
         scope.update(__file__=wanted.path, __cached__=None, __loader__=SourceFileLoader("__main__", wanted.path))
+    del main
     try:
         if wanted.code is not None:
             exec(wanted.code, scope)
@@ -146,15 +147,35 @@ def _guarded(last_duty: Callable[[], object]) -> None:
         _show(error)
 
 
-def _release(known: frozenset[str]) -> None:
-    """Let go of the program's modules, last one first: files it left open are written, `__del__` methods run."""
-    modules = [
-        weakref.ref(module) for name, module in list(sys.modules.items()) if name not in known and isinstance(module, types.ModuleType)
-    ]
-    for name in [name for name in sys.modules if name not in known]:
+def _let_go(known: frozenset[str]) -> None:
+    """Drop the program's modules, last one first: files it left open are written, `__del__` methods run. Where other threads still run
+    in those modules, only the files."""
+    if len(sys._current_frames()) > 1:
+        _flush_files()
+        return
+    sys.last_type = sys.last_value = sys.last_traceback = None  # they hold the frames of the program's failure
+    names = [name for name in sys.modules if name not in known]
+    modules = [weakref.ref(sys.modules[name]) for name in names if isinstance(sys.modules[name], types.ModuleType)]
+    for name in names:
         del sys.modules[name]
     gc.collect()
-    for module in (reference() for reference in reversed(modules)):
-        if module is not None:
-            module.__dict__.clear()
+    for reference in reversed(modules):
+        if (module := reference()) is not None:
+            _empty(module.__dict__)
+    del module
     gc.collect()
+
+
+def _empty(scope: dict[str, object]) -> None:
+    # Private names first, builtins never, and set rather than deleted: the interpreter's own order, which `__del__` methods rely on.
+    for private in (True, False):
+        for name in list(scope):
+            if name != "__builtins__" and (name.startswith("_") and not name.startswith("__")) is private:
+                scope[name] = None
+
+
+def _flush_files() -> None:
+    for kind in (io.TextIOBase, io.BufferedIOBase):
+        for file in gc.get_objects():
+            if isinstance(file, kind) and not file.closed and file.writable():
+                file.flush()

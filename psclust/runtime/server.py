@@ -6,21 +6,17 @@ from __future__ import annotations
 
 import argparse
 import errno
-import json
 import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.runtime.library import Library, Refused, find_library
-from psclust.runtime.serverdef import Cluster, cluster_from, server_def
-
-GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Where a machine has a GPU that TensorFlow can use: NVIDIA's driver, Windows' (WSL), AMD's."""
+from psclust.runtime.library import Library, Refused, load_library
+from psclust.runtime.serverdef import Cluster, parse_cluster, server_def
 
 
 @dataclass(frozen=True)
@@ -45,25 +41,38 @@ class Request:
         return self.port if self.port is not None else int(port) if port.isdigit() else None
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}")
+
+
 def parse(argv: Sequence[str]) -> Request:
-    """The request in a command line. Raises UsageError for a task that is not in the cluster; argparse ends the process for flags it
-    cannot read."""
-    parser = argparse.ArgumentParser(prog="python -m psclust.runtime.server", description="Serve one task of a TensorFlow cluster.")
+    """The request in a command line. Raises UsageError."""
+    parser = _Parser(prog="psclust.runtime.server", description="Serve one task of a TensorFlow cluster.")
     parser.add_argument("--cluster", required=True, help='the cluster spec in JSON: {"ps": ["host:port"], "worker": [...]}')
     parser.add_argument("--job", required=True, help="the job this server belongs to")
     parser.add_argument("--task", required=True, type=int, help="its index in the job")
-    parser.add_argument("--port", type=int, help="listen here instead of on the port in the cluster spec")
-    parser.add_argument("--threads", type=int, help="size of TensorFlow's thread pools (default: one thread per core)")
+    parser.add_argument("--port", type=_between(1, 65535), help="listen here instead of on the port in the cluster spec")
+    parser.add_argument("--threads", type=_between(1, 4096), help="size of TensorFlow's thread pools (default: one thread per core)")
     parser.add_argument("--load-library", action="append", default=[], metavar="SO", help="a custom op library to load first")
     flags = parser.parse_args(argv)
     try:
-        cluster = cluster_from(json.loads(flags.cluster))
-    except (ValueError, AttributeError, TypeError) as error:
+        cluster = parse_cluster(flags.cluster)
+    except ValueError as error:
         raise UsageError(f'--cluster: not a cluster spec in JSON, such as {{"ps": ["host:port"]}}: {error}') from error
     if flags.task not in cluster.get(flags.job, {}):
         known = ", ".join(f"{job}:{index}" for job, tasks in cluster.items() for index in tasks) or "no task"
         raise UsageError(f"{flags.job}:{flags.task} is not in the cluster, which has {known}")
     return Request(cluster, flags.job, flags.task, flags.port, flags.threads, tuple(flags.load_library))
+
+
+def _between(low: int, high: int) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+        return int(text)
+
+    return convert
 
 
 def serve(argv: Sequence[str], library: Library | None = None) -> NoReturn:
@@ -74,16 +83,9 @@ def serve(argv: Sequence[str], library: Library | None = None) -> NoReturn:
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
+        # Not sys.exit: the library's static destructors must not run under the threads of a half-made server.
         os._exit(error.exit_code)
     wait_for_a_signal()
-
-
-def wait_for_a_signal(server: object = None) -> NoReturn:
-    """Sleep for ever, holding `server`, until a signal ends the process: at once, by the default action, without unwinding Python under
-    the server's threads."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    while True:
-        signal.pause()
 
 
 def start(request: Request, library: Library | None = None) -> str:
@@ -98,22 +100,15 @@ def start(request: Request, library: Library | None = None) -> str:
     try:
         return library.start_server(definition)
     except Refused as error:
-        raise StartError(
-            f"{request.name}: {port_problem(request.listens_on) or f'TensorFlow could not start its server: {error}'}"
-        ) from error
+        raise StartError(not_started(request, str(error))) from error
 
 
-def load_library() -> Library:
-    """Find and load the library, with TensorFlow's chatter off unless the user has set its level. Raises StartError."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    if not any(map(os.path.exists, GPU_DEVICES)):
-        # Without this it asks for a GPU driver and logs an error for want of one.
-        os.environ.setdefault("TF_ENABLED_DEVICE_TYPES", "CPU")
-    return Library(find_library())
+def not_started(request: Request, message: str) -> str:
+    """Why a server did not start. Of a port it cannot have, TensorFlow's own message says nothing."""
+    return f"{request.name}: {_port_problem(request.listens_on) or f'TensorFlow could not start its server: {message}'}"
 
 
-def port_problem(port: int | None) -> str | None:
-    """What is wrong with the port: TensorFlow says only that its server did not start."""
+def _port_problem(port: int | None) -> str | None:
     if port is None:
         return None
     with socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET) as probe:
@@ -125,6 +120,14 @@ def port_problem(port: int | None) -> str | None:
             remedy = "stop the process that holds it or choose another port" if error.errno == errno.EADDRINUSE else "choose another port"
             return f"cannot listen on port {port}: {os.strerror(error.errno or 0)}; {remedy}"
     return None
+
+
+def wait_for_a_signal(server: object = None) -> NoReturn:
+    """Sleep for ever, holding `server`, until a signal ends the process: at once, by the default action, without unwinding Python under
+    the server's threads."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    while True:
+        signal.pause()
 
 
 if __name__ == "__main__":

@@ -3,18 +3,31 @@ numbers are those of tensorflow_server.proto, cluster.proto and config.proto; a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 
 Cluster = Mapping[str, Mapping[int, str]]
 """Job name to task index to address; indices may have gaps, as in `tf.train.ClusterSpec`."""
 
 
-def cluster_from(jobs: Mapping[str, Sequence[str] | Mapping[str, str]]) -> Cluster:
-    """The cluster of a cluster spec in JSON: a list of addresses per job, or an object of index to address."""
-    return {
-        job: {int(index): address for index, address in tasks.items()} if isinstance(tasks, Mapping) else dict(enumerate(tasks))
-        for job, tasks in jobs.items()
-    }
+def parse_cluster(text: str) -> Cluster:
+    """A cluster spec in JSON: per job a list of addresses, or an object of index to address. Raises ValueError."""
+    jobs = json.loads(text)
+    if not isinstance(jobs, dict):
+        raise ValueError("expected an object of job names")  # noqa: TRY004 - what json.loads raises for other mistakes
+    return {job: _addresses(job, tasks) for job, tasks in jobs.items()}
+
+
+def _addresses(job: str, tasks: object) -> Mapping[int, str]:
+    if isinstance(tasks, list):
+        numbered = dict(enumerate(tasks))
+    elif isinstance(tasks, dict):
+        numbered = {int(index): address for index, address in tasks.items()}
+    else:
+        raise ValueError(f"{job}: expected a list of addresses")  # noqa: TRY004 - as above
+    if not all(isinstance(address, str) for address in numbered.values()):
+        raise ValueError(f"{job}: an address must be text")
+    return numbered
 
 
 def server_def(cluster: Cluster, job: str, task: int, *, port: int | None = None, threads: int | None = None) -> bytes:

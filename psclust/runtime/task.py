@@ -46,6 +46,8 @@ def run(task: Task, output: int, tell: int, loaded: Loaded) -> NoReturn:
         os.dup2(output, 2)
         _settle(task)
         _begin(task, loaded)
+    except SystemExit as end:  # argparse has printed a server's help
+        os._exit(end.code if isinstance(end.code, int) else 0)
     finally:
         sys.excepthook(*sys.exc_info())
         os._exit(70)
@@ -69,7 +71,7 @@ def _begin(task: Task, loaded: Loaded) -> NoReturn:
     if loaded.library is not None and arguments[:2] == SERVER and not stale(task.env, loaded.environment, LIBRARY_READS):
         _belong_to(task.supervisor)
         server.serve(arguments[2:], loaded.library)
-    if loaded.interpreter is not None and not stale(task.env, loaded.environment, IMPORT_READS):
+    if loaded.interpreter is not None and arguments[:2] != SERVER and not stale(task.env, loaded.environment, IMPORT_READS):
         _run_here(task, arguments, loaded.interpreter)
     _belong_to(task.supervisor)
     command.execute(task.argv, task.env)
@@ -80,7 +82,7 @@ def _run_here(task: Task, arguments: list[str], host: Interpreter) -> None:
     if not host.runs(task.argv[0], task.env.get("PATH")):
         return
     program = script.program(arguments)
-    if program is None or host.shadowed([program.folder]):
+    if program is None or host.shadowed(program.folder, task.env.get("PYTHONPATH", "")):
         return
     host.refresh(task.env, program.folder, program.argv, task.argv)
     if task.recovery_wait is not None:

@@ -57,24 +57,28 @@ def _program(file: ClusterFile) -> Iterator[Problem]:
         yield Problem(("replication",), text, (("program",),))
 
 
-def _several_words(program: str) -> Iterator[Problem]:
-    """`python train.py --lr 0.1` is three things; the message takes them apart."""
+def program_words(program: str) -> list[str]:
+    """A program's text taken apart as a shell would: one word where it is a program alone, which `-m module` and a path with blanks are."""
     try:
         words = shlex.split(program)
     except ValueError:
-        return
-    if words[:1] == ["-m"]:
-        words = [" ".join(words[:2]), *words[2:]]
-    if len(words) == 1 and words[0] != "-m":
-        return
-    if not words or words[0] == "-m":
-        yield Problem(("program",), "-m wants a module; write for example -m package.train.")
-        return
-    if re.fullmatch(r"python[\d.]*", words[0]):
-        words = words[1:] if words[1] != "-m" else [" ".join(words[1:3]), *words[3:]]
-    args = f" and args: {inline(words[1:])}" if words[1:] else ""
-    text = f"found several words, '{program}'; write program: {words[0]}{args}, or the whole command as a list."
-    yield Problem(("program",), text)
+        return [program]
+    start = 1 if words and re.fullmatch(r"python[\d.]*", words[0]) else 0
+    if words[start : start + 1] == ["-m"]:
+        words[start : start + 2] = [" ".join(words[start : start + 2])]
+    is_path = start == 0 and program.endswith(".py") and not any(word.startswith("-") for word in words)
+    return [program] if is_path else words
+
+
+def _several_words(program: str) -> Iterator[Problem]:
+    """`python train.py --lr 0.1` is three things; the message takes them apart."""
+    words = program_words(program)
+    if words in ([], ["-m"]):
+        yield Problem(("program",), f"found '{program}'; write train.py, module:program, or -m and a module.")
+    elif len(words) > 1:
+        name, *args = words[1:] if re.fullmatch(r"python[\d.]*", words[0]) else words
+        parts = f"program: {name}" + (f" and args: {inline(args)}" if args else "")
+        yield Problem(("program",), f"found several words, '{program}'; write {parts}, or the whole command as a list.")
 
 
 def _psclust_program(file: ClusterFile) -> Iterator[Problem]:

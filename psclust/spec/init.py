@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
+from psclust.spec.checks import program_words
 from psclust.spec.schema import clean_name
 from psclust.spec.words import inline
 
@@ -47,11 +46,6 @@ jobs:
 
 def render_init(name: str, program: str | None) -> str:
     """The text of a cluster file for a cluster of (about) this name that runs `program`; None leaves the program to be filled in."""
-    line = "# program: train.py" if program is None else f"program: {_program(program)}"
+    words = program_words(program or "")
+    line = f"program: {inline(words[0] if len(words) == 1 else words)}" if words else "# program: train.py"
     return _TEMPLATE.format(name=clean_name(name), program=line)
-
-
-def _program(text: str) -> str:
-    """A program as a file may give it: a command of several words as a list."""
-    words = shlex.split(text)
-    return inline(text if len(words) == 1 or (words[0] == "-m" and len(words) == 2) else words)

@@ -51,17 +51,14 @@ def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name:
     return file
 
 
-def read_text(path: Path) -> str:
-    """The text of a file the user named. Raises ClusterFileError, in one sentence, when it cannot be read."""
+def read_text(path: Path, *, otherwise: str) -> str:
+    """The text of a file the user named. Raises ClusterFileError, in one sentence, when it cannot be read; `otherwise` is what to do about
+    a file that is missing where no other has a name like it."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         near = get_close_matches(path.name, _names_in(path.parent), 1, 0.8)
-        hint = (
-            f"did you mean {path.parent / near[0]}?"
-            if near
-            else "check the name, or let `psclust init` write a cluster file to start from."
-        )
+        hint = f"did you mean {path.parent / near[0]}?" if near else otherwise
         raise ClusterFileError([f"{path}: there is no such file; {hint}"]) from None
     except IsADirectoryError:
         inside = sorted(name for name in _names_in(path) if name.endswith((".yaml", ".yml")))
@@ -86,7 +83,7 @@ def _names_in(folder: Path) -> list[str]:
 def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, list[Problem]]:
     if path is None:
         return {}, Origins(None, {}, {}), []
-    document = read_yaml(read_text(path))
+    document = read_yaml(read_text(path, otherwise="check the name, or let `psclust init` write a cluster file to start from."))
     origins = Origins(str(path), document.lines, {})
     if isinstance(document.data, dict):
         return document.data, origins, list(document.problems)
@@ -156,7 +153,7 @@ def _read_hostfile(
     base = file.parent if file is not None and ("hostfile",) not in origins.flags else Path()
     path = base / Path(text.hostfile or "").expanduser()
     try:
-        content = read_text(path)
+        content = read_text(path, otherwise="check the name.")
     except ClusterFileError as error:
         return [], [Problem(("hostfile",), problem) for problem in error.problems], []
     try:

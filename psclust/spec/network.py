@@ -45,11 +45,10 @@ def check_network(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Proble
     """Mistakes in ports and addresses. `jobs` are the file's and those psclust adds."""
     serving = {name: job for name, job in jobs.items() if job.in_cluster or (job.in_cluster is None and name not in _OUTSIDE)}
     uses = [use for use in _uses(file, serving) if use.ports != "auto"]
-    invalid = [problem for use in uses for problem in _invalid(use)]
-    yield from invalid
-    if not invalid:
-        yield from (problem for use in uses for problem in _too_small(use, file))
-        yield from _collisions(file, serving)
+    invalid = {use.path: problem for use in uses for problem in _invalid(use)}
+    yield from invalid.values()
+    yield from (problem for use in uses if use.path not in invalid for problem in _too_small(use, file))
+    yield from (problem for problem in _collisions(file, serving) if not problem.rests_on(invalid))
     for name, job in file.jobs.items():
         yield from _addresses(name, job)
 
@@ -116,7 +115,8 @@ def _collisions(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]
             continue
         blamed.add(claim.path)
         text = f"{other.task} and {claim.task} would both listen on {address}; {_way_out(claim.path)}"
-        yield Problem(claim.path, text, (other.path, ("jobs",), ("hosts",), ("hostfile",)))
+        reads: list[KeyPath] = [other.path, *(("jobs", one.task.partition(":")[0]) for one in (other, claim))]
+        yield Problem(claim.path, text, (*reads, ("hosts",), ("hostfile",)))
 
 
 def _way_out(path: KeyPath) -> str:

@@ -47,9 +47,17 @@ class Origins:
         return list(dict.fromkeys(f"{self.where(problem.path, problem.line)}: {problem.text}" for problem in ordered))
 
     def _position(self, problem: Problem) -> int:
+        """The line; flags stand before the file, in the order in which they were given."""
         if problem.line is not None:
             return problem.line
-        return next((self.lines[problem.path[:n]] for n in range(len(problem.path), 0, -1) if problem.path[:n] in self.lines), 0)
+        flags = list(self.flags)
+        for length in range(len(problem.path), 0, -1):
+            path = problem.path[:length]
+            if path in self.flags:
+                return flags.index(path) - len(flags)
+            if path in self.lines:
+                return self.lines[path]
+        return 0
 
 
 def show(path: KeyPath) -> str:

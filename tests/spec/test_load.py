@@ -16,7 +16,7 @@ BROKEN = Path(__file__).parent / "broken"
 
 # The whole file -> the whole message, less the file's name in front of each line.
 MISTAKES = {
-    "name: my cluster": "1: name: found the text 'my cluster'; write a name of at most 63 letters, digits, '.', '_' and '-', such as mnist-2.",
+    "name: a b": "1: name: found the text 'a b'; write a name of at most 63 letters, digits, '.', '_' and '-', such as mnist-2.",
     "replicaton: in-graph": "1: replicaton: unknown key; did you mean replication?",
     "recovery-wait: 3": "1: recovery-wait: unknown key; did you mean recovery_wait?",
     "worker: 2": "1: worker: unknown key; a job stands indented under jobs: worker, with its count.",
@@ -81,7 +81,8 @@ MISTAKES = {
     ),
     "- ps": " found a list where the file should hold keys; write keys such as `name: ...` and `jobs: ...`.",
     "ps:2": (
-        " found the text 'ps:2' where the file should hold keys; write keys such as `name: ...` and `jobs: ...`. A blank must follow the colon."
+        " found the text 'ps:2' where the file should hold keys; write keys such as `name: ...` and `jobs: ...`. "
+        "A blank must follow the colon."
     ),
     "": " the file is empty; write at least `jobs:`, or let `psclust init` write a file to start from.",
     "# only a comment\n": " the file is empty; write at least `jobs:`, or let `psclust init` write a file to start from.",
@@ -91,7 +92,7 @@ MISTAKES = {
 }
 
 
-def mistakes(path: Path, **options: object) -> list[str]:
+def mistakes(path: Path) -> list[str]:
     with pytest.raises(ClusterFileError) as caught:
         load(path, default_name="x")
     return list(caught.value.problems)
@@ -130,7 +131,7 @@ def test_a_missing_file_is_an_error_that_names_the_nearest(tmp_path: Path) -> No
 
 
 def test_a_folder_is_no_cluster_file(tmp_path: Path) -> None:
-    assert mistakes(tmp_path) == [f"{tmp_path}: this is a folder; name a file in it."]
+    assert mistakes(tmp_path) == [f"{tmp_path}: this is a folder; name a file."]
     path = write(tmp_path, "jobs: {ps: 1}")
     assert mistakes(tmp_path) == [f"{tmp_path}: this is a folder; name a file in it, such as {path}."]
 
@@ -229,8 +230,7 @@ def test_a_hostfile_stands_beside_the_cluster_file(tmp_path: Path) -> None:
 def test_a_missing_hostfile_is_named_with_the_line_that_wants_it(tmp_path: Path) -> None:
     path = write(tmp_path, "name: x\nhostfile: hosts.txt\n")
     assert mistakes(path) == [
-        f"{path}:2: hostfile: {tmp_path}/hosts.txt: there is no such file; "
-        "check the name, or let `psclust init` write a cluster file to start from.",
+        f"{path}:2: hostfile: {tmp_path}/hosts.txt: there is no such file; check the name.",
     ]
 
 

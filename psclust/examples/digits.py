@@ -1,0 +1,143 @@
+"""Handwritten digits: the classic multi-tower convolutional network on scikit-learn's 1,797 real 8x8 images.
+
+    psclust up --ps 2 --workers 2 psclust.examples.digits:program
+
+The images are written once to TFRecord files in the user's cache folder and read back with tf.data, a share for each replica.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import psclust
+from psclust.errors import UsageError
+
+_CLASSES = 10
+_FILES = 4
+_TRAIN, _EVAL = 1437, 360
+
+
+def data_dir(params: dict[str, Any]) -> Path:
+    """Where the TFRecord files are: params["data_dir"], or a folder in the user's cache."""
+    if params.get("data_dir"):
+        return Path(params["data_dir"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "psclust" / "digits-v1"
+
+
+def write_digits(directory: Path) -> None:
+    """Writes `train-<i>.tfrecord` and `eval.tfrecord` into `directory` unless it exists. Safe when several processes do it at once: one
+    writes into a folder aside and renames it, the others wait for it."""
+    if directory.is_dir():
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with open(directory.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if directory.is_dir():
+            return
+        aside = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
+        try:
+            _write_files(aside)
+            aside.chmod(0o755)
+            aside.rename(directory)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+
+
+def _write_files(directory: Path) -> None:
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError as error:
+        raise UsageError("the digits example reads its images from scikit-learn, which is not installed: pip install psclust[examples]") from error
+    digits = load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    images, labels = digits.images[order].astype(np.uint8), digits.target[order]
+    parts = {f"train-{i}.tfrecord": slice(i, _TRAIN, _FILES) for i in range(_FILES)} | {"eval.tfrecord": slice(_TRAIN, _TRAIN + _EVAL)}
+    for name, part in parts.items():
+        with tf.io.TFRecordWriter(str(directory / name)) as writer:
+            for image, label in zip(images[part], labels[part], strict=True):
+                writer.write(_example(image, int(label)))
+
+
+def _example(image: Any, label: int) -> bytes:
+    features = {
+        "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+
+
+def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    """Batches of (images [batch, 8, 8, 1] float32 in 0..1, labels [batch] int64)."""
+    directory = data_dir(params)
+    write_digits(directory)
+    if mode != psclust.ModeKeys.TRAIN:
+        return tf.data.TFRecordDataset(str(directory / "eval.tfrecord")).batch(_EVAL).map(_parse)
+    records = tf.data.TFRecordDataset([str(directory / f"train-{i}.tfrecord") for i in range(_FILES)])
+    records = records.shard(shard.count, shard.index).cache().shuffle(_TRAIN, seed=params["seed"])
+    return records.repeat(params["epochs"]).batch(params["batch_size"]).map(_parse).prefetch(2)
+
+
+def _parse(records: Any) -> tuple[Any, Any]:
+    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+    parsed = tf.io.parse_example(records, spec)
+    pixels = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, 8, 8, 1])
+    return tf.cast(pixels, tf.float32) / 16.0, parsed["label"]
+
+
+def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """Two convolutions, each with a pooling layer, and three dense layers."""
+    seed = params["seed"]
+    x = _pool(_conv(features, 32, "conv1", seed))
+    x = _pool(_conv(x, 64, "conv2", seed + 1))
+    x = tf.reshape(x, [-1, 2 * 2 * 64])
+    x = tf.nn.relu(_dense(x, 128, "dense1", seed + 2))
+    x = tf.nn.relu(_dense(x, 64, "dense2", seed + 3))
+    logits = _dense(x, _CLASSES, "softmax", seed + 4)
+    classes = tf.argmax(logits, 1)
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    metrics = {"accuracy": tf.compat.v1.metrics.accuracy(labels, classes)} if mode == psclust.ModeKeys.EVAL else None
+    return psclust.EstimatorSpec(mode, predictions={"class": classes}, loss=loss, eval_metric_ops=metrics)
+
+
+def _conv(x: Any, filters: int, name: str, seed: int) -> Any:
+    with tf.compat.v1.variable_scope(name):
+        kernel = _weights([3, 3, int(x.shape[-1]), filters], seed)
+        return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), _biases(filters)))
+
+
+def _pool(x: Any) -> Any:
+    return tf.nn.max_pool2d(x, 2, 2, "SAME")
+
+
+def _dense(x: Any, units: int, name: str, seed: int) -> Any:
+    with tf.compat.v1.variable_scope(name):
+        return tf.matmul(x, _weights([int(x.shape[-1]), units], seed)) + _biases(units)
+
+
+def _weights(shape: list[int], seed: int) -> Any:
+    return tf.compat.v1.get_variable("weights", shape, initializer=tf.compat.v1.initializers.he_normal(seed))
+
+
+def _biases(units: int) -> Any:
+    return tf.compat.v1.get_variable("biases", [units], initializer=tf.compat.v1.zeros_initializer())
+
+
+def optimizer_fn(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
+    return tf.compat.v1.train.MomentumOptimizer(params["learning_rate"], params["momentum"])
+
+
+program = psclust.Program(
+    model_fn,
+    input_fn,
+    optimizer_fn,
+    params={"batch_size": 32, "epochs": 12, "learning_rate": 0.03, "momentum": 0.9, "seed": 7, "data_dir": ""},
+)

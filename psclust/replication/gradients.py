@@ -1,0 +1,55 @@
+"""Combining the gradients of several towers into one, where the variable lives.
+
+The mean is weighted by examples: with towers i of w_i examples and mean losses L_i, the gradient of the mean loss over all examples is
+sum(w_i * grad L_i) / sum(w_i). Towers hand in w_i * grad L_i. Sparse gradients stay sparse: slices are concatenated, never made dense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.tower import GradientsAndVariables
+
+
+def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Sequence[Any]) -> GradientsAndVariables:
+    """One (gradient, variable) pair for each variable from one list of pairs a tower; `examples` are their int64 batch sizes.
+
+    A variable that a tower does not use counts as a gradient of zero there. Sums and quotients sit on the variable's device, so a
+    gradient travels once, straight to its ps.
+    """
+    parts: dict[Any, list[Any]] = {}
+    variables: dict[Any, Any] = {}
+    for tower in towers:
+        for gradient, variable in tower:
+            parts.setdefault(variable.ref(), []).append(gradient)
+            variables[variable.ref()] = variable
+    inverses: dict[str, Any] = {}
+    means = []
+    for reference, gradients in parts.items():
+        variable = variables[reference]
+        with tf.device(variable.device):
+            if variable.device not in inverses:
+                inverses[variable.device] = 1.0 / tf.cast(tf.add_n(list(examples)), tf.float64)
+            means.append((scale(add(gradients), inverses[variable.device]), variable))
+    return means
+
+
+def add(gradients: Sequence[Any]) -> Any:
+    """The sum of gradients of one variable: IndexedSlices if all are, else a dense tensor."""
+    if all(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
+        if len(gradients) == 1:
+            return gradients[0]
+        values = tf.concat([gradient.values for gradient in gradients], 0)
+        indices = tf.concat([gradient.indices for gradient in gradients], 0)
+        return tf.IndexedSlices(values, indices, gradients[0].dense_shape)
+    return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients])
+
+
+def scale(gradient: Any, factor: Any) -> Any:
+    """`gradient * factor`, sparse if the gradient is."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return tf.IndexedSlices(scale(gradient.values, factor), gradient.indices, gradient.dense_shape)
+    return gradient * tf.cast(factor, gradient.dtype)

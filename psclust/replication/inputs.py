@@ -1,0 +1,84 @@
+"""The input of one replica: its own dataset, on its own worker, which can start at any batch and says how many examples each batch has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.replication.model import Model, ModeKeys, Shard
+
+# Ops whose kernel is a Python callback; they run only in the process that built the graph.
+_PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
+
+@dataclass(frozen=True)
+class ReplicaInput:
+    """features, labels: one batch. examples: int64 scalar, how many examples the batch has; 0 for a batch that only fills up.
+    initializer: starts the input after the first `skip` batches, an int64 placeholder."""
+
+    features: Any
+    labels: Any
+    examples: Any
+    initializer: Any
+    skip: Any
+
+
+def build_input(model: Model, shard: Shard, *, fill: bool) -> ReplicaInput:
+    """Builds the input of one replica in the current device scope.
+
+    With `fill`, a dataset that has ended goes on for ever with copies of its first batch and `examples` 0, so that replicas in one graph
+    may end at different steps while every example counts. An endless dataset has no place to return to and skips nothing.
+    """
+    dataset = checked_dataset(model.dataset(ModeKeys.TRAIN, shard))
+    skip = tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="skip")
+    endless = tf.equal(dataset.cardinality(), tf.data.INFINITE_CARDINALITY)
+    flagged = tf.data.Dataset.zip((dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip)), _for_ever(1)))
+    if fill:
+        flagged = flagged.concatenate(tf.data.Dataset.zip((dataset.take(1).cache().repeat(), _for_ever(0))))
+    iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
+    batch, flag = iterator.get_next()
+    features, labels = split_batch(batch)
+    return ReplicaInput(features, labels, count_examples(batch) * flag, iterator.initializer, skip)
+
+
+def checked_dataset(dataset: Any) -> Any:
+    """`dataset` itself; raises UsageError where an input function returned something else."""
+    if not isinstance(dataset, tf.data.Dataset):
+        raise UsageError(f"input_fn returned a {type(dataset).__name__}; return a tf.data.Dataset of (features, labels) batches")
+    return dataset
+
+
+def split_batch(batch: Any) -> tuple[Any, Any]:
+    """(features, labels) of one dataset element; labels are None where the dataset yields features only."""
+    if isinstance(batch, tuple):
+        if len(batch) == 2:
+            return batch
+        if len(batch) == 1:
+            return batch[0], None
+        raise UsageError(f"input_fn yields tuples of {len(batch)} elements; yield (features, labels), each a tensor or a structure of tensors")
+    return batch, None
+
+
+def count_examples(batch: Any) -> Any:
+    """int64 scalar: the leading dimension of the batch's first tensor, 1 where that is a scalar."""
+    first = tf.nest.flatten(batch, expand_composites=True)[0]
+    return tf.shape(first, tf.int64)[0] if first.shape.rank else tf.constant(1, tf.int64)
+
+
+def refuse_python_input(graph: Any) -> None:
+    """Raises UsageError where an input pipeline of `graph` calls Python, which a bare worker server cannot run."""
+    for function in graph.as_graph_def().library.function:
+        found = sorted({node.op for node in function.node_def} & _PYTHON_OPS)
+        if found:
+            raise UsageError(
+                f"input_fn uses Python code ({found[0]}, from tf.py_function, tf.numpy_function or Dataset.from_generator), and in-graph "
+                "workers are bare TensorFlow servers without Python. Use tf.data ops only, or Program(..., input_on_client=True) to run "
+                "the input in the client, or between-graph replication"
+            )
+
+
+def _for_ever(flag: int) -> Any:
+    return tf.data.Dataset.from_tensors(tf.constant(flag, tf.int64)).repeat()

@@ -1,0 +1,59 @@
+"""The variables psclust itself keeps beside a model's: how far the training is and how far every replica has read its data.
+
+They live on the first ps, so they survive every client. `positions` is what makes a restart exact where the data allows it: a replica that
+comes back skips the batches whose gradients have been applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.devices import Layout
+
+POSITIONS = "psclust/positions"
+DONE = "psclust/done"
+
+
+@dataclass(frozen=True)
+class State:
+    """global_step: int64 scalar, updates applied. positions: int64 [replicas], batches applied of each replica's input.
+    done: int64 [replicas], 1 where a replica has ended its training."""
+
+    global_step: Any
+    positions: Any
+    done: Any
+
+    def advance(self, after: Sequence[Any], replica: int | None = None, batches: Any = None) -> Any:
+        """Counts one update once the ops in `after` have run: of one `replica`, or `batches` (int64 [replicas]) of all of them.
+        Returns the new step, an int64 scalar."""
+        with tf.device(self.global_step.device), tf.control_dependencies(list(after)):
+            if batches is None:
+                moved = tf.raw_ops.ResourceScatterAdd(resource=self.positions.handle, indices=replica, updates=tf.constant(1, tf.int64))
+            else:
+                moved = self.positions.assign_add(batches, read_value=False)
+            step = self.global_step.assign_add(1)
+        with tf.device(self.global_step.device), tf.control_dependencies([moved]):
+            return tf.identity(step, name="step")
+
+    def mark_done(self, replicas: Any) -> Any:
+        """The op that sets `done` for `replicas`, int32 [any]."""
+        with tf.device(self.done.device):
+            return tf.raw_ops.ResourceScatterUpdate(resource=self.done.handle, indices=replicas, updates=tf.ones_like(replicas, tf.int64))
+
+
+def create_state(layout: Layout) -> State:
+    """Creates the counters in the current graph, before the model, so that they never take part in the round robin."""
+    replicas = len(layout.workers)
+    with tf.device(layout.parameters):
+        global_step = tf.compat.v1.train.get_or_create_global_step()
+        return State(global_step, _counters(POSITIONS, replicas), _counters(DONE, replicas))
+
+
+def _counters(name: str, replicas: int) -> Any:
+    return tf.compat.v1.get_variable(
+        name, [replicas], tf.int64, initializer=tf.compat.v1.zeros_initializer(), trainable=False, use_resource=True
+    )

@@ -1,0 +1,85 @@
+"""`python -m psclust.train module:program [options]`: trains a program as the task that the environment names, or alone.
+
+A user's mistake is one sentence on stderr and its exit code; an exception of the user's own code keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from psclust.errors import PsclustError
+from psclust.train.evaluation import evaluate, write_evaluation
+from psclust.train.job import Job
+from psclust.train.load import load_program
+from psclust.train.options import Options, parse_changes, parse_options
+from psclust.train.progress import ProgressFile
+from psclust.train.report import Reporter
+from psclust.train.task import BETWEEN_GRAPH, TaskContext, read_context
+from psclust.train.towers import train_towers
+from psclust.train.worker import train_worker
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Returns the exit code."""
+    _log_to_stdout()
+    # Graphs and sessions are what this package is made of; all other TensorFlow 2 behavior (resource variables, control flow) stays.
+    tf.compat.v1.disable_eager_execution()
+    try:
+        options = parse_options(arguments)
+        context = read_context(environment)
+        program = load_program(options.program)
+        program = program.with_params(parse_changes(options.changes, program.params))
+        with tempfile.TemporaryDirectory(prefix="psclust-") as scratch:
+            job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
+            run(job)
+    except PsclustError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+def run(job: Job) -> None:
+    """Trains, and where this task is the chief evaluates the result."""
+    context = job.context
+    if context.task is not None and context.replication == BETWEEN_GRAPH:
+        train_worker(job)
+    else:
+        train_towers(job)
+    if context.is_chief and job.program.has_evaluation:
+        job.reporter.phase("evaluate")
+        result = evaluate(job)
+        write_evaluation(result, job.model_dir)
+        job.reporter.phase("done", result.metrics)
+    else:
+        job.reporter.phase("done")
+
+
+def _model_dir(options: Options, context: TaskContext, scratch: str) -> Path:
+    if options.model_dir:
+        return options.model_dir
+    return (context.run_dir or Path(scratch)) / "model"
+
+
+def _reporter(options: Options, context: TaskContext) -> Reporter:
+    return Reporter(ProgressFile(context.progress_file), options.log_s)
+
+
+def _log_to_stdout() -> None:
+    """One plain line a message, for this package alone: the user's program configures its own logging."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("psclust")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

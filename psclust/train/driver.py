@@ -1,0 +1,144 @@
+"""The chief's side of the barrier at work: one thread that collects messages, applies means and hands out tokens.
+
+It also writes the checkpoints, between the update of one step and the next, so that each is a consistent set of variables.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from psclust.replication.barrier import Barrier, Kind, Message, Token
+from psclust.replication.barrier_ops import ChiefOps
+
+LOG = logging.getLogger(__name__)
+
+
+class Driver:
+    """Drives the barrier of `workers` replicas in `session`, in a thread of its own, from global step `step` on.
+
+    finished: replicas that had ended before. enough(step): whether training stops at that step. left(replica): called when a replica has
+    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables.
+    """
+
+    def __init__(
+        self,
+        session: Any,
+        ops: ChiefOps,
+        workers: int,
+        step: int,
+        *,
+        finished: Collection[int],
+        enough: Callable[[int], bool],
+        left: Callable[[int], None],
+        updated: Callable[[int], None],
+    ) -> None:
+        self._session = session
+        self._ops = ops
+        self._workers = workers
+        self._step = step
+        self._enough = enough
+        self._left = left
+        self._updated = updated
+        # Microseconds since 1970: greater than every round of an earlier driver, which advanced by one or two a step.
+        self._barrier = Barrier(set(range(workers)) - set(finished), time.time_ns() // 1000)
+        self._barrier.stopping = enough(step)
+        self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
+        self.error: Exception | None = None
+
+    @property
+    def awaited(self) -> Collection[int]:
+        """The replicas that the round waits for."""
+        return self._barrier.awaited
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether the barrier has ended, or failed, within the time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._open()
+            while not self._barrier.ended:
+                self._round()
+        except Exception as error:  # noqa: BLE001 - handed to the main thread
+            self.error = error
+            # The chief's own replica may be waiting for a token that will never come; closing the session wakes it.
+            self._session.close()
+
+    def _open(self) -> None:
+        """Shuts out everything an earlier barrier left behind and calls everybody in."""
+        ops = self._ops
+        self._empty_accumulators()
+        self._receive(self._session.run(ops.pending))
+        self._send([Token(worker, Kind.RESYNC, 0, self._barrier.round) for worker in range(self._workers)])
+
+    def _empty_accumulators(self) -> None:
+        """Leaves every accumulator empty and closed to all gradients before the barrier's round."""
+        ops, round_ = self._ops, self._barrier.round
+        # In two steps, because emptying an accumulator advances its number by one, and gradients must be refused before it is emptied.
+        self._session.run(ops.open, {ops.round: round_ - 1})
+        counts = self._session.run(ops.counts)
+        self._session.run([op for op, count in zip(ops.discard, counts, strict=True) if count])
+        self._session.run(ops.open, {ops.round: round_})
+
+    def _receive(self, count: int) -> list[Message]:
+        if not count:
+            return []
+        rows = self._session.run(self._ops.receive, {self._ops.count: count})
+        return [Message(Kind(int(row[0])), *(int(value) for value in row[1:])) for row in rows]
+
+    def _send(self, tokens: Iterable[Token]) -> None:
+        tokens = list(tokens)
+        if tokens:
+            feed = {self._ops.rows: self._rows(tokens), self._ops.step: self._step}
+            self._session.run([self._ops.send[token.worker] for token in tokens], feed)
+
+    def _rows(self, tokens: Sequence[Token]) -> Any:
+        rows = np.zeros([self._workers, 3], np.int64)
+        for token in tokens:
+            rows[token.worker] = (token.kind, token.nonce, token.round)
+        return rows
+
+    def _round(self) -> None:
+        barrier = self._barrier
+        while barrier.awaited:
+            for message in self._receive(len(barrier.awaited)):
+                tokens = barrier.receive(message)
+                if message.kind is Kind.LEAVE and tokens:
+                    self._left(message.worker)
+                self._send(tokens)
+        if barrier.unsure:
+            self._settle()
+        elif barrier.contributions:
+            self._apply()
+
+    def _settle(self) -> None:
+        """Somebody came back in the middle of a round; looks whether a part of a gradient of its former self is in the sums."""
+        delivered = len(self._barrier.contributions)
+        counts = self._session.run(self._ops.counts)
+        if (counts == delivered).all():
+            self._send(self._barrier.clear())
+            return
+        LOG.warning("a worker died while it pushed its gradient of step %d; the step is computed again", self._step + 1)
+        tokens = self._barrier.repeat()
+        self._empty_accumulators()
+        self._send(tokens)
+
+    def _apply(self) -> None:
+        ops, contributions = self._ops, self._barrier.contributions
+        batches = np.zeros([self._workers], np.int64)
+        batches[list(contributions)] = 1
+        self._barrier.stopping = self._enough(self._step + 1)
+        tokens = self._barrier.advance()
+        feed = {ops.examples: sum(contributions.values()), ops.batches: batches, ops.rows: self._rows(tokens)}
+        self._step = int(self._session.run([ops.applied, *(ops.release[token.worker] for token in tokens)], feed)[0])
+        self._updated(self._step)

@@ -1,0 +1,81 @@
+"""The command line of a program: `python -m psclust.train module:program [options]`."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from psclust.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """program: `module:attribute`. changes: `key=value` texts for the program's params. max_steps: global step to stop at; None trains
+    until the data ends. save_s, log_s: seconds between checkpoints and between log lines."""
+
+    program: str
+    changes: tuple[str, ...] = ()
+    model_dir: Path | None = None
+    max_steps: int | None = None
+    save_s: float = 60.0
+    log_s: float = 2.0
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}. {self.format_usage().strip()}")
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Raises UsageError."""
+    parser = _Parser(prog="psclust.train", description="Train a psclust.Program as one task of a cluster, or alone.", allow_abbrev=False)
+    parser.add_argument("program", metavar="MODULE:PROGRAM", help="where the psclust.Program is")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace one of the program's params")
+    parser.add_argument("--model-dir", type=Path, help="where checkpoints go and training resumes from; default: the run's folder")
+    parser.add_argument("--max-steps", type=_positive_int, help="stop at this global step; default: when the data ends")
+    parser.add_argument("--save-seconds", type=float, default=60.0, help="time between checkpoints (default: %(default)s)")
+    parser.add_argument("--log-seconds", type=float, default=2.0, help="time between log lines (default: %(default)s)")
+    found = parser.parse_args(arguments)
+    model_dir = found.model_dir.absolute() if found.model_dir else None
+    return Options(found.program, tuple(found.set), model_dir, found.max_steps, found.save_seconds, found.log_seconds)
+
+
+def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
+    """`key=value` texts as values of the types that `params` has. Raises UsageError for an unknown key or a value of another type."""
+    parsed = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise UsageError(f"--set {change}: write it as key=value")
+        if key not in params:
+            near = difflib.get_close_matches(key, params, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the program has: {', '.join(params) or 'no params'}"
+            raise UsageError(f"--set {change}: the program has no param {key!r}; {hint}")
+        parsed[key] = _value(change, text, params[key])
+    return parsed
+
+
+def _value(change: str, text: str, default: Any) -> Any:
+    if isinstance(default, str):
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if default is not None and type(value) is not type(default):
+        raise UsageError(f"--set {change}: {text!r} is not a value like the default, {json.dumps(default, default=str)}")
+    return value
+
+
+def _positive_int(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
+    return value

@@ -1,0 +1,113 @@
+"""Sessions on a cluster: the in-process server, what a session may see, and coming back when a peer has died."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import PsclustError, StartError
+from psclust.train.task import IN_GRAPH, TaskContext, device
+
+LOG = logging.getLogger(__name__)
+
+# What a session raises when a server it uses has died, or has come back empty.
+LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.FailedPreconditionError)
+
+_MAX_FAILURES_WITHOUT_A_STEP = 5
+_PEER_DEADLINE_S = 300.0
+_POLL_S = 0.1
+
+
+def session_config(context: TaskContext) -> Any:
+    """A ConfigProto that names the tasks a session uses, so that it never waits for any other: in-graph all ps and workers, between-graph
+    all ps, and the process's own task."""
+    filters = [] if context.task is None else ["/job:ps", device(context.task)]
+    if context.replication == IN_GRAPH and filters:
+        filters.append("/job:worker")
+    return tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=filters)
+
+
+def start_server(context: TaskContext) -> str:
+    """Starts this task's TensorFlow server inside this process and returns the session target; an empty string without a cluster.
+
+    With the master in the client's own process no session call can hang because a remote master died. Raises StartError.
+    """
+    if context.task is None or context.cluster is None:
+        return ""
+    spec = tf.train.ClusterSpec(context.cluster.as_dict())
+    try:
+        server = tf.distribute.Server(spec, job_name=context.task.job, task_index=context.task.index, config=session_config(context))
+    except tf.errors.UnknownError as error:
+        raise StartError(
+            f"{context.task}: no TensorFlow server could be started on {context.address(context.task)} ({error.message}); another process "
+            "may hold the port: stop it, or choose another port"
+        ) from error
+    return str(server.target)
+
+
+@contextmanager
+def open_session(target: str, graph: Any, config: Any) -> Iterator[Any]:
+    """A session that is closed at the end, also when its servers are gone."""
+    session = tf.compat.v1.Session(target, graph=graph, config=config)
+    try:
+        yield session
+    finally:
+        try:
+            session.close()
+        except (tf.errors.OpError, RuntimeError) as error:
+            LOG.debug("closing a session: %s", error)
+
+
+def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int]) -> None:
+    """Runs `attempt` until it returns. Each time it loses a server, waits until all its peers answer again and tries once more.
+
+    Raises the error itself after five failures without a step in between, and PsclustError where a peer stays away for five minutes.
+    """
+    failures = 0
+    while True:
+        before = steps_done()
+        try:
+            attempt()
+        except LOST_PEER as error:
+            if context.task is None:
+                raise
+            failures = 1 if steps_done() != before else failures + 1
+            if failures > _MAX_FAILURES_WITHOUT_A_STEP:
+                raise
+            LOG.warning("lost a server (%s); reconnecting", first_line(error))
+        else:
+            return
+        time.sleep(_POLL_S * 2**failures)
+        wait_for_peers(context, _PEER_DEADLINE_S)
+
+
+def wait_for_peers(context: TaskContext, deadline_s: float) -> None:
+    """Returns when every peer accepts connections; raises PsclustError naming those that do not within `deadline_s` seconds."""
+    end = time.monotonic() + deadline_s
+    while silent := [task for task in context.peers if not answers(context.address(task))]:
+        if time.monotonic() > end:
+            names = ", ".join(f"{task} ({context.address(task)})" for task in silent)
+            raise PsclustError(f"{context.task}: no answer for {deadline_s:.0f} s from {names}; see why it ended with `psclust logs`")
+        time.sleep(_POLL_S)
+
+
+def answers(address: str) -> bool:
+    """Whether something accepts connections at `host:port`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
+            return True
+    except OSError:
+        return False
+
+
+def first_line(error: Any) -> str:
+    """One line of a TensorFlow error, whose message may be a page."""
+    lines: Sequence[str] = str(error.message).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

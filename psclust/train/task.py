@@ -1,0 +1,94 @@
+"""Which task of which cluster this process is, as the launcher says it in the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from psclust.errors import UsageError
+from psclust.replication.devices import LOCAL, Layout
+from psclust.spec.cluster import ClusterSpec, Task
+
+IN_GRAPH = "in-graph"
+BETWEEN_GRAPH = "between-graph"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """task and cluster are None for a process of its own. run_dir and progress_file are absolute paths where the launcher gave them."""
+
+    task: Task | None = None
+    cluster: ClusterSpec | None = None
+    replication: str = BETWEEN_GRAPH
+    sync: bool = False
+    run_dir: Path | None = None
+    progress_file: Path | None = None
+
+    @property
+    def replicas(self) -> tuple[Task, ...]:
+        """The tasks that hold a replica of the model, in shard order; a chief trains too, and comes first."""
+        if self.cluster is None:
+            return ()
+        jobs = ("worker",) if self.replication == IN_GRAPH else ("chief", "worker")
+        return tuple(Task(job, index) for job in jobs for index in range(len(self.cluster.jobs.get(job, ()))))
+
+    @property
+    def is_chief(self) -> bool:
+        return self.task is None or self.replication == IN_GRAPH or self.task == self.replicas[0]
+
+    @property
+    def layout(self) -> Layout:
+        if self.task is None or self.cluster is None:
+            return LOCAL
+        return Layout(len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas), device(self.task))
+
+    @property
+    def peers(self) -> tuple[Task, ...]:
+        """The tasks whose servers this process's session needs, apart from its own."""
+        if self.cluster is None:
+            return ()
+        jobs = ("ps", "worker") if self.replication == IN_GRAPH else ("ps",)
+        return tuple(task for task in self.cluster.tasks() if task.job in jobs and task != self.task)
+
+    def address(self, task: Task) -> str:
+        address = self.cluster.address(task) if self.cluster else None
+        if address is None:
+            raise UsageError(f"PSCLUST_TASK is {task}, which is not in PSCLUST_CLUSTER")
+        return address
+
+
+def device(task: Task) -> str:
+    """TensorFlow's name for all devices of a task: `/job:worker/task:1`."""
+    return f"/job:{task.job}/task:{task.index}"
+
+
+def read_context(environment: Mapping[str, str]) -> TaskContext:
+    """The context in the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises UsageError."""
+    run_dir = _path(environment, "PSCLUST_RUN_DIR")
+    progress = _path(environment, "PSCLUST_PROGRESS")
+    text = environment.get("PSCLUST_CLUSTER")
+    if not text:
+        return TaskContext(run_dir=run_dir, progress_file=progress)
+    try:
+        cluster = ClusterSpec({job: tuple(addresses) for job, addresses in json.loads(text).items()})
+        task = Task.parse(environment.get("PSCLUST_TASK", ""))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsageError(f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. Start the program with `psclust up`") from error
+    replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
+    update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
+    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress)
+    context.address(task)
+    return context
+
+
+def _path(environment: Mapping[str, str], name: str) -> Path | None:
+    return Path(environment[name]) if environment.get(name) else None
+
+
+def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = environment.get(name) or choices[0]
+    if value not in choices:
+        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+    return value

@@ -1,0 +1,68 @@
+"""Bringing a graph's variables to life without ever wiping live ones.
+
+The chief initialises or restores what is not initialised; everybody else waits until nothing is missing, looking five times a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import PsclustError
+from psclust.train.checkpoint import Checkpoints
+
+LOG = logging.getLogger(__name__)
+
+_POLL_S = 0.2
+
+
+class Variables:
+    """The global variables of the current graph, and what starts afresh with every session of a process: local variables and tables."""
+
+    def __init__(self) -> None:
+        self.all: Sequence[Any] = tf.compat.v1.global_variables()
+        with tf.name_scope("initialized"):
+            self._initialized = [_is_initialized(variable) for variable in self.all]
+            self._local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
+
+    def missing(self, session: Any) -> list[Any]:
+        flags = session.run(self._initialized)
+        return [variable for variable, flag in zip(self.all, flags, strict=True) if not flag]
+
+    def prepare(self, session: Any, checkpoints: Checkpoints) -> bool:
+        """What the chief does with a new session; returns whether training starts at its beginning.
+
+        Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, those that are alive
+        first, so that nobody sees a full set of variables before it is a consistent one. Without a checkpoint the missing ones alone
+        get their initial values.
+        """
+        missing = self.missing(session)
+        latest = checkpoints.latest() if missing else None
+        if latest:
+            lost = {variable.op.name for variable in missing}
+            checkpoints.restore(session, latest, [variable.op.name for variable in self.all if variable.op.name not in lost])
+            missing = self.missing(session)
+        elif missing and len(missing) < len(self.all):
+            LOG.warning("no checkpoint to restore; starting again with the initial value of %s", ", ".join(v.op.name for v in missing))
+        session.run([variable.initializer for variable in missing])
+        session.run(self._local)
+        return bool(missing) and not latest
+
+    def await_others(self, session: Any, deadline_s: float) -> None:
+        """What everybody else does with a new session. Raises PsclustError where variables are missing after `deadline_s` seconds."""
+        end = time.monotonic() + deadline_s
+        while missing := self.missing(session):
+            if time.monotonic() > end:
+                names = ", ".join(variable.op.name for variable in missing)
+                raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see what it does with `psclust logs`")
+            time.sleep(_POLL_S)
+        session.run(self._local)
+
+
+def _is_initialized(variable: Any) -> Any:
+    with tf.device(variable.device):
+        return tf.compat.v1.is_variable_initialized(variable)

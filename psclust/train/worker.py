@@ -1,0 +1,198 @@
+"""Training as one of several clients: a worker, or the chief, of a between-graph cluster."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from psclust.replication.barrier_ops import ChiefOps
+from psclust.replication.between_graph import build_between_graph
+from psclust.train.checkpoint import Checkpoints
+from psclust.train.driver import Driver
+from psclust.train.job import Job, Saver, refuse_no_data
+from psclust.train.member import Member
+from psclust.train.session import LOST_PEER, answers, open_session, recover, session_config, start_server
+from psclust.train.variables import Variables
+
+LOG = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_CHIEF_DEADLINE_S = 300.0
+_REMIND_S = 10.0
+_SILENT_S = 60.0
+
+
+def train_worker(job: Job) -> None:
+    """Trains this task's replica until its data or the wanted number of steps is used up. The chief stays until all others have ended
+    and leaves a checkpoint of the result."""
+    worker = _Worker(job)
+    recover(worker.attempt, job.context, lambda: job.reporter.steps)
+
+
+class _Worker:
+    """One replica and its sessions: one, or several in a row where servers are lost."""
+
+    def __init__(self, job: Job) -> None:
+        context = job.context
+        self._job = job
+        self._replica = context.replicas.index(context.task)
+        self._finished: set[int] = set()
+        self._graph = job.new_graph()
+        with self._graph.as_default():
+            self._built = build_between_graph(job.program, context.layout, self._replica, sync=context.sync, chief=context.is_chief)
+            self._variables = Variables()
+            self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client)
+            self._saver = Saver(self._checkpoints, job.options.save_s)
+            self._state = self._built.state
+            self._who = tf.compat.v1.placeholder(tf.int32, [None], name="who")
+            self._mark = self._state.mark_done(self._who)
+        self._graph.finalize()
+        self._target = start_server(context)
+
+    def attempt(self) -> None:
+        """One session: from preparing the variables to the end of the training."""
+        with open_session(self._target, self._graph, session_config(self._job.context)) as session:
+            if self._job.context.is_chief:
+                self._lead(session)
+            else:
+                self._variables.await_others(session, _CHIEF_DEADLINE_S)
+                self._train(session)
+
+    def _lead(self, session: Any) -> None:
+        if self._variables.prepare(session, self._checkpoints):
+            self._checkpoints.save(session, 0)
+        # Whoever had ended before a ps was lost does not come back to say so again.
+        session.run(self._mark, {self._who: sorted(self._finished)})
+        self._finished.update(self._done(session))
+        if self._built.chief is None:
+            self._train(session)
+            self._await_others(session)
+        else:
+            self._lead_in_step(session, self._built.chief)
+        self._checkpoints.save(session, self._step(session))
+
+    def _train(self, session: Any) -> None:
+        if self._replica in self._done(session):
+            return
+        self._job.reporter.phase("train")
+        if self._built.worker is None:
+            self._train_alone(session)
+        else:
+            self._train_in_step(session, Member(session, self._built.worker))
+
+    def _train_alone(self, session: Any) -> None:
+        """Asynchronous: nobody waits for anybody."""
+        self._start_input(session)
+        run = session.make_callable(self._built.step.fetches())
+        step = self._step(session)
+        while not self._job.enough(step):
+            try:
+                step, loss, examples = run()
+            except tf.errors.OutOfRangeError:
+                self._end_of_data(session)
+                break
+            self._job.reporter.step(int(step), float(loss), int(examples))
+            if self._job.context.is_chief:
+                self._saver.maybe(session, int(step))
+        session.run(self._mark, {self._who: [self._replica]})
+
+    def _train_in_step(self, session: Any, member: Member) -> None:
+        """Synchronous: one gradient a token. The chief's driver marks who has ended."""
+        grant = member.join()
+        position = self._start_input(session)
+        while grant.go:
+            try:
+                grant, loss, examples = member.step()
+            except tf.errors.OutOfRangeError:
+                self._end_of_data(session)
+                break
+            position += 1
+            self._job.reporter.step(grant.step, loss, examples)
+            if not grant.sure and position != self._position(session):
+                position = self._start_input(session)
+        member.leave()
+
+    def _lead_in_step(self, session: Any, ops: ChiefOps) -> None:
+        """The synchronous chief: its own replica in this thread, the barrier in another."""
+        driver = Driver(
+            session,
+            ops,
+            len(self._job.context.replicas),
+            self._step(session),
+            finished=self._finished,
+            enough=self._job.enough,
+            left=lambda replica: self._left(session, replica),
+            updated=lambda step: self._saver.maybe(session, step),
+        )
+        driver.start()
+        try:
+            self._train(session)
+            self._wait(lambda: driver.wait(_POLL_S), lambda: driver.awaited)
+        except (*LOST_PEER, tf.errors.CancelledError, RuntimeError) as error:
+            # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
+            # CancelledError in a running call and a RuntimeError in the next.
+            session.close()
+            driver.wait()
+            raise error if isinstance(error, LOST_PEER) or driver.error is None else driver.error
+        if driver.error is not None:
+            raise driver.error
+
+    def _left(self, session: Any, replica: int) -> None:
+        self._finished.add(replica)
+        session.run(self._mark, {self._who: [replica]})
+
+    def _await_others(self, session: Any) -> None:
+        """The asynchronous chief, when its own data has ended."""
+        silent_since: dict[int, float] = {}
+
+        def ended() -> bool:
+            time.sleep(_POLL_S)
+            self._saver.maybe(session, self._step(session))
+            self._finished.update(self._done(session))
+            self._give_up_on_silent(silent_since)
+            return not self._others()
+
+        self._wait(ended, self._others)
+
+    def _give_up_on_silent(self, silent_since: dict[int, float]) -> None:
+        """A worker whose mark was lost with a ps after it had ended would be awaited for ever."""
+        for replica in self._others():
+            task = self._job.context.replicas[replica]
+            if answers(self._job.context.address(task)):
+                silent_since.pop(replica, None)
+            elif time.monotonic() - silent_since.setdefault(replica, time.monotonic()) > _SILENT_S:
+                LOG.warning("%s has not answered for %.0f s and never said that it had ended; ending without it", task, _SILENT_S)
+                self._finished.add(replica)
+
+    def _others(self) -> Collection[int]:
+        return set(range(len(self._job.context.replicas))) - self._finished - {self._replica}
+
+    def _wait(self, ended: Callable[[], bool], awaited: Callable[[], Collection[int]]) -> None:
+        remind = time.monotonic() + _REMIND_S
+        while not ended():
+            if time.monotonic() > remind:
+                LOG.info("waiting for %s to end", ", ".join(str(self._job.context.replicas[replica]) for replica in sorted(awaited())))
+                remind = time.monotonic() + _REMIND_S
+
+    def _start_input(self, session: Any) -> int:
+        """Starts the input after the batches whose gradients have been applied; returns how many those are."""
+        position = self._position(session)
+        session.run(self._built.input.initializer, {self._built.input.skip: position})
+        return position
+
+    def _end_of_data(self, session: Any) -> None:
+        refuse_no_data(self._position(session), str(self._job.context.task))
+
+    def _position(self, session: Any) -> int:
+        return int(session.run(self._state.positions)[self._replica])
+
+    def _step(self, session: Any) -> int:
+        return int(session.run(self._state.global_step))
+
+    def _done(self, session: Any) -> list[int]:
+        return np.flatnonzero(session.run(self._state.done)).tolist()

@@ -1,0 +1,214 @@
+"""Programs as people have them, unchanged, on real TensorFlow servers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from psclust.testing.command import CommandBed
+from psclust.testing.wait import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+MODEL = """
+with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)):
+    w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
+    step = tf.train.get_or_create_global_step()
+    loss = tf.reduce_sum((w - 1.0) ** 2)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+"""
+
+CLASSIC = (
+    """
+import argparse
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+p = argparse.ArgumentParser()
+p.add_argument("--ps_hosts")
+p.add_argument("--worker_hosts")
+p.add_argument("--job_name")
+p.add_argument("--task_index", type=int)
+a = p.parse_args()
+task_index = a.task_index
+cluster = tf.train.ClusterSpec({"ps": a.ps_hosts.split(","), "worker": a.worker_hosts.split(",")})
+server = tf.train.Server(cluster, job_name=a.job_name, task_index=task_index)
+if a.job_name == "ps":
+    server.join()
+"""
+    + MODEL
+    + """
+from tensorflow.python.training.session_manager import SessionManager
+print("recovery wait", SessionManager(recovery_wait_secs=30)._recovery_wait_secs, SessionManager()._recovery_wait_secs)
+with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=[tf.train.StopAtStepHook(200)]) as s:
+    while not s.should_stop():
+        l, _ = s.run([loss, train])
+print("trained to", l)
+"""
+)
+
+SUPERVISOR = (
+    """
+import os, json
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+spec = json.loads(os.environ["CLUSTER_SPEC"])
+job, task_index = os.environ["JOB_NAME"], int(os.environ["TASK_INDEX"])
+cluster = tf.train.ClusterSpec(spec)
+server = tf.train.Server(cluster, job_name=job, task_index=task_index)
+if job == "ps":
+    server.join()
+"""
+    + MODEL
+    + """
+sv = tf.train.Supervisor(is_chief=task_index == 0, global_step=step, logdir=None)
+with sv.managed_session(server.target) as s:
+    while s.run(step) < 200:
+        s.run(train)
+    print("trained to", s.run(loss))
+"""
+)
+
+COORDINATOR = """
+import json, os
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    w = tf.Variable(tf.zeros([10]))
+@tf.function
+def step():
+    def replica():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((w - 1.0) ** 2)
+        w.assign_sub(0.05 * tape.gradient(loss, w))
+    strategy.run(replica)
+for _ in range(100):
+    coordinator.schedule(step)
+coordinator.join()
+print("task", resolver.task_type, "trained to", float(tf.reduce_sum((w - 1.0) ** 2)) < 1e-3, "variable on", w.device)
+"""
+
+RESOLVER = """
+import os
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+if resolver.task_type in ("worker", "ps"):
+    server = tf.distribute.Server(resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc")
+    server.join()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+print("workers", resolver.cluster_spec().num_tasks("worker"))
+"""
+
+DIAL = """
+import sys
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+with tf.device("/job:ps/task:1"):
+    v = tf.get_variable("v", [], initializer=tf.ones_initializer())
+with tf.device("/job:worker/task:1"):
+    double = v * 2
+with tf.Session(sys.argv[1]) as s:
+    s.run(tf.global_variables_initializer())
+    print("dialled", s.run(double))
+"""
+
+
+def test_a_tf1_script_with_the_classic_flags_runs_unchanged(bed: CommandBed) -> None:
+    bed.write("train.py", CLASSIC)
+    code, said = bed.run("up", "--ps", "2", "--workers", "2", "train.py")
+    assert code == 0, said
+    assert "role_by: flags" in said
+    assert said.count("trained to") == 2
+    # Its own value stays, the default is lowered.
+    assert "worker:1 | recovery wait 30 1.0" in said
+
+
+def test_the_recovery_wait_can_be_left_alone(bed: CommandBed) -> None:
+    bed.write("train.py", CLASSIC)
+    bed.write("psclust.yaml", "{jobs: {ps: 1, worker: 1}, program: train.py, recovery_wait: false}")
+    code, said = bed.run("up")
+    assert code == 0, said
+    assert "worker:0 | recovery wait 30 30" in said
+
+
+def test_a_script_told_by_environment_templates_with_a_supervisor(bed: CommandBed) -> None:
+    bed.write("train.py", SUPERVISOR)
+    env = ["CLUSTER_SPEC={cluster}", "JOB_NAME={job_name}", "TASK_INDEX={task_index}"]
+    code, said = bed.run("up", "--ps", "1", "--workers", "2", *(word for pair in env for word in ("--env", pair)), "train.py")
+    assert code == 0, said
+    assert said.count("trained to") == 2
+    assert "role_by" not in said
+
+
+def test_a_coordinator_script_runs_in_the_chief_alone(bed: CommandBed) -> None:
+    bed.write("train.py", COORDINATOR)
+    code, said = bed.run("up", "--ps", "2", "--workers", "2", "--replication", "coordinator", "train.py")
+    assert code == 0, said
+    assert "chief:0  | task chief trained to True variable on /job:ps/replica:0/task:" in said
+
+
+def test_a_tf2_script_that_starts_its_own_servers_on_ps_and_workers(bed: CommandBed) -> None:
+    bed.write("train.py", RESOLVER)
+    code, said = bed.run("up", "--ps", "1", "--workers", "2", "--job", "chief=1", "train.py")
+    assert code == 0, said
+    assert "chief:0  | workers 2" in said
+    status = bed.status()
+    assert status is not None
+    assert {task.task: task.phase for task in status.tasks}["worker:1"] == "stopped"
+
+
+def test_bare_servers_are_dialled_by_another_client_and_listen_on_one_interface(bed: CommandBed) -> None:
+    code, said = bed.run("up", "-d", "--ps", "2", "--workers", "2")
+    assert code == 0, said
+    target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
+    client = subprocess.run([sys.executable, "-c", DIAL, target], capture_output=True, text=True, timeout=60)
+    assert "dialled 2.0" in client.stdout, client.stderr
+    status = bed.status()
+    assert status is not None
+    ports = {int(task.address.rpartition(":")[2]) for task in status.tasks if task.address}
+    listening = [entry.laddr for entry in psutil.net_connections("tcp") if entry.status == psutil.CONN_LISTEN and entry.laddr.port in ports]
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    assert {address.port for address in listening} == ports
+    assert bed.run("down")[0] == 0
+    wait_until(lambda: not bed.bound_ports(status), what="the ports to be free")
+
+
+def test_a_proxy_in_the_environment_does_not_catch_the_traffic(bed: CommandBed) -> None:
+    bed.write("train.py", CLASSIC)
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "grpc_proxy"), "http://127.0.0.1:9")
+    code, said = bed.run("up", "--ps", "1", "--workers", "1", "train.py", env=proxies)
+    assert code == 0, said
+    assert "trained to" in said
+
+
+def test_a_module_with_arguments_of_its_own(bed: CommandBed) -> None:
+    (bed.folder / "pkg").mkdir()
+    bed.write("pkg/__init__.py", "")
+    bed.write("pkg/train.py", "import sys, tensorflow, os\nprint('argv', sys.argv[1:], __name__, 'TF_CONFIG' in os.environ)\n")
+    code, said = bed.run("up", "--job", "ps=0", "--workers", "1", "-m", "pkg.train", "--name", "mine")
+    assert code == 0, said
+    assert "worker:0 | argv ['--name', 'mine'] __main__ True" in said
+
+
+def test_an_interpreter_without_tensorflow_is_a_sentence(bed: CommandBed) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bed.folder / "empty")], check=True)
+    python = str(bed.folder / "empty" / "bin" / "python")
+    code, said = bed.run("up", "--python", python)
+    assert code == 3
+    assert "TensorFlow is not installed" in said
+    assert python in said
+    assert "Traceback" not in said
+
+
+def test_python_servers_serve_too(bed: CommandBed) -> None:
+    bed.write("psclust.yaml", "jobs: {ps: {count: 1, server: python}, worker: {count: 1, server: python}}")
+    code, said = bed.run("up", "-d")
+    assert code == 0, said
+    code, said = bed.run("ps", "--json")
+    assert [task["phase"] for task in json.loads(said)["tasks"]] == ["running", "running"]
+    assert bed.run("down")[0] == 0

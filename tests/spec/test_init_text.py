@@ -1,0 +1,54 @@
+"""The file `psclust init` writes: it loads as it is, and so does every line that invites uncommenting."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from psclust.spec.init import render_init
+from psclust.spec.load import load
+from psclust.spec.schema import ClusterFile, ClusterText, Job
+
+
+def loaded(folder: Path, text: str) -> ClusterFile:
+    path = folder / "psclust.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path, default_name="other")
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (None, None),
+        ("train.py", "train.py"),
+        ("psclust.examples.digits:program", "psclust.examples.digits:program"),
+        ("-m package.train", "-m package.train"),
+        ("./run --fast '{x}'", ["./run", "--fast", "{x}"]),
+        ("it's.py", "it's.py"),
+        ("my script.py", "my script.py"),
+        ("python -m a.b --x 1", ["python", "-m a.b", "--x", "1"]),
+        ("", None),
+    ],
+)
+def test_the_starter_file_loads(program: str | None, expected: object, tmp_path: Path) -> None:
+    file = loaded(tmp_path, render_init("mnist", program))
+    assert (file.name, file.jobs, file.program) == ("mnist", {"ps": Job(), "worker": Job(count=2)}, expected)
+
+
+def test_a_name_is_made_to_fit(tmp_path: Path) -> None:
+    assert loaded(tmp_path, render_init("my project: 2", None)).name == "my-project-2"
+
+
+def test_it_fits_on_a_screen() -> None:
+    lines = render_init("mnist", "train.py").splitlines()
+    assert len(lines) <= 42
+    assert max(map(len, lines)) <= 115
+
+
+def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> None:
+    commented = rf"^# (?=({'|'.join(ClusterText.model_fields)}):|  )"
+    file = loaded(tmp_path, re.sub(commented, "", render_init("mnist", "a.b:c"), flags=re.MULTILINE))
+    given = {"name", "jobs", "program", "args", "role_by", "replication", "update", "hosts", "ports", "env", "restart", "deadlines"}
+    assert file.model_fields_set == given
