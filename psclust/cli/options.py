@@ -85,7 +85,6 @@ def read_request(
     if path is None and not program and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
     file = load(Path(path) if path else None, overrides, default_name=_default_name(path))
-    _refuse_other_machines(file.hosts)
     site = Site(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     text = _script_text(file)
     return UpRequest(file, lay_out(file), site, ClusterFolder(state_root(os.environ, run_dir) / file.name), text)
@@ -145,7 +144,7 @@ def _program_overrides(program: Sequence[str], module: bool) -> list[Override]:
     return [Override("PROGRAM", ("program",), first), Override("PROGRAM", ("args",), list(program[1:]))]
 
 
-def _refuse_other_machines(hosts: Sequence[Host]) -> None:
+def refuse_other_machines(hosts: Sequence[Host]) -> None:
     import socket
 
     local = _LOCAL_NAMES | {socket.gethostname()}

@@ -66,7 +66,7 @@ class CommandBed:
         log = self.state.parent / f"{uuid.uuid4().hex}.out"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "psclust", *args], cwd=self.folder, env=self._env(env), stdout=file, stderr=subprocess.STDOUT
+                [sys.executable, "-m", "psclust", *args], cwd=self.folder, env=self.environment(env), stdout=file, stderr=subprocess.STDOUT
             )
         return Running(process, log)
 
@@ -75,7 +75,8 @@ class CommandBed:
         running = self.start(*args, env=env)
         return running.wait(deadline), running.output
 
-    def _env(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What the command gets."""
         own = {"PSCLUST_STATE": str(self.state), "CUDA_VISIBLE_DEVICES": "", "COMMAND_BED": self.mark}
         return {**os.environ, **own, **self.environ, **(extra or {})}
 

@@ -77,6 +77,7 @@ def test_a_worker_killed_too_often_fails_the_run_and_is_named(patient: CommandBe
     up = patient.start("up")
     for attempt in (1, 2):
         victim = patient.wait_for("worker:1", "running", attempt=attempt)
+        wait_until(lambda attempt=attempt: "here" in patient.log("worker:1", attempt), what=f"attempt {attempt}")  # type: ignore[misc]
         assert victim.pid is not None
         os.kill(victim.pid, signal.SIGKILL)
     assert up.wait() == 1
@@ -122,6 +123,22 @@ def test_a_killed_guard_ends_the_run(patient: CommandBed) -> None:
     os.kill(guard, signal.SIGKILL)
     assert up.wait() == 143
     assert not patient.processes()
+
+
+def test_a_guard_and_supervisor_killed_together_leave_no_task_and_ps_tells(patient: CommandBed) -> None:
+    patient.run("up", "-d")
+    patient.wait_for("worker:1", "running")
+    status = patient.status()
+    assert status is not None
+    guard = psutil.Process(status.supervisor).parent()
+    assert guard is not None
+    for process in (guard, psutil.Process(status.supervisor)):
+        process.send_signal(signal.SIGSTOP)
+    for process in (guard, psutil.Process(status.supervisor)):
+        process.kill()
+    wait_until(lambda: not patient.processes(), what="the end of the tasks")
+    _, said = patient.run("ps")
+    assert "the supervisor and its guard were killed" in said
 
 
 def test_a_killed_up_ends_the_run_it_held(patient: CommandBed) -> None:

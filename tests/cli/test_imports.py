@@ -1,0 +1,49 @@
+"""What the command imports: help must be quick, and no verb may pay for TensorFlow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from psclust.testing.command import CommandBed
+
+HEAVY = ("tensorflow", "numpy", "grpc", "pydantic", "yaml", "rich", "fabric", "psutil")
+
+
+def imported(bed: CommandBed, *args: str) -> set[str]:
+    """The modules a verb imports, whatever its exit code."""
+    run = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "psclust", *args],
+        cwd=bed.folder,
+        env=bed.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return {line.rpartition("|")[2].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.process
+def test_help_imports_next_to_nothing(bed: CommandBed) -> None:
+    modules = imported(bed, "--help")
+    assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
+    assert len(modules) < 250
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("args", ["plan --ps 1", "ps", "logs", "down", "schema", "init", "up -d --ps 1"])
+def test_no_verb_imports_tensorflow(bed: CommandBed, args: str) -> None:
+    modules = imported(bed, *args.split())
+    assert not {name for name in modules if name.partition(".")[0] in ("tensorflow", "numpy", "keras")}
+    assert "psclust.cli.main" in modules
+    if args.startswith("up"):
+        assert bed.run("down")[0] == 0
+
+
+def test_importing_psclust_imports_nothing_else() -> None:
+    code = "import sys; before = set(sys.modules); import psclust; print(sorted(set(sys.modules) - before))"
+    run = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env={"PYTHONPATH": "."}, check=True)
+    assert run.stdout.strip() == "['__future__', 'psclust']"
