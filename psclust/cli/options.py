@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from psclust.plan.environment import Site
 from psclust.plan.layout import Layout, lay_out
 from psclust.plan.program import parse_program
 from psclust.rundir.folder import ClusterFolder, state_root
-from psclust.spec.cluster import Host
 from psclust.spec.load import Override, load
 from psclust.spec.schema import ClusterFile
 
@@ -140,31 +140,39 @@ def _program_overrides(program: Sequence[str], module: bool) -> list[Override]:
         if module:
             raise UsageError("-m: found no module; write it as `psclust up -m package.train`.")
         return []
-    first = f"-m {program[0]}" if module else program[0]
+    first = ["-m", program[0]] if module else [program[0]]
     return [Override("PROGRAM", ("program",), first), Override("PROGRAM", ("args",), list(program[1:]))]
 
 
-def refuse_other_machines(hosts: Sequence[Host]) -> None:
-    import socket
-
+def refuse_what_cannot_start(file: ClusterFile) -> None:
+    """What `plan` can show and `up` cannot start: other machines, a script that is not there. Raises UsageError."""
     local = _LOCAL_NAMES | {socket.gethostname()}
-    others = [host.name for host in hosts if host.name not in local]
+    others = [host.name for host in file.hosts if host.name not in local]
     if others:
         raise UsageError(
             f"hosts: {', '.join(others)}: psclust {psclust.__version__} starts tasks on this machine only. "
             "Leave `hosts` out, or name localhost."
         )
+    program = parse_program(file.program)
+    if program.kind == "command" and program.words[0].endswith((".yaml", ".yml")):
+        raise UsageError(f"{program.words[0]} is a cluster file; write `psclust up -f {program.words[0]}`.")
+    try:
+        _read_script(file)
+    except OSError as error:
+        folder = Path(file.cwd or ".").resolve()
+        raise UsageError(f"{program.words[0]}: {error.strerror} in {folder}. Name a script that can be read.") from None
 
 
 def _script_text(file: ClusterFile) -> str | None:
-    """The text of a script program; a script that is not there is a mistake of the request, not of a task."""
+    try:
+        return _read_script(file)
+    except OSError:
+        return None
+
+
+def _read_script(file: ClusterFile) -> str | None:
+    """The text of a script program. Raises OSError when it cannot be read."""
     program = parse_program(file.program)
     if program.kind != "script":
-        if program.kind == "command" and program.words[0].endswith((".yaml", ".yml")):
-            raise UsageError(f"{program.words[0]} is a cluster file; write `psclust up -f {program.words[0]}`.")
         return None
-    script = Path(file.cwd or ".") / program.words[0]
-    try:
-        return script.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise UsageError(f"{program.words[0]}: {error.strerror} in {script.parent.resolve()}. Name a script that can be read.") from None
+    return (Path(file.cwd or ".") / program.words[0]).read_text(encoding="utf-8", errors="replace")

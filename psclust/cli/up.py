@@ -14,7 +14,7 @@ import click
 
 from psclust.cli import output
 from psclust.cli.follow import Follower
-from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_other_machines, request_options
+from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_what_cannot_start, request_options
 from psclust.cli.summary import ending, serving
 from psclust.errors import StartError
 from psclust.plan.build import Run, build
@@ -43,7 +43,7 @@ def command(detach: bool, **flags: object) -> int:
     psclust up --ps 2 --workers 4 train.py --lr 0.1
     """
     request = read_request(**flags)  # type: ignore[arg-type]
-    refuse_other_machines(request.file.hosts)
+    refuse_what_cannot_start(request.file)
     build(request.file, request.site, Run("-", "-"), {}, script_text=request.script_text)  # every mistake shows before anything starts
     deadline = time.monotonic() + _LIVE_RUN_DEADLINE
     while True:

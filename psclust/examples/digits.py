@@ -56,7 +56,9 @@ def _write_files(directory: Path) -> None:
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError as error:
-        raise UsageError("the digits example reads its images from scikit-learn, which is not installed: pip install psclust[examples]") from error
+        raise UsageError(
+            "the digits example reads its images from scikit-learn, which is not installed: pip install psclust[examples]"
+        ) from error
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
     images, labels = digits.images[order].astype(np.uint8), digits.target[order]

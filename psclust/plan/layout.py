@@ -83,20 +83,13 @@ def _port_request(job: Job, task: Task, host: Host, default: str) -> PortRequest
 
 
 def lay_out(file: ClusterFile) -> Layout:
-    """Decide roles, membership and hosts. Raises UsageError when the file's parts contradict each other."""
+    """Decide roles, membership and hosts. Raises UsageError when `ends_with` names a job that runs no program, or slots run out."""
     program = parse_program(file.program)
     jobs = {name: job for name, job in file.jobs.items() if job.count > 0 or job.addresses}
     jobs = {name: job.model_copy(update={"count": len(job.addresses)}) if job.addresses else job for name, job in jobs.items()}
     replication = file.replication or ("between-graph" if program.kind == "psclust" else None)
     if replication == "in-graph" and program.kind == "psclust":
-        if CLIENT in jobs or "chief" in jobs:
-            raise UsageError("jobs: an in-graph program has one client, which psclust adds; leave out the jobs chief and client.")
         jobs[CLIENT] = Job(count=1)
-    if replication == "in-graph" and program.kind not in ("psclust", "none"):
-        raise UsageError(
-            "replication: in-graph needs a psclust program (module:program); for a script of your own say "
-            "`replication: coordinator`, which gives its chief bare ps and worker servers to drive."
-        )
     if replication == "coordinator" and program.kind != "none" and not ({"chief", "master", CLIENT} & set(jobs)):
         jobs["chief"] = Job(count=1)
     ordered = sorted(jobs, key=lambda name: JOB_ORDER.index(name) if name in JOB_ORDER else len(JOB_ORDER))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from psclust.spec.checks import PSCLUST_PROGRAM
 
 Kind = Literal["script", "module", "psclust", "command", "none"]
 
@@ -39,7 +40,7 @@ def parse_program(program: str | Sequence[str] | None) -> Program:
     words = (program,) if isinstance(program, str) else tuple(program)
     if isinstance(program, str) and program.startswith("-m "):
         words = ("-m", program[3:].strip())
-    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", words[0]):
+    if PSCLUST_PROGRAM.fullmatch(words[0]):
         return Program("psclust", words)
     if words[0] == "-m":
         return Program("module", words)

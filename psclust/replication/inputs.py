@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.model import Model, ModeKeys, Shard
+from psclust.replication.model import ModeKeys, Model, Shard
 
 # Ops whose kernel is a Python callback; they run only in the process that built the graph.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
@@ -17,20 +17,22 @@ _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 @dataclass(frozen=True)
 class ReplicaInput:
     """features, labels: one batch. examples: int64 scalar, how many examples the batch has; 0 for a batch that only fills up.
-    initializer: starts the input after the first `skip` batches, an int64 placeholder."""
+    initializer: starts the input after the first `skip` batches, an int64 placeholder; an `endless` one, bool scalar, at its beginning."""
 
     features: Any
     labels: Any
     examples: Any
     initializer: Any
     skip: Any
+    endless: Any
 
 
 def build_input(model: Model, shard: Shard, *, fill: bool) -> ReplicaInput:
     """Builds the input of one replica in the current device scope.
 
     With `fill`, a dataset that has ended goes on for ever with copies of its first batch and `examples` 0, so that replicas in one graph
-    may end at different steps while every example counts. An endless dataset has no place to return to and skips nothing.
+    may end at different steps while every example counts. An endless dataset skips nothing: reading up to where it was would take as long
+    as the training before, for a place that means nothing.
     """
     dataset = checked_dataset(model.dataset(ModeKeys.TRAIN, shard))
     skip = tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="skip")
@@ -41,7 +43,7 @@ def build_input(model: Model, shard: Shard, *, fill: bool) -> ReplicaInput:
     iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
     batch, flag = iterator.get_next()
     features, labels = split_batch(batch)
-    return ReplicaInput(features, labels, count_examples(batch) * flag, iterator.initializer, skip)
+    return ReplicaInput(features, labels, count_examples(batch) * flag, iterator.initializer, skip, endless)
 
 
 def checked_dataset(dataset: Any) -> Any:
@@ -58,7 +60,9 @@ def split_batch(batch: Any) -> tuple[Any, Any]:
             return batch
         if len(batch) == 1:
             return batch[0], None
-        raise UsageError(f"input_fn yields tuples of {len(batch)} elements; yield (features, labels), each a tensor or a structure of tensors")
+        raise UsageError(
+            f"input_fn yields tuples of {len(batch)} elements; yield (features, labels), each a tensor or a structure of tensors"
+        )
     return batch, None
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from psclust.errors import UsageError
 from psclust.replication.devices import Layout, Strategy, replica_scope
 from psclust.replication.inputs import ReplicaInput, build_input
-from psclust.replication.model import EstimatorSpec, Model, ModeKeys, Shard
+from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 
 GradientsAndVariables = Sequence[tuple[Any, Any]]
 

@@ -110,7 +110,8 @@ def _open_streams(unbuffered: bool) -> None:
     encoding, errors = sys.stdout.encoding, sys.stdout.errors
     keyboard = io.FileIO(0, closefd=False)
     keyboard.name = "<stdin>"
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(keyboard), encoding, errors)  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(keyboard), encoding, errors, write_through=unbuffered)  # type: ignore[misc]
+    sys.stdin.mode = "r"  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _writer(1, encoding, errors, unbuffered, False)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _writer(2, encoding, "backslashreplace", unbuffered, True)  # type: ignore[misc]
 

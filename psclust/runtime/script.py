@@ -17,10 +17,12 @@ import types
 import weakref
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
+from importlib.util import decode_source
 from types import CodeType, TracebackType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from psclust.runtime import process
 
@@ -52,8 +54,8 @@ def program(arguments: Sequence[str]) -> Program | None:
     path = os.path.join(os.getcwd(), first)
     try:
         with open(path, "rb") as file:
-            code = _compiled(file.read(), path)
-    except OSError:
+            code = _compiled(decode_source(file.read()), path)
+    except (OSError, SyntaxError, UnicodeError):
         return None
     return Program((first, *rest), os.path.dirname(os.path.realpath(first)), code=code, path=path) if code else None
 
@@ -64,29 +66,42 @@ def run(wanted: Program) -> NoReturn:
     finish(_run(wanted), known)
 
 
-def finish(status: int, known: frozenset[str]) -> NoReturn:
-    """End as the interpreter does, short of tearing down the modules in `known`, those of the fork server: TensorFlow's threads may
-    still be running in them."""
+def finish(status: int | None, known: frozenset[str]) -> NoReturn:
+    """End as the interpreter does, by SIGINT where `status` is None, and short of tearing down the modules in `known`, those of the fork
+    server: TensorFlow's threads may still be running in them."""
     for last_duty in (threading._shutdown, atexit._run_exitfuncs, lambda: _let_go(known)):  # type: ignore[attr-defined]
         _guarded(last_duty)
-    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        try:
-            if stream is not None and not getattr(stream, "closed", True):
-                stream.flush()
-        except OSError:
-            status = status or 120  # the interpreter's own code for output it could not write
+    if not _flush_last(sys.stdout) and status == 0:
+        status = 120  # the interpreter's own code for output that could not be written
+    _flush_last(sys.stderr)
+    _flush_files()
     process.flush_c_streams()
-    os._exit(status & 0xFF)
+    if status is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit((status or 0) & 0xFF)
 
 
-def _compiled(source: str | bytes, name: str) -> CodeType | None:
+def _flush_last(stream: TextIO | None) -> bool:
+    """Write what a stream still holds, and say in the interpreter's own words why that cannot be done; False then."""
+    try:
+        if stream is not None and not getattr(stream, "closed", False):
+            stream.flush()
+    except Exception as error:  # noqa: BLE001 - the program may have put any object there
+        os.write(2, f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}\n".encode(errors="backslashreplace"))
+        return False
+    return True
+
+
+def _compiled(source: str, name: str) -> CodeType | None:
     try:
         return compile(source, name, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
 
 
-def _run(wanted: Program) -> int:
+def _run(wanted: Program) -> int | None:
+    """The exit status of the program; None where a Ctrl-C ended it."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     scope = main.__dict__
@@ -96,19 +111,27 @@ def _run(wanted: Program) -> int:
     del main
     try:
         if wanted.code is not None:
-            exec(wanted.code, scope)
+            try:
+                exec(wanted.code, scope)
+            finally:
+                _flush_streams(wanted)
         else:
             runpy._run_module_as_main(wanted.module)  # type: ignore[attr-defined]
     except SystemExit as end:
         return _exit_status(end)
     except KeyboardInterrupt as interrupt:
         _show(interrupt)
-        _guarded(sys.stdout.flush)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+        return None
     except BaseException as error:  # noqa: BLE001 - the program's own, told as the interpreter tells it
         return _show(error)
     return 0
+
+
+def _flush_streams(wanted: Program) -> None:
+    # A file's output, unlike that of -m and -c, is written before its traceback.
+    for stream in (sys.stderr, sys.stdout) if wanted.path is not None else ():
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
 
 
 def _exit_status(end: SystemExit) -> int:
@@ -128,8 +151,9 @@ def _show(error: BaseException) -> int:
         sys.excepthook(type(error), error, error.__traceback__)
     except SystemExit as end:
         return _exit_status(end)
-    except BaseException:  # noqa: BLE001 - whatever the program's own hook raises
-        sys.stderr.write(f"Error in sys.excepthook:\n{traceback.format_exc()}\nOriginal exception was:\n")
+    except BaseException as second:  # noqa: BLE001 - whatever the program's own hook raises
+        lines = traceback.format_exception(type(second), second, _from_the_program_on(second.__traceback__), chain=False)
+        sys.stderr.write(f"Error in sys.excepthook:\n{''.join(lines)}\nOriginal exception was:\n")
         sys.__excepthook__(type(error), error, error.__traceback__)
     return 1
 
@@ -148,10 +172,10 @@ def _guarded(last_duty: Callable[[], object]) -> None:
 
 
 def _let_go(known: frozenset[str]) -> None:
-    """Drop the program's modules, last one first: files it left open are written, `__del__` methods run. Where other threads still run
-    in those modules, only the files."""
+    """Write the files that the program left open and drop its modules, last one first, so that `__del__` methods run. Where other threads
+    still run in those modules, only the files."""
+    _flush_files(but=sys.__stdout__)
     if len(sys._current_frames()) > 1:
-        _flush_files()
         return
     sys.last_type = sys.last_value = sys.last_traceback = None  # they hold the frames of the program's failure
     names = [name for name in sys.modules if name not in known]
@@ -159,23 +183,24 @@ def _let_go(known: frozenset[str]) -> None:
     for name in names:
         del sys.modules[name]
     gc.collect()
-    for reference in reversed(modules):
-        if (module := reference()) is not None:
-            _empty(module.__dict__)
-    del module
+    for module in reversed(modules):
+        _empty(module())
     gc.collect()
 
 
-def _empty(scope: dict[str, object]) -> None:
-    # Private names first, builtins never, and set rather than deleted: the interpreter's own order, which `__del__` methods rely on.
+def _empty(module: types.ModuleType | None) -> None:
+    """Unset what a module holds that is still referred to: private names first, builtins never, and set to None rather than deleted, the
+    interpreter's own order, which `__del__` methods rely on."""
+    scope = module.__dict__ if module is not None else {}
     for private in (True, False):
         for name in list(scope):
             if name != "__builtins__" and (name.startswith("_") and not name.startswith("__")) is private:
                 scope[name] = None
 
 
-def _flush_files() -> None:
-    for kind in (io.TextIOBase, io.BufferedIOBase):
+def _flush_files(but: TextIO | None = None) -> None:
+    for kind in (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom):
         for file in gc.get_objects():
-            if isinstance(file, kind) and not file.closed and file.writable():
-                file.flush()
+            if isinstance(file, kind) and file is not but and file is not getattr(but, "buffer", None):
+                with suppress(OSError, ValueError):
+                    file.flush()

@@ -82,7 +82,7 @@ def _several_words(program: str) -> Iterator[Problem]:
 
 
 def _psclust_program(file: ClusterFile) -> Iterator[Problem]:
-    reads = (("program",), ("replication",))
+    reads = (("program",), ("replication",), ("jobs", "*"))
     if file.replication == "coordinator":
         text = "coordinator is for scripts; a psclust program (module:program) runs in-graph or between-graph."
         yield Problem(("replication",), text, reads)
@@ -101,7 +101,7 @@ def _psclust_program(file: ClusterFile) -> Iterator[Problem]:
 
 def _jobs(file: ClusterFile) -> Iterator[Problem]:
     if not any(job.count for job in file.jobs.values()):
-        yield Problem(("jobs",), "there is no task to start; give a job a count of 1 or more, for example worker: 2.")
+        yield Problem(("jobs",), "there is no task to start; give a job a count of 1 or more, for example worker: 2.", (("jobs",),))
     for name, job in file.jobs.items():
         here = ("jobs", name)
         for key, value in (("args", job.args), ("extra_args", job.extra_args), ("task_args", job.task_args)):
@@ -133,4 +133,4 @@ def _ends_with(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
         if name not in present:
             near = nearest(name, present)
             hint = f"did you mean {near}?" if near else f"the jobs are {', '.join(present)}."
-            yield Problem(("ends_with", index), f"no task belongs to a job '{name}'; {hint}", (("jobs",), ("replication",)))
+            yield Problem(("ends_with", index), f"no task belongs to a job '{name}'; {hint}", (("jobs", "*"), ("replication",)))

@@ -12,6 +12,7 @@ from math import prod
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
+from psclust.spec.problems import printable
 
 # What stands behind the colon is slots below this number (22 excepted) and the SSH port from it on: nobody gives a machine a thousand
 # tasks, and no SSH server but the standard one listens on a privileged port.
@@ -87,7 +88,7 @@ def read_pieces(pieces: Iterable[Piece]) -> tuple[list[Host], list[HostProblem]]
 def _hosts_or_error(pieces: list[Piece]) -> list[Host]:
     hosts, problems = read_pieces(pieces)
     if problems:
-        raise ClusterFileError(f"{pieces[problem.piece].where}: {problem.text}" for problem in problems)
+        raise ClusterFileError(printable(f"{pieces[problem.piece].where}: {problem.text}") for problem in problems)
     return hosts
 
 

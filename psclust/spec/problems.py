@@ -11,7 +11,8 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`text` says what was found and what to do. `reads` are the other values it was judged by; `line` overrides that of `path`."""
+    """`text` says what was found and what to do. `reads` are the other values it was judged by, with all they hold, or with a last step
+    `*` only their keys; `line` overrides that of `path`."""
 
     path: KeyPath
     text: str
@@ -19,8 +20,8 @@ class Problem:
     line: int | None = None
 
     def rests_on(self, doubtful: Iterable[KeyPath]) -> bool:
-        """Whether a value this was judged by is itself a mistake, or holds one."""
-        return any(_overlap(mine, theirs) for theirs in doubtful for mine in (self.path, *self.reads))
+        """Whether a value this was judged by is itself a mistake, stands in one, or holds one."""
+        return any(_within(self.path, wrong) or any(_touches(read, wrong) for read in self.reads) for wrong in doubtful)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Origins:
     def sentences(self, problems: Iterable[Problem]) -> list[str]:
         """One line for each problem, in the order of the file; flags come first."""
         ordered = sorted(problems, key=self._position)
-        return list(dict.fromkeys(f"{self.where(problem.path, problem.line)}: {problem.text}" for problem in ordered))
+        return list(dict.fromkeys(printable(f"{self.where(problem.path, problem.line)}: {problem.text}") for problem in ordered))
 
     def _position(self, problem: Problem) -> int:
         """The line; flags stand before the file, in the order in which they were given."""
@@ -60,11 +61,21 @@ class Origins:
         return 0
 
 
+def printable(text: str) -> str:
+    """A text on one line, with line ends and control characters spelt out: what a file holds must not steer a terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
 def show(path: KeyPath) -> str:
     """`jobs.worker.addresses[0]`."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 
 
-def _overlap(one: KeyPath, other: KeyPath) -> bool:
-    length = min(len(one), len(other))
-    return one[:length] == other[:length]
+def _within(path: KeyPath, outer: KeyPath) -> bool:
+    return path[: len(outer)] == outer
+
+
+def _touches(read: KeyPath, wrong: KeyPath) -> bool:
+    if read[-1] == "*":
+        return _within(read[:-1], wrong[: len(read) - 1]) and len(wrong) <= len(read)
+    return _within(read, wrong) or _within(wrong, read)

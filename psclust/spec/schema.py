@@ -41,6 +41,11 @@ def _words(text: str) -> dict[str, Any]:
     return {"patternErrorMessage": text}
 
 
+def _keys(pattern: str, words: str, example: object) -> dict[str, Any]:
+    """What a mapping's keys must look like, said here because not every pydantic passes it on, and a mapping to show."""
+    return {"propertyNames": {"pattern": pattern} | _words(words), "examples": [example]}
+
+
 def _some(*example: str | int) -> Any:
     return Field(min_length=1, json_schema_extra={"examples": [list(example)]})
 
@@ -67,13 +72,15 @@ Ports = Annotated[
 Argument = Annotated[str, WithJsonSchema(_SCALAR)]
 Arguments = Annotated[list[Argument], Field(json_schema_extra={"examples": [["--lr", "0.1"]]})]
 Command = Annotated[list[Argument], _some("./serve", "--verbose")]
-EnvironmentName = Annotated[str, Field(pattern=r"^[^=\s]+$", json_schema_extra=_words("a variable's name without = or blanks"))]
+_VARIABLE = r"^[^=\s]+$"
+EnvironmentName = Annotated[str, Field(pattern=_VARIABLE)]
 EnvironmentValue = Annotated[str | int | float | bool, WithJsonSchema(_SCALAR)]
-Environment = Annotated[dict[EnvironmentName, EnvironmentValue], Field(json_schema_extra={"examples": [{"LEVEL": 2}]})]
-JobName = Annotated[
-    str,
-    Field(pattern=r"^[a-z][a-z0-9_]*$", json_schema_extra=_words("a job's name in small letters, digits and _, such as ps or worker")),
+Environment = Annotated[
+    dict[EnvironmentName, EnvironmentValue],
+    Field(json_schema_extra=_keys(_VARIABLE, "a variable's name without = or blanks", {"LEVEL": 2})),
 ]
+_JOB, _JOB_WORDS = r"^[a-z][a-z0-9_]*$", "a job's name in small letters, digits and _, such as ps or worker"
+JobName = Annotated[str, Field(pattern=_JOB, json_schema_extra=_words(_JOB_WORDS))]
 Name = Annotated[
     str,
     Field(
@@ -87,13 +94,7 @@ Address = Annotated[
 ]
 # Indices come as texts, because keys in YAML are read as written.
 TaskIndex = Annotated[int, Field(strict=False, ge=0)]
-_INDEX = {"pattern": r"^\d+$"} | _words("a task's index, such as 0")
-
-
-def _by_index(example: Any) -> dict[str, Any]:
-    return {"propertyNames": _INDEX, "examples": [{"0": example}]}
-
-
+_INDEX, _INDEX_WORDS = r"^\d+$", "a task's index, such as 0"
 Text = Annotated[str, Field(min_length=1)]
 HostNames = Annotated[list[Text], _some("node1", "node2")]
 Addresses = Annotated[list[Address], _some("127.0.0.1:2222", "127.0.0.1:2223")]
@@ -166,10 +167,14 @@ class Job(_Model):
     extra_args: Arguments = Field(default_factory=list, description="Arguments after the common ones, for this job only.")
     env: Environment = Field(default_factory=dict, description="Added to this job's environment; placeholders allowed.")
     task_args: dict[TaskIndex, Arguments] = Field(
-        default_factory=dict, description="Extra arguments of single tasks, by index.", json_schema_extra=_by_index(["--verbose"])
+        default_factory=dict,
+        description="Extra arguments of single tasks, by index.",
+        json_schema_extra=_keys(_INDEX, _INDEX_WORDS, {"0": ["--verbose"]}),
     )
     task_env: dict[TaskIndex, Environment] = Field(
-        default_factory=dict, description="Extra environment of single tasks, by index.", json_schema_extra=_by_index({"LEVEL": 2})
+        default_factory=dict,
+        description="Extra environment of single tasks, by index.",
+        json_schema_extra=_keys(_INDEX, _INDEX_WORDS, {"0": {"LEVEL": 2}}),
     )
     python: Text | None = Field(default=None, description="The interpreter of this job.")
     cwd: Text | None = Field(default=None, description="The working folder of this job.")
@@ -199,7 +204,7 @@ class _Common(_Model):
     jobs: dict[JobName, Job] = Field(
         default_factory=default_jobs,
         description="The cluster's jobs: how many tasks each has, or a mapping with more about them. Default: ps: 1, worker: 2.",
-        json_schema_extra={"additionalProperties": False, "examples": [{"ps": 1, "worker": 2}]},
+        json_schema_extra={"additionalProperties": False} | _keys(_JOB, _JOB_WORDS, {"ps": 1, "worker": 2}),
     )
     program: Text | Command | None = Field(
         default=None, description="train.py, module:program, `-m module`, or a command as a list; none: bare servers only."

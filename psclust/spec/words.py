@@ -3,6 +3,7 @@ and future, has its sentence."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,6 +96,8 @@ def inline(value: object) -> str:
     if isinstance(value, dict):
         return f"{{{_join([f'{key}: {inline(item)}' for key, item in value.items()])}}}"
     text = str(value)
+    if not text.isprintable():
+        return json.dumps(text)
     is_safe = re.fullmatch(r"[^\s\[\]{},:#&*!|>'\"%@`?][^\[\]{},]*", text) and not re.search(r": | #|:$|\s$|^- ", text)
     return text if is_safe else "'" + text.replace("'", "''") + "'"
 
@@ -109,7 +112,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def _wanted(value: object, schema: Schema, root: Schema) -> str:
     """`expected`, with the user's own words where a list was meant: `--lr 0.1` for args."""
     options = list(_options(schema, root))
-    words = [word for option in options for word in option.get("enum", ())]
+    words = [word for option in options for word in option.get("enum", ()) if isinstance(word, str)]
     if isinstance(value, str) and words:
         near = nearest(value, words)
         return expected(schema, root) + (f" (did you mean {near}?)" if near else "")

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         options = parse_options(arguments)
         context = read_context(environment)
         program = load_program(options.program)
-        program = program.with_params(parse_changes(options.changes, program.params))
+        program = program.with_params(parse_changes(options.changes, program.params or {}))
         with tempfile.TemporaryDirectory(prefix="psclust-") as scratch:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
             run(job)
@@ -56,7 +56,7 @@ def run(job: Job) -> None:
         job.reporter.phase("evaluate")
         result = evaluate(job)
         write_evaluation(result, job.model_dir)
-        job.reporter.phase("done", result.metrics)
+        job.reporter.phase("done", result.step, result.metrics)
     else:
         job.reporter.phase("done")
 

@@ -7,7 +7,6 @@ no file system with it, and `tf.train.load_checkpoint` and `tf.compat.v1.train.S
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ import tensorflow as tf
 from psclust.errors import PsclustError, UsageError
 from psclust.replication.state import DONE, POSITIONS
 from psclust.train.session import LOST_PEER, first_line
-
-LOG = logging.getLogger(__name__)
 
 _KEEP = 5
 
@@ -90,7 +87,6 @@ class Checkpoints:
             feed[self._restored[POSITIONS]] = spread(reader.get_tensor(POSITIONS), self._shapes[POSITIONS][0])
         for chosen in (True, False):
             session.run([assign for name, assign in self._assign.items() if (name in first) is chosen], feed)
-        LOG.info("restored %s", prefix)
 
 
 def spread(positions: Any, replicas: int) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from psclust.replication.barrier import Barrier, Kind, Message, Token
 from psclust.replication.barrier_ops import ChiefOps
+from psclust.train.session import close
 
 LOG = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - handed to the main thread
             self.error = error
             # The chief's own replica may be waiting for a token that will never come; closing the session wakes it.
-            self._session.close()
+            close(self._session)
 
     def _open(self) -> None:
         """Shuts out everything an earlier barrier left behind and calls everybody in."""

@@ -54,11 +54,12 @@ def evaluate(job: Job) -> Evaluation:
         variables = Variables()
         checkpoints = Checkpoints(variables.all, job.model_dir, "")
     graph.finalize()
-    if checkpoints.latest() is None:
+    latest = checkpoints.latest()
+    if latest is None:
         raise UsageError(f"{job.model_dir}: there is no checkpoint to evaluate")
     with open_session("", graph, None) as session:
-        variables.prepare(session, checkpoints)
-        session.run(built.input)
+        checkpoints.restore(session, latest)
+        session.run([variables.local, built.input])
         result = _run(session, built)
     LOG.info("%s", result)
     return result

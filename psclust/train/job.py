@@ -63,4 +63,6 @@ class Saver:
 def refuse_no_data(position: int, replica: str) -> None:
     """Raises UsageError where an input ended at its very first batch."""
     if position == 0:
-        raise UsageError(f"the input of {replica} has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas")
+        raise UsageError(
+            f"the input of {replica} has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas"
+        )

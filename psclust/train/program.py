@@ -31,13 +31,13 @@ class Program:
     model_fn: Callable[..., EstimatorSpec]
     input_fn: Callable[..., Any]
     optimizer_fn: Callable[..., Any]
-    params: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    params: Mapping[str, Any] | None = field(default=None, kw_only=True)
     eval_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
     input_on_client: bool = field(default=False, kw_only=True)
 
     def with_params(self, changes: Mapping[str, Any]) -> Program:
-        return replace(self, params={**self.params, **changes})
+        return replace(self, params={**(self.params or {}), **changes})
 
     @property
     def has_evaluation(self) -> bool:
@@ -45,17 +45,17 @@ class Program:
         return self.eval_input_fn is not None or takes(self.input_fn, "mode")
 
     def dataset(self, mode: str, shard: Shard) -> Any:
-        offered = {"mode": mode, "params": dict(self.params), "shard": shard}
+        offered = {"mode": mode, "params": dict(self.params or {}), "shard": shard}
         if mode == ModeKeys.EVAL and self.eval_input_fn is not None:
             return call_with(self.eval_input_fn, **offered)
         return call_with(self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
         arguments = (features, labels) if labels is not None or takes(self.model_fn, "labels") else (features,)
-        return call_with(self.model_fn, *arguments, mode=mode, params=dict(self.params))
+        return call_with(self.model_fn, *arguments, mode=mode, params=dict(self.params or {}))
 
     def optimizer(self, global_step: Any) -> Any:
-        optimizer = call_with(self.optimizer_fn, params=dict(self.params), global_step=global_step)
+        optimizer = call_with(self.optimizer_fn, params=dict(self.params or {}), global_step=global_step)
         if not hasattr(optimizer, "compute_gradients"):
             raise UsageError(
                 f"optimizer_fn returned a {type(optimizer).__module__}.{type(optimizer).__name__}; return one of tf.compat.v1.train, for "

@@ -13,16 +13,19 @@ from psclust.train.progress import Progress, ProgressFile
 
 LOG = logging.getLogger(__name__)
 
+_RATE_S = 1.0
+
 
 class Reporter:
-    """Counts steps and examples and tells about them every `every_s` seconds. Threads may share it."""
+    """Counts steps and examples, works out the rate over the last second or so, and logs a line every `every_s` seconds. Threads may
+    share it."""
 
     def __init__(self, file: ProgressFile, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file
         self._every_s = every_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._last_line = clock()
+        self._last_line = self._last_rate = clock()
         self._examples = 0
         self.steps = 0
         self.progress = Progress()
@@ -33,19 +36,22 @@ class Reporter:
             self.steps += 1
             self._examples += examples
             now = self._clock()
-            due = now - self._last_line >= self._every_s
-            rate = self.progress.examples_per_s
-            if due:
-                rate = self._examples / (now - self._last_line)
-                self._examples, self._last_line = 0, now
             # JSON has no NaN.
-            shown = loss if math.isfinite(loss) else None
-            self.progress = Progress(max(step, self.progress.step), shown, rate, "train", self.progress.metrics)
+            self.progress = replace(self.progress, step=max(step, self.progress.step), loss=loss if math.isfinite(loss) else None)
+            if now - self._last_rate >= _RATE_S:
+                self.progress = replace(self.progress, examples_per_s=round(self._examples / (now - self._last_rate), 1))
+                self._examples, self._last_rate = 0, now
+            if now - self._last_line >= self._every_s:
+                self._last_line = now
+                rate = self.progress.examples_per_s
+                LOG.info("step %d loss %.4g%s", step, loss, "" if rate is None else f" {rate:.0f} examples/s")
             self._file.write(self.progress)
-        if due:
-            LOG.info("step %d loss %.4g %.0f examples/s", step, loss, rate)
 
-    def phase(self, phase: str, metrics: Mapping[str, float] | None = None) -> None:
+    def phase(self, phase: str, step: int | None = None, metrics: Mapping[str, float] | None = None) -> None:
+        """A new phase begins, at global step `step` where that is known, with the `metrics` of the one before."""
         with self._lock:
-            self.progress = replace(self.progress, phase=phase, metrics=dict(metrics or self.progress.metrics))
+            known = self.progress
+            self.progress = replace(known, phase=phase, step=known.step if step is None else step, metrics=metrics or known.metrics)
+            if phase == "train":
+                self._last_line = self._last_rate = self._clock()
             self._file.write(self.progress, force=True)

@@ -58,10 +58,15 @@ def open_session(target: str, graph: Any, config: Any) -> Iterator[Any]:
     try:
         yield session
     finally:
-        try:
-            session.close()
-        except (tf.errors.OpError, RuntimeError) as error:
-            LOG.debug("closing a session: %s", error)
+        close(session)
+
+
+def close(session: Any) -> None:
+    """Closes a session, which cancels what runs in it, whether or not its servers still live."""
+    try:
+        session.close()
+    except tf.errors.OpError as error:
+        LOG.debug("closing a session: %s", error)
 
 
 def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int]) -> None:

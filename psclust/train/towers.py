@@ -56,13 +56,16 @@ def _train(client: _Client, session: Any) -> None:
         [data.initializer for data in client.built.inputs],
         {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},
     )
-    job.reporter.phase("train")
+    job.reporter.phase("train", int(step))
     if not job.enough(step):
         if len(client.built.steps) == 1:
             _run_steps(client, session, client.built.steps[0], 0, saving=True)
         else:
             _run_threads(client, session)
-    client.checkpoints.save(session, int(session.run(state.global_step)))
+    step = int(session.run(state.global_step))
+    client.checkpoints.save(session, step)
+    LOG.info("trained to step %d", step)
+    job.reporter.phase("save", step)
 
 
 def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, saving: bool, stop: threading.Event | None = None) -> None:

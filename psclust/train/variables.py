@@ -27,7 +27,7 @@ class Variables:
         self.all: Sequence[Any] = tf.compat.v1.global_variables()
         with tf.name_scope("initialized"):
             self._initialized = [_is_initialized(variable) for variable in self.all]
-            self._local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
+            self.local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
 
     def missing(self, session: Any) -> list[Any]:
         flags = session.run(self._initialized)
@@ -45,11 +45,12 @@ class Variables:
         if latest:
             lost = {variable.op.name for variable in missing}
             checkpoints.restore(session, latest, [variable.op.name for variable in self.all if variable.op.name not in lost])
+            LOG.info("restored %s", latest)
             missing = self.missing(session)
         elif missing and len(missing) < len(self.all):
             LOG.warning("no checkpoint to restore; starting again with the initial value of %s", ", ".join(v.op.name for v in missing))
         session.run([variable.initializer for variable in missing])
-        session.run(self._local)
+        session.run(self.local)
         return bool(missing) and not latest
 
     def await_others(self, session: Any, deadline_s: float) -> None:
@@ -60,7 +61,7 @@ class Variables:
                 names = ", ".join(variable.op.name for variable in missing)
                 raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see what it does with `psclust logs`")
             time.sleep(_POLL_S)
-        session.run(self._local)
+        session.run(self.local)
 
 
 def _is_initialized(variable: Any) -> Any:

@@ -12,11 +12,12 @@ import tensorflow as tf
 
 from psclust.replication.barrier_ops import ChiefOps
 from psclust.replication.between_graph import build_between_graph
+from psclust.replication.in_graph import StepOps
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.driver import Driver
 from psclust.train.job import Job, Saver, refuse_no_data
 from psclust.train.member import Member
-from psclust.train.session import LOST_PEER, answers, open_session, recover, session_config, start_server
+from psclust.train.session import LOST_PEER, answers, close, open_session, recover, session_config, start_server
 from psclust.train.variables import Variables
 
 LOG = logging.getLogger(__name__)
@@ -74,21 +75,24 @@ class _Worker:
             self._await_others(session)
         else:
             self._lead_in_step(session, self._built.chief)
-        self._checkpoints.save(session, self._step(session))
+        step = self._step(session)
+        self._checkpoints.save(session, step)
+        LOG.info("trained to step %d", step)
+        self._job.reporter.phase("save", step)
 
     def _train(self, session: Any) -> None:
         if self._replica in self._done(session):
             return
-        self._job.reporter.phase("train")
-        if self._built.worker is None:
-            self._train_alone(session)
-        else:
+        self._job.reporter.phase("train", self._step(session))
+        if self._built.step is not None:
+            self._train_alone(session, self._built.step)
+        if self._built.worker is not None:
             self._train_in_step(session, Member(session, self._built.worker))
 
-    def _train_alone(self, session: Any) -> None:
+    def _train_alone(self, session: Any, ops: StepOps) -> None:
         """Asynchronous: nobody waits for anybody."""
         self._start_input(session)
-        run = session.make_callable(self._built.step.fetches())
+        run = session.make_callable(ops.fetches())
         step = self._step(session)
         while not self._job.enough(step):
             try:
@@ -105,6 +109,7 @@ class _Worker:
         """Synchronous: one gradient a token. The chief's driver marks who has ended."""
         grant = member.join()
         position = self._start_input(session)
+        endless = bool(session.run(self._built.input.endless))
         while grant.go:
             try:
                 grant, loss, examples = member.step()
@@ -113,7 +118,8 @@ class _Worker:
                 break
             position += 1
             self._job.reporter.step(grant.step, loss, examples)
-            if not grant.sure and position != self._position(session):
+            if not grant.sure and not endless and position != self._position(session):
+                # The batch was read for nothing; back to it.
                 position = self._start_input(session)
         member.leave()
 
@@ -136,9 +142,11 @@ class _Worker:
         except (*LOST_PEER, tf.errors.CancelledError, RuntimeError) as error:
             # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
             # CancelledError in a running call and a RuntimeError in the next.
-            session.close()
+            close(session)
             driver.wait()
-            raise error if isinstance(error, LOST_PEER) or driver.error is None else driver.error
+            if driver.error is None or isinstance(error, LOST_PEER):
+                raise
+            raise driver.error from error
         if driver.error is not None:
             raise driver.error
 

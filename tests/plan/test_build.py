@@ -113,11 +113,6 @@ def test_a_coordinator_script_gets_bare_servers_and_a_chief_of_its_own() -> None
     assert json.loads(made[Task("chief", 0)].env["TF_CONFIG"])["cluster"]["chief"] == ["127.0.0.1:4000"]
 
 
-def test_in_graph_for_a_script_is_refused_with_what_to_say_instead() -> None:
-    with pytest.raises(UsageError, match="replication: coordinator"):
-        plan(program="train.py", replication="in-graph")
-
-
 def test_an_evaluator_is_outside_the_cluster_and_never_decides() -> None:
     made = plan(program="train.py", jobs={"ps": 1, "worker": 1, "evaluator": 1})
     evaluator = made[Task("evaluator", 0)]

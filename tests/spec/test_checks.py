@@ -144,3 +144,16 @@ def test_nothing_is_judged_by_a_value_that_is_itself_a_mistake(tmp_path: Path) -
     with pytest.raises(ClusterFileError) as caught:
         load(path, default_name="x")
     assert [problem.split(": ")[1] for problem in caught.value.problems] == ["hosts", "jobs.ps.count"]
+
+
+def test_a_mistake_hides_only_what_rests_on_it(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("hosts: a:2\nprogram: a:b\njobs:\n  ps: {count: many}\n  wokrer: {count: 9, hosts: [b]}\nends_with: [nobody]\n")
+    with pytest.raises(ClusterFileError) as caught:
+        load(path, default_name="x")
+    assert [problem.split(": ")[1] for problem in caught.value.problems] == [
+        "jobs",
+        "jobs.ps.count",
+        "jobs.wokrer.hosts[0]",
+        "ends_with[0]",
+    ]

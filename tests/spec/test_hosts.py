@@ -61,6 +61,7 @@ BAD = {
     "u@": "'u@': the host's name is missing; write host, host:slots or user@host.",
     "4": "'4': a host's name is wanted here, not a number.",
     "slots=4": "'slots=4': there is no host before slots=4; write host slots=4.",
+    "a\x1b[31m": "'a\\x1b[31m': the brackets do not match; write a range as node[01-04].",
     "a b": "'a b': 'b' after the host is not understood; hosts are separated by commas, or stand on lines of their own in a hostfile.",
     "a slot=2": "'a slot=2': unknown key 'slot'; did you mean slots?",
     "a gpus=2": "'a gpus=2': unknown key 'gpus'; the keys are slots and max_slots.",

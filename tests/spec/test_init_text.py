@@ -28,7 +28,7 @@ def loaded(folder: Path, text: str) -> ClusterFile:
         ("./run --fast '{x}'", ["./run", "--fast", "{x}"]),
         ("it's.py", "it's.py"),
         ("my script.py", "my script.py"),
-        ("python -m a.b --x 1", ["python", "-m a.b", "--x", "1"]),
+        ("python -m a.b --x 1", ["python", "-m", "a.b", "--x", "1"]),
         ("", None),
     ],
 )

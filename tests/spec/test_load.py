@@ -57,6 +57,7 @@ MISTAKES = {
     "program: a.py\nargs:\n  - a\n  - {b: 1}": "4: args[1]: found a mapping; write a text.",
     "program: ''": "1: program: found an empty text; write a text, or a list such as [./serve, --verbose].",
     "python: ''": "1: python: found an empty text; write a text.",
+    'update: "a\\n\\e[31m"': "1: update: found the text 'a\\n\\x1b[31m'; write sync or async.",
     "update: snyc": "1: update: found the text 'snyc'; write sync or async (did you mean sync?).",
     "ends_with: chef": (
         "1: ends_with: found the text 'chef'; write auto, chief, workers, all or never, or a list such as [worker, chief] "

@@ -1,0 +1,128 @@
+"""The architecture, read from the source: who may import whom, who may import TensorFlow, and how long a file and a function may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "psclust"
+SOURCES = sorted(path for path in ROOT.rglob("*.py") if "_pb2" not in path.name)
+MAX_FILE = 399
+MAX_FUNCTION = 60
+
+# The launcher, from the ground up. A part may import those below it; parts on one floor do not know each other.
+LAUNCHER = (("errors",), ("spec", "placement"), ("plan", "rundir"), ("transport",), ("supervise",), ("agent",), ("cli",))
+# What runs inside tasks, from the ground up, and the parts of the launcher that it may use.
+TASK_SIDE = (("runtime",), ("replication",), ("train",), ("examples",))
+SHARED = {"errors", "spec", "placement", "rundir"}
+LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
+TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
+TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
+
+
+def below(floors: tuple[tuple[str, ...], ...], part: str) -> set[str]:
+    level = next(index for index, floor in enumerate(floors) if part in floor)
+    return {other for floor in floors[:level] for other in floor} | {part}
+
+
+# `testing` holds doubles of everything and stands above all; the package itself loads nothing, its command the launcher.
+ALLOWED = {part: below(LAUNCHER, part) for part in LAUNCHER_PARTS}
+ALLOWED |= {part: below(TASK_SIDE, part) | SHARED for part in TASK_PARTS}
+ALLOWED |= {"testing": LAUNCHER_PARTS | TASK_PARTS | {"testing"}, "__init__": set(), "__main__": LAUNCHER_PARTS}
+
+
+def part_of(path: Path) -> str:
+    """`psclust/spec/load.py` is of `spec`; a module at the top is a part by itself."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of everything imported, inside functions too; of `from a import b`, `a.b`."""
+    package = ("psclust", *path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*above, *filter(None, [node.module])))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def breaches(path: Path, source: str) -> list[str]:
+    part = part_of(path)
+    found = []
+    for line, name in imports_of(path, ast.parse(source)):
+        top, _, rest = name.partition(".")
+        other = rest.partition(".")[0]
+        if top == "psclust" and other in ALLOWED and other not in ALLOWED[part]:
+            found.append(f"{path}:{line}: {part} may not import {name}")
+        if top in TENSORFLOW and part not in TASK_PARTS | {"testing"}:
+            found.append(f"{path}:{line}: the launcher may not import {name}")
+    return found
+
+
+def long_functions(path: Path, source: str) -> list[str]:
+    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    lengths = ((node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions)
+    return [f"{path}:{line}: {name} has {length} lines" for line, name, length in lengths if length > MAX_FUNCTION]
+
+
+def test_every_part_has_its_place() -> None:
+    parts = {part_of(path) for path in SOURCES}
+    assert parts <= set(ALLOWED)
+
+
+def test_imports_go_downward_only() -> None:
+    assert [breach for path in SOURCES for breach in breaches(path, path.read_text(encoding="utf-8"))] == []
+
+
+def test_files_stay_short() -> None:
+    lengths = {str(path): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert {path: length for path, length in lengths.items() if length > MAX_FILE} == {}
+
+
+def test_functions_stay_short() -> None:
+    assert [entry for path in SOURCES for entry in long_functions(path, path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("spec/x.py", "from psclust.plan.build import build"),
+        ("spec/x.py", "from psclust import plan"),
+        ("spec/x.py", "from ..plan import build"),
+        ("spec/x.py", "from .. import plan"),
+        ("plan/x.py", "import psclust.rundir.folder"),
+        ("cli/x.py", "def f():\n    from psclust.train import loop"),
+        ("cli/x.py", "def f():\n    import tensorflow as tf"),
+        ("placement/x.py", "from tensorflow.core import protobuf"),
+        ("replication/x.py", "from psclust.train import loop"),
+        ("train/x.py", "from psclust.plan.build import build"),
+        ("supervise/x.py", "from psclust.testing import wait"),
+        ("__init__.py", "from psclust.train.program import Program"),
+    ],
+)
+def test_a_breach_would_be_seen(place: str, source: str) -> None:
+    assert len(breaches(ROOT / place, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "source"),
+    [
+        ("cli/x.py", "import psclust\nfrom psclust.supervise.machine import step"),
+        ("train/x.py", "import tensorflow as tf\nfrom psclust.replication import wire\nfrom psclust.rundir import folder"),
+        ("testing/x.py", "from psclust.transport.api import Transport"),
+        ("spec/x.py", "from .cluster import Host\nfrom psclust.errors import UsageError"),
+    ],
+)
+def test_what_is_allowed_passes(place: str, source: str) -> None:
+    assert breaches(ROOT / place, source) == []
+
+
+def test_a_long_function_would_be_seen() -> None:
+    source = "def f():\n" + "    pass\n" * MAX_FUNCTION
+    assert len(long_functions(ROOT / "x.py", source)) == 1
+    assert long_functions(ROOT / "x.py", source.removesuffix("    pass\n")) == []

@@ -1,0 +1,258 @@
+"""Clusters to train on: all tasks inside this process where that is enough, or a process each that can be killed and started again."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psclust.spec.cluster import ClusterSpec, Task
+from psclust.testing.wait import wait_until
+
+HERE = Path(__file__).parent
+# Ports are held by a bound socket for as long as a test runs; servers share them with it.
+os.environ.update({"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.fixture
+def free_cluster() -> Iterator[Callable[..., ClusterSpec]]:
+    """Makes cluster specs of 127.0.0.1 and ports that stay free: `free_cluster(ps=2, worker=2)`."""
+    with ExitStack() as held:
+
+        def address() -> str:
+            holder = held.enter_context(socket.socket())
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            holder.bind(("127.0.0.1", 0))
+            return f"127.0.0.1:{holder.getsockname()[1]}"
+
+        yield lambda **counts: ClusterSpec({job: tuple(address() for _ in range(count)) for job, count in counts.items()})
+
+
+@dataclass
+class Trained:
+    """What a training left: the values of all variables, and its folder."""
+
+    values: Mapping[str, Any]
+    model_dir: Path
+
+    @property
+    def step(self) -> int:
+        return int(self.values["global_step"])
+
+
+def read_checkpoint(model_dir: Path) -> Trained:
+    import tensorflow as tf
+
+    reader = tf.train.load_checkpoint(str(model_dir))
+    return Trained({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}, model_dir)
+
+
+@pytest.fixture
+def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Callable[..., Trained]:
+    """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
+
+    train_here(program, replication=None, sync=False, ps=2, workers=2, chief=0, **options); replication None is one process alone.
+    """
+    import tensorflow as tf
+
+    from psclust.train.job import Job
+    from psclust.train.options import Options
+    from psclust.train.progress import ProgressFile
+    from psclust.train.report import Reporter
+    from psclust.train.task import TaskContext
+    from psclust.train.towers import train_towers
+    from psclust.train.worker import train_worker
+
+    def train(
+        program: Any, replication: str | None = None, *, sync: bool = False, ps: int = 2, workers: int = 2, **options: Any
+    ) -> Trained:
+        model_dir = tmp_path / f"{replication}-{sync}-{ps}-{workers}"
+
+        def job(context: TaskContext) -> Job:
+            return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
+
+        if replication is None:
+            train_towers(job(TaskContext()))
+        elif replication == "in-graph":
+            cluster = free_cluster(ps=ps, worker=workers, client=1)
+            _serve(tf, cluster, "ps", "worker")
+            train_towers(job(TaskContext(Task("client", 0), cluster, replication, sync)))
+        else:
+            cluster = free_cluster(ps=ps, worker=workers)
+            _serve(tf, cluster, "ps")
+            contexts = [TaskContext(Task("worker", index), cluster, replication, sync) for index in range(workers)]
+            _run_together([lambda context=context: train_worker(job(context)) for context in contexts])
+        return read_checkpoint(model_dir)
+
+    return train
+
+
+def _serve(tf: Any, cluster: ClusterSpec, *jobs: str) -> None:
+    """Servers cannot be stopped; they live as long as this process."""
+    for task in cluster.tasks():
+        if task.job in jobs:
+            tf.distribute.Server(tf.train.ClusterSpec(cluster.as_dict()), job_name=task.job, task_index=task.index)
+
+
+def _run_together(functions: list[Callable[[], None]]) -> None:
+    errors: list[BaseException] = []
+
+    def run(function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(function,), daemon=True) for function in functions]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: errors or not any(thread.is_alive() for thread in threads), 60, what="the end of the training")
+    if errors:
+        raise errors[0]
+
+
+# ---- tasks in processes
+
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["psclust.train.__main__"])
+
+
+def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
+    """What a forked client does: `python -m psclust.train`, with its output in a file."""
+    from psclust.train.__main__ import main
+
+    os.chdir(HERE)
+    os.environ.update(environment)
+    with open(log, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    sys.exit(main(arguments, environment))
+
+
+@dataclass
+class Processes:
+    """A cluster with a process for each task: bare servers, and clients forked from one process that has imported TensorFlow."""
+
+    folder: Path
+    cluster: ClusterSpec
+    replication: str
+    sync: bool
+    arguments: list[str]
+    servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    clients: dict[str, Any] = field(default_factory=dict)
+    _attempts: dict[str, int] = field(default_factory=dict)
+
+    def start_all(self) -> None:
+        in_graph = self.replication == "in-graph"
+        tasks = list(self.cluster.tasks())
+        for task in tasks:
+            if task.job == "ps" or (in_graph and task.job == "worker"):
+                self.serve(str(task))
+        for task in tasks:
+            if str(task) not in self.servers:
+                self.start(str(task))
+
+    def serve(self, task: str) -> None:
+        """Starts a bare server and waits until it answers."""
+        job, _, index = task.partition(":")
+        spec = json.dumps(self.cluster.as_dict())
+        self.servers[task] = subprocess.Popen(
+            [sys.executable, "-m", "psclust.runtime.server", "--cluster", spec, "--job", job, "--task", index], cwd=HERE.parents[1]
+        )
+        address = self.cluster.address(Task.parse(task))
+        assert address is not None
+        wait_until(lambda: _answers(address), what=f"{task} at {address}")
+
+    def start(self, task: str) -> None:
+        """Starts a client."""
+        self._attempts[task] = self._attempts.get(task, 0) + 1
+        environment = {
+            "PSCLUST_TASK": task,
+            "PSCLUST_CLUSTER": json.dumps(self.cluster.as_dict()),
+            "PSCLUST_RUN_DIR": str(self.folder),
+            "PSCLUST_REPLICATION": self.replication,
+            "PSCLUST_UPDATE": "sync" if self.sync else "async",
+            "PSCLUST_PROGRESS": str(self._file(task, "json")),
+        }
+        self.clients[task] = _FORKS.Process(
+            target=run_program, args=(self.arguments, environment, str(self._file(task, "log"))), daemon=True
+        )
+        self.clients[task].start()
+
+    def _file(self, task: str, kind: str) -> Path:
+        return self.folder / f"{task.replace(':', '-')}.{self._attempts[task]}.{kind}"
+
+    def kill(self, task: str) -> None:
+        process = self.clients.get(task) or self.servers[task]
+        process.kill()
+        process.wait() if task in self.servers else process.join()
+
+    def log(self, task: str) -> str:
+        return self._file(task, "log").read_text(encoding="utf-8", errors="replace")
+
+    def step(self, task: str) -> int:
+        """The step that a client's current attempt says it has reached."""
+        with suppress(FileNotFoundError):
+            return int(json.loads(self._file(task, "json").read_text(encoding="utf-8"))["step"])
+        return 0
+
+    def reach(self, task: str, step: int) -> None:
+        wait_until(lambda: self.step(task) >= step, 30, what=f"{task} at step {step}")
+
+    def end(self, deadline_s: float = 40.0) -> dict[str, int]:
+        """Waits for all clients; their exit codes."""
+        try:
+            wait_until(
+                lambda: all(client.exitcode is not None for client in self.clients.values()), deadline_s, what="the end of all clients"
+            )
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n" + "\n".join(f"--- {task}\n{self.log(task)}" for task in self.clients)) from None
+        return {task: client.exitcode for task, client in self.clients.items()}
+
+    def trained(self) -> Trained:
+        return read_checkpoint(self.folder / "model")
+
+    def close(self) -> None:
+        for process in (*self.servers.values(), *self.clients.values()):
+            process.kill()
+        for server in self.servers.values():
+            server.wait()
+        for client in self.clients.values():
+            client.join()
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def processes(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Iterator[Callable[..., Processes]]:
+    """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2)`; ends whatever is left."""
+    with ExitStack() as started:
+
+        def start(replication: str, sync: bool, *arguments: str, **counts: int) -> Processes:
+            counts = {"ps": 2, "worker": 2} | counts | ({"client": 1} if replication == "in-graph" else {})
+            made = Processes(tmp_path, free_cluster(**counts), replication, sync, list(arguments))
+            started.callback(made.close)
+            made.start_all()
+            return made
+
+        yield start

@@ -1,0 +1,89 @@
+"""Tasks that die while a training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+WELL = {"worker:0": 0, "worker:1": 0}
+
+
+def _tally(batches: int) -> list[str]:
+    return ["toys:tally", "--set", f"batches={batches}", "--log-seconds", "0.5"]
+
+
+def test_a_killed_synchronous_worker_is_waited_for_and_comes_back(processes: Callable[..., Any]) -> None:
+    cluster = processes("between-graph", True, *_tally(300))
+    cluster.reach("worker:1", 50)
+    cluster.kill("worker:1")
+    cluster.start("worker:1")
+    assert cluster.end() == WELL
+    trained = cluster.trained()
+    # Not one gradient too many or too few, in spite of the one that was on its way.
+    assert trained.step == 300
+    assert trained.values["dense"].tolist() == [150.0, 150.0, 0.0, 0.0]
+    assert trained.values["sparse"][:, 0].tolist() == [150.0, 150.0, 0.0, 0.0]
+
+
+def test_a_killed_synchronous_chief_finds_the_variables_alive(processes: Callable[..., Any]) -> None:
+    cluster = processes("between-graph", True, *_tally(300))
+    cluster.reach("worker:1", 50)
+    cluster.kill("worker:0")
+    reached = cluster.step("worker:1")
+    cluster.start("worker:0")
+    cluster.reach("worker:0", reached)
+    assert cluster.end() == WELL
+    assert "restored" not in cluster.log("worker:0")
+    assert cluster.trained().step == pytest.approx(300, abs=1)
+    assert cluster.trained().values["dense"].tolist() == pytest.approx([150.0, 150.0, 0.0, 0.0], abs=1)
+
+
+@pytest.mark.parametrize("ps", ["ps:0", "ps:1"])
+def test_a_ps_that_comes_back_empty_is_filled_from_the_last_checkpoint(processes: Callable[..., Any], ps: str) -> None:
+    cluster = processes("between-graph", True, *_tally(300), "--save-seconds", "0.2")
+    cluster.reach("worker:1", 50)
+    cluster.kill(ps)
+    cluster.serve(ps)
+    assert cluster.end() == WELL
+    assert "restored" in cluster.log("worker:0")
+    trained = cluster.trained()
+    assert trained.step == 300
+    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [150.0, 150.0, 0.0, 0.0]
+
+
+def test_asynchronous_workers_recover_from_a_lost_ps_as_well(processes: Callable[..., Any]) -> None:
+    cluster = processes("between-graph", False, *_tally(400), "--save-seconds", "0.2")
+    cluster.reach("worker:1", 50)
+    cluster.kill("ps:1")
+    cluster.serve("ps:1")
+    assert cluster.end() == WELL
+    assert "restored" in cluster.log("worker:0")
+    assert cluster.trained().values["psclust/positions"].tolist() == [400, 400]
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_an_in_graph_worker_that_is_lost_costs_no_data(processes: Callable[..., Any], sync: bool) -> None:
+    cluster = processes("in-graph", sync, *_tally(300))
+    cluster.reach("client:0", 50)
+    cluster.kill("worker:1")
+    cluster.serve("worker:1")
+    assert cluster.end() == {"client:0": 0}
+    assert "lost a server" in cluster.log("client:0")
+    trained = cluster.trained()
+    assert trained.values["psclust/positions"].tolist() == [300, 300]
+    each = 150.0 if sync else 300.0
+    assert trained.values["dense"].tolist() == pytest.approx([each, each, 0.0, 0.0], abs=1)
+
+
+def test_a_killed_in_graph_client_goes_on_where_it_was(processes: Callable[..., Any]) -> None:
+    cluster = processes("in-graph", True, *_tally(300))
+    cluster.reach("client:0", 50)
+    cluster.kill("client:0")
+    cluster.start("client:0")
+    assert cluster.end() == {"client:0": 0}
+    assert "restored" not in cluster.log("client:0")
+    assert cluster.trained().step == 300

@@ -1,0 +1,64 @@
+"""Programs small enough to know by heart what training them must give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+import psclust
+
+
+def _sgd(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
+    return tf.compat.v1.train.GradientDescentOptimizer(params["rate"])
+
+
+def _tally_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    """Batches that say whose they are. The last replica has `fewer` batches less than the others."""
+    batches = params["batches"] - (params["fewer"] if shard.index == shard.count - 1 else 0)
+    return tf.data.Dataset.from_tensors(tf.constant([shard.index, shard.index])).repeat(batches)
+
+
+def _tally(features: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """The gradient of either variable is -1 at the index of the replica: with a rate of 1, every gradient of replica i that a step
+    averages over n adds 1 / n to element i."""
+    dense = tf.compat.v1.get_variable("dense", [4], initializer=tf.compat.v1.zeros_initializer())
+    sparse = tf.compat.v1.get_variable("sparse", [4, 1], initializer=tf.compat.v1.zeros_initializer())
+    loss = -tf.reduce_mean(tf.linalg.matvec(tf.one_hot(features, 4), dense)) - tf.reduce_mean(tf.nn.embedding_lookup(sparse, features))
+    return psclust.EstimatorSpec(mode, loss=loss)
+
+
+TALLY = {"batches": 100, "fewer": 0, "rate": 1.0}
+tally = psclust.Program(_tally, _tally_input, _sgd, params=TALLY)
+
+
+def _line_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    """Points of a line in two dimensions with a word each; replica i of n reads every n-th, in batches such that the batches of all
+    replicas together are the batches that one replica alone would read."""
+    points = params["points"]
+    x = tf.random.stateless_normal([points, 2], [1, 2])
+    y = tf.linalg.matvec(x, [2.0, -3.0]) + 0.5
+    word = tf.random.stateless_uniform([points], [3, 4], 0, 5, tf.int64)
+    dataset = tf.data.Dataset.from_tensor_slices(({"x": x, "word": word}, y))
+    return dataset.shard(shard.count, shard.index).batch(params["batch"] // shard.count)
+
+
+def _line(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    weights = tf.compat.v1.get_variable("weights", [2], initializer=tf.compat.v1.zeros_initializer())
+    words = tf.compat.v1.get_variable("words", [5, 1], initializer=tf.compat.v1.ones_initializer())
+    bias = tf.compat.v1.get_variable("bias", [], initializer=tf.compat.v1.zeros_initializer())
+    guess = tf.linalg.matvec(features["x"], weights) + bias + tf.nn.embedding_lookup(words, features["word"])[:, 0]
+    error = guess - labels
+    metrics = {"error": tf.compat.v1.metrics.mean_absolute_error(labels, guess)}
+    return psclust.EstimatorSpec(mode, predictions=guess, loss=tf.reduce_mean(error**2), eval_metric_ops=metrics)
+
+
+def _line_optimizer(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
+    kind = getattr(tf.compat.v1.train, params["optimizer"])
+    return kind(params["rate"], 0.9) if kind is tf.compat.v1.train.MomentumOptimizer else kind(params["rate"])
+
+
+LINE = {"points": 100, "batch": 12, "rate": 0.05, "optimizer": "GradientDescentOptimizer"}
+line = psclust.Program(_line, _line_input, _line_optimizer, params=LINE)
+
+not_a_program = 3
