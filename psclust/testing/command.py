@@ -47,6 +47,7 @@ class CommandBed:
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = (sys.executable, "-m", "psclust")
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -66,7 +67,7 @@ class CommandBed:
         log = self.state.parent / f"{uuid.uuid4().hex}.out"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", "psclust", *args], cwd=self.folder, env=self.environment(env), stdout=file, stderr=subprocess.STDOUT
+                [*self.command, *args], cwd=self.folder, env=self.environment(env), stdout=file, stderr=subprocess.STDOUT
             )
         return Running(process, log)
 

@@ -1,0 +1,29 @@
+"""The main job: all four ways of training reach 96 % on held-out digits, end by themselves and leave nothing behind."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from psclust.testing.command import CommandBed
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+
+@pytest.mark.parametrize("update", ["--sync", "--async"])
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_digits_are_learned(bed: CommandBed, replication: str, update: str) -> None:
+    code, said = bed.run(
+        "up", "--ps", "2", "--workers", "2", "--replication", replication, update, "psclust.examples.digits:program", deadline=120
+    )
+    assert code == 0, said
+    found = re.search(r"evaluation: accuracy (\S+) ", said)
+    assert found, said
+    assert float(found[1]) >= 0.96
+    assert "ended well" in said
+    status = bed.status()
+    assert status is not None
+    assert not bed.bound_ports(status)
+    assert all(task.pid is None for task in status.tasks)
+    assert not bed.processes()
