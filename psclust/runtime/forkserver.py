@@ -88,9 +88,10 @@ def start(wanted: task.Task, output: int, loaded: preload.Loaded) -> int:
     told, tell = os.pipe()
     middle = os.fork()
     if middle == 0:
+        parent = os.getpid()
         try:
             if os.fork() == 0:
-                task.run(wanted, output, tell, loaded)
+                task.run(wanted, output, tell, parent, loaded)
         except OSError as error:
             os.write(tell, json.dumps({"errno": error.errno}).encode())
         os._exit(0)

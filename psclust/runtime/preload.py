@@ -45,6 +45,10 @@ def tensorflow() -> Loaded:
     try:
         with environment_while_loading({}):
             import tensorflow.compat.v1  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install what is missing.") from error
+        raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow") from error
     except Exception as error:
         raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {type(error).__name__}: {error}") from error
     _restore("OPENBLAS_NUM_THREADS", environment)

@@ -19,15 +19,13 @@ def die_with_parent() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
-def wait_for_parent(pid: int, patience_s: float = 5.0) -> bool:
-    """Wait until process `pid`, a subreaper, has adopted this one; False when that does not happen. There is nothing to wait on but
-    time: the kernel tells nobody when it re-parents. The wait is as short as the exit of a process that does nothing else."""
+def wait_for_new_parent(old: int, patience_s: float = 5.0) -> int:
+    """Wait until this process has another parent than `old`, which is about to exit; the new one. There is nothing to wait on but time:
+    the kernel tells nobody when it re-parents. The wait is as short as the exit of a process that does nothing else."""
     deadline = time.monotonic() + patience_s
-    while os.getppid() != pid:
-        if time.monotonic() > deadline:
-            return False
+    while os.getppid() == old and time.monotonic() < deadline:
         time.sleep(0.0002)
-    return True
+    return os.getppid()
 
 
 def default_signals() -> None:

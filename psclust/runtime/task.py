@@ -36,16 +36,18 @@ class Task:
         return cls(argv, env, message["cwd"], int(message["supervisor"]), None if wait is None else float(wait))
 
 
-def run(task: Task, output: int, tell: int, loaded: Loaded) -> NoReturn:
-    """Become the task, and say so on `tell` in a line of JSON. Does not return, and never lets an exception reach the fork server's
-    own code."""
+def run(task: Task, output: int, tell: int, parent: int, loaded: Loaded) -> NoReturn:
+    """Become the task, a child of process `parent` for now, and say so on `tell` in a line of JSON. Does not return, and never lets an
+    exception reach the fork server's own code."""
     try:
         os.setsid()
+        # Before anybody can know the pid: a TERM that came earlier would be ignored, as the fork server ignores it.
+        process.default_signals()
         os.write(tell, f'{{"pid": {os.getpid()}}}\n'.encode())
         os.dup2(output, 1)
         os.dup2(output, 2)
         _settle(task)
-        _begin(task, loaded)
+        _begin(task, parent, loaded)
     except SystemExit as end:  # argparse has printed a server's help
         os._exit(end.code if isinstance(end.code, int) else 0)
     finally:
@@ -54,7 +56,6 @@ def run(task: Task, output: int, tell: int, loaded: Loaded) -> NoReturn:
 
 
 def _settle(task: Task) -> None:
-    process.default_signals()
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     os.closerange(3, 1 << 20)
@@ -66,18 +67,18 @@ def _settle(task: Task) -> None:
         command.refuse(f"{task.cwd}: cannot be the working folder: {error.strerror}", 126)
 
 
-def _begin(task: Task, loaded: Loaded) -> NoReturn:
+def _begin(task: Task, parent: int, loaded: Loaded) -> NoReturn:
     arguments = list(task.argv[1:])
     if loaded.library is not None and arguments[:2] == SERVER and not stale(task.env, loaded.environment, LIBRARY_READS):
-        _belong_to(task.supervisor)
+        _belong_to(task.supervisor, parent)
         server.serve(arguments[2:], loaded.library)
     if loaded.interpreter is not None and arguments[:2] != SERVER and not stale(task.env, loaded.environment, IMPORT_READS):
-        _run_here(task, arguments, loaded.interpreter)
-    _belong_to(task.supervisor)
+        _run_here(task, arguments, parent, loaded.interpreter)
+    _belong_to(task.supervisor, parent)
     command.execute(task.argv, task.env)
 
 
-def _run_here(task: Task, arguments: list[str], host: Interpreter) -> None:
+def _run_here(task: Task, arguments: list[str], parent: int, host: Interpreter) -> None:
     """Run the script in this process; return where it takes a fresh interpreter."""
     if not host.runs(task.argv[0], task.env.get("PATH")):
         return
@@ -87,15 +88,15 @@ def _run_here(task: Task, arguments: list[str], host: Interpreter) -> None:
     host.refresh(task.env, program.folder, program.argv, task.argv)
     if task.recovery_wait is not None:
         patches.lower_recovery_wait(task.recovery_wait)
-    _belong_to(task.supervisor)
+    _belong_to(task.supervisor, parent)
     script.run(program)
 
 
-def _belong_to(supervisor: int) -> None:
-    """Be the supervisor's child, and die with it. As late as may be: the process in between is still giving up its copy of a large
-    memory, and is the parent until it has."""
-    adopted = process.wait_for_parent(supervisor)
+def _belong_to(supervisor: int, parent: int) -> None:
+    """Be the supervisor's child in place of `parent`'s, and die with it. Done as late as may be: the process in between is still giving
+    up its copy of a large memory, and is the parent until it has."""
+    process.wait_for_new_parent(parent)
     process.die_with_parent()
-    # Checked again: a supervisor that died before the line above would not be noticed by the kernel.
-    if not adopted or os.getppid() != supervisor:
+    # Checked after that: of a supervisor that died before, the kernel would tell nothing.
+    if os.getppid() != supervisor:
         command.refuse(f"the supervisor, process {supervisor}, is gone, or is not a subreaper above the fork server", 1)

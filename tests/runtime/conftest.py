@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from fork_client import ForkServer, subreaper
+from servers import Ports
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +35,10 @@ def library() -> Iterator[ForkServer]:
 @pytest.fixture(scope="session")
 def tensorflow() -> Iterator[ForkServer]:
     yield from _serving("tensorflow")
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    ports = Ports()
+    yield ports
+    ports.close()

@@ -1,0 +1,56 @@
+"""Command lines of servers, ports for them, and who listens there."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import psclust
+
+SERVER, PYTHON_SERVER = "psclust.runtime.server", "psclust.runtime.python_server"
+ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4"}
+
+
+class Ports:
+    """Ports that nobody else can take, and servers started with TF_GRPC_REUSE_PORT can."""
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def take(self) -> int:
+        held = socket.socket()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))
+        self._held.append(held)
+        return int(held.getsockname()[1])
+
+    def close(self) -> None:
+        for held in self._held:
+            held.close()
+
+
+def command(module: str, cluster: Mapping[str, list[str]], job: str, task: int, *flags: str) -> list[str]:
+    return [sys.executable, "-m", module, "--cluster", json.dumps(cluster), "--job", job, "--task", str(task), *flags]
+
+
+def root() -> str:
+    return str(Path(psclust.__file__).parents[1])
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def listeners(port: int) -> set[str]:
+    """Addresses, as the kernel writes them, at which something listens on `port`."""
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+            address, state = line.split()[1], line.split()[3]
+            if state == "0A" and int(address.rpartition(":")[2], 16) == port:
+                found.add(address.rpartition(":")[0])
+    return found

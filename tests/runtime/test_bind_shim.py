@@ -1,0 +1,90 @@
+"""The preloaded library that narrows wildcard binds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from servers import ENVIRONMENT, SERVER, Ports, answers, command, listeners, root
+
+import psclust
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.process
+
+SOURCE = Path(psclust.__file__).parent / "runtime" / "bind_shim.c"
+
+BIND = """
+import os, socket, sys
+family, host, only = sys.argv[1:]
+s = socket.socket(getattr(socket, family))
+if s.family == socket.AF_INET6:
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only))
+try:
+    s.bind((host, 0) if s.family != socket.AF_UNIX else host)
+    name = s.getsockname()
+    print(name if isinstance(name, str) else name[0])
+except OSError as error:
+    print(error.strerror)
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler: install gcc")
+    library = tmp_path_factory.mktemp("shim") / "shim.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, SOURCE, "-ldl"], check=True)
+    return library
+
+
+@pytest.mark.parametrize(
+    ("family", "host", "only_v6", "narrow", "bound"),
+    [
+        ("AF_INET", "0.0.0.0", 0, "127.0.0.1", "127.0.0.1"),
+        ("AF_INET", "0.0.0.0", 0, "127.0.0.3", "127.0.0.3"),
+        ("AF_INET", "127.0.0.2", 0, "127.0.0.1", "127.0.0.2"),
+        ("AF_INET6", "::", 0, "127.0.0.1", "::ffff:127.0.0.1"),
+        ("AF_INET6", "::", 1, "127.0.0.1", "::1"),
+        ("AF_INET6", "::1", 1, "127.0.0.1", "::1"),
+        ("AF_INET6", "::ffff:127.0.0.2", 0, "127.0.0.1", "::ffff:127.0.0.2"),
+        ("AF_INET", "0.0.0.0", 0, None, "0.0.0.0"),
+        ("AF_INET", "0.0.0.0", 0, "", "0.0.0.0"),
+        ("AF_INET", "0.0.0.0", 0, "localhost", "0.0.0.0"),
+        ("AF_INET6", "::", 0, None, "::"),
+        ("AF_INET", "192.0.2.1", 0, "127.0.0.1", "Cannot assign requested address"),
+        ("AF_INET", "0.0.0.0", 0, "192.0.2.1", "Cannot assign requested address"),
+        ("AF_UNIX", "here", 0, "127.0.0.1", "here"),
+    ],
+)
+def test_only_wildcard_binds_are_narrowed(
+    shim: Path, tmp_path: Path, family: str, host: str, only_v6: int, narrow: str | None, bound: str
+) -> None:
+    env = {**os.environ, "LD_PRELOAD": str(shim)} | ({"PSCLUST_BIND": narrow} if narrow is not None else {})
+    argv = [sys.executable, "-I", "-S", "-c", BIND, family, host, str(only_v6)]
+    assert subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == f"{bound}\n"
+
+
+def test_the_address_is_read_at_the_time_of_the_bind(shim: Path) -> None:
+    code = "import os, socket; os.environ['PSCLUST_BIND'] = '127.0.0.9'; s = socket.socket(); s.bind(('', 0)); print(s.getsockname()[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "LD_PRELOAD": str(shim)}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "127.0.0.9\n"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("narrow", "addresses"), [("127.0.0.1", {"0000000000000000FFFF00000100007F"}), (None, {"0" * 32})])
+def test_a_server_listens_where_it_is_told(shim: Path, ports: Ports, narrow: str | None, addresses: set[str]) -> None:
+    port = ports.take()
+    env = {**os.environ, **ENVIRONMENT, "LD_PRELOAD": str(shim), "PYTHONPATH": root()} | ({"PSCLUST_BIND": narrow} if narrow else {})
+    argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
+    with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
+        wait_until(lambda: answers(port), 15)
+        assert listeners(port) == addresses
+        server.kill()

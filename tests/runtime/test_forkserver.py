@@ -1,0 +1,209 @@
+"""Real fork servers, asked by a small supervisor: this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fork_client import PROGRAM, ForkServer, request_for
+
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.process
+
+SLEEP = ["sleep", "60"]
+
+
+def test_it_says_that_it_is_ready_and_how_long_that_took(plain: ForkServer) -> None:
+    assert plain.first_message["ready"] is True
+    assert 0 <= plain.first_message["preload_s"] < 5
+
+
+def test_a_task_is_a_child_that_leads_its_own_session(plain: ForkServer) -> None:
+    for _ in range(10):
+        task = plain.start(SLEEP)
+        assert os.getsid(task.pid) == os.getpgid(task.pid) == task.pid
+        assert os.waitpid(task.pid, os.WNOHANG) == (0, 0), "waitpid knows it as a child of this process"
+        os.killpg(task.pid, signal.SIGTERM)
+        assert task.end() == (-signal.SIGTERM, "")
+
+
+def test_a_task_has_its_output_and_nothing_else_open(plain: ForkServer) -> None:
+    code, listing = plain.run(["ls", "-l", "/proc/self/fd"])
+    links = dict(line.split()[-3::2] for line in listing.splitlines()[1:])
+    assert code == 0
+    assert links["0"] == "/dev/null"
+    assert links["1"] == links["2"]
+    assert links["1"].startswith("pipe:")
+    assert set(links) <= {"0", "1", "2", "3"}, "3 is the folder that ls reads"
+
+
+def test_a_task_gets_its_environment_and_folder(plain: ForkServer, tmp_path: Path) -> None:
+    request = request_for(plain, ["sh", "-c", "pwd; env"], cwd=tmp_path) | {"env": {"PATH": "/usr/bin:/bin", "A": "b=c d"}}
+    told, tell = os.pipe()
+    pid = plain.ask(request, tell)["pid"]
+    os.close(tell)
+    with open(told, encoding="utf-8") as pipe:
+        lines = pipe.read().splitlines()
+    assert os.waitpid(pid, 0)[1] == 0
+    assert lines[0] == str(tmp_path)
+    assert {line for line in lines[1:] if not line.startswith(("PWD=", "_=", "SHLVL="))} == {"PATH=/usr/bin:/bin", "A=b=c d"}
+
+
+def test_signals_are_those_of_a_new_process(plain: ForkServer) -> None:
+    _, status = plain.run(["cat", "/proc/self/status"])
+    sets = dict(line.split() for line in status.splitlines() if line.startswith(("SigIgn", "SigBlk", "SigCgt")))
+    assert {name: int(signals, 16) for name, signals in sets.items()} == {"SigBlk:": 0, "SigIgn:": 0, "SigCgt:": 0}
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "code", "sentence"),
+    [
+        (["no-such-command"], "/", 127, "no-such-command: command not found on the task's PATH\n"),
+        (["/no/such/command"], "/", 127, "/no/such/command: command not found\n"),
+        (["/etc/passwd"], "/", 126, "/etc/passwd: cannot be executed: it is a folder or lacks execute permission\n"),
+        (["/etc"], "/", 126, "/etc: cannot be executed: it is a folder or lacks execute permission\n"),
+        (["true"], "/no/such", 126, "/no/such: cannot be the working folder: No such file or directory\n"),
+        (["true"], "/etc/passwd", 126, "/etc/passwd: cannot be the working folder: Not a directory\n"),
+    ],
+)
+def test_what_cannot_be_run_says_why(plain: ForkServer, argv: list[str], cwd: str, code: int, sentence: str) -> None:
+    assert plain.run(argv, cwd=cwd) == (code, sentence)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [("echo no first line", "not a program for this machine, nor a script with a #! line"), ("#!/no/such\n", "was not found")],
+)
+def test_a_script_that_cannot_be_run_says_why(plain: ForkServer, tmp_path: Path, content: str, sentence: str) -> None:
+    script = tmp_path / "script"
+    script.write_text(content)
+    script.chmod(0o755)
+    code, output = plain.run([str(script)])
+    assert code in (126, 127)
+    assert output.startswith(f"{script}: ")
+    assert sentence in output
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"argv": []}, {"argv": [1]}, {"env": {"A": 1}}, {"cwd": None}, {"supervisor": "me"}, {"recovery_wait": "soon"}, {"argv": None}],
+)
+def test_a_wrong_request_is_refused_and_the_next_one_served(plain: ForkServer, wrong: dict[str, object]) -> None:
+    told, tell = os.pipe()
+    reply = plain.ask(request_for(plain, ["true"]) | wrong, tell)
+    assert "not a request" in reply["error"]
+    os.close(tell)
+    assert os.read(told, 1) == b"", "the fork server keeps no copy of the task's output"
+    os.close(told)
+    assert plain.run(["true"]) == (0, "")
+
+
+def test_a_request_without_an_output_is_refused(plain: ForkServer) -> None:
+    assert "no file descriptor" in plain.ask(request_for(plain, ["true"]), None)["error"]
+
+
+def test_a_long_request_arrives_whole(plain: ForkServer) -> None:
+    long = "x" * 100_000
+    assert plain.run(["sh", "-c", 'echo "$A$B" | wc -c'], env={"A": long, "B": long}) == (0, "200001\n")
+
+
+def test_it_ignores_the_signals_of_a_terminal_and_ends_with_its_socket() -> None:
+    server = ForkServer("nothing", ["-I", "-S"])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        server.process.send_signal(number)
+    assert server.run(["true"]) == (0, "")
+    assert server.close() == 0
+
+
+def test_a_killed_fork_server_leaves_its_tasks_alone() -> None:
+    server = ForkServer("nothing", ["-I", "-S"])
+    task = server.start(["sh", "-c", "echo started; sleep 60"])
+    assert task.read(8) == "started\n"
+    server.process.kill()
+    server.process.wait()
+    assert os.waitpid(task.pid, os.WNOHANG) == (0, 0)
+    os.killpg(task.pid, signal.SIGKILL)
+    assert task.end() == (-signal.SIGKILL, "")
+
+
+SUPERVISOR = """
+import sys
+sys.path[:0] = {paths!r}
+from fork_client import ForkServer, subreaper
+with subreaper():
+    server = ForkServer("nothing", ["-I", "-S"])
+    task = server.start(["sleep", "60"])
+    print(server.process.pid, task.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_tasks_and_fork_servers_die_with_a_killed_supervisor() -> None:
+    code = SUPERVISOR.format(paths=[str(Path(__file__).parent), str(PROGRAM.parents[2])])
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        pids = [int(word) for word in supervisor.stdout.readline().split()]
+        assert len(pids) == 2
+        supervisor.kill()
+    wait_until(lambda: not any(map(running, pids)), 10, what="the end of both")
+
+
+def running(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def test_a_task_whose_supervisor_is_gone_does_not_run(plain: ForkServer) -> None:
+    request = request_for(plain, ["echo", "ran"]) | {"supervisor": 1}
+    told, tell = os.pipe()
+    pid = plain.ask(request, tell)["pid"]
+    os.close(tell)
+    with open(told, encoding="utf-8") as pipe:
+        assert pipe.read().startswith("the supervisor, process 1, is gone")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("preload", ["library", "tensorflow"])
+def test_an_interpreter_without_tensorflow_is_named(preload: str) -> None:
+    server = ForkServer(preload, ["-I", "-S"])
+    message = server.first_message["error"]
+    assert sys.executable in message
+    assert "pip install tensorflow" in message
+    assert server.process.wait(10) == 0
+
+
+@pytest.mark.tensorflow
+def test_a_broken_tensorflow_is_told_with_the_last_line_of_its_traceback(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow.py").write_text("raise RuntimeError('half installed')")
+    server = ForkServer("tensorflow", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert server.first_message["error"].endswith("RuntimeError: half installed")
+
+
+@pytest.mark.tensorflow
+def test_a_thread_that_an_import_starts_is_found(tmp_path: Path) -> None:
+    package = tmp_path / "tensorflow"
+    (package / "compat").mkdir(parents=True)
+    (package / "__init__.py").write_text("import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()")
+    (package / "compat" / "__init__.py").touch()
+    (package / "compat" / "v1.py").touch()
+    server = ForkServer("tensorflow", env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert "started 1 thread" in server.first_message["error"]
+
+
+def test_it_ends_when_nobody_waits_for_its_first_message() -> None:
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs:
+        argv = [sys.executable, "-I", "-S", str(PROGRAM), "--preload", "nothing", "--socket", str(theirs.fileno())]
+        done = subprocess.run(argv, pass_fds=[theirs.fileno()], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,51 @@
+"""The 30 s wait of MonitoredTrainingSession and Supervisor, lowered before a script runs."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from fork_client import ForkServer
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+SHOW = """
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+tf.get_variable("w", [])
+kept = {}
+for name, arguments in (("default", {}), ("own", {"recovery_wait_secs": 7})):
+    kept["session manager", name] = tf.train.SessionManager(**arguments)._recovery_wait_secs
+    kept["supervisor", name] = tf.train.Supervisor(logdir="", **arguments)._recovery_wait_secs
+print(kept)
+"""
+
+
+@pytest.mark.parametrize(("wait", "default"), [(None, 30), (1.0, 1.0), (0.25, 0.25)])
+def test_only_the_default_is_lowered(tensorflow: ForkServer, wait: float | None, default: float) -> None:
+    code, output = tensorflow.run([sys.executable, "-c", SHOW], wait=wait)
+    kept = {
+        ("session manager", "default"): default,
+        ("supervisor", "default"): default,
+        ("session manager", "own"): 7,
+        ("supervisor", "own"): 7,
+    }
+    assert (code, eval(output.splitlines()[-1])) == (0, kept)
+
+
+def test_a_worker_waits_only_that_long_for_its_chief(tensorflow: ForkServer) -> None:
+    """A chief that is late by less than a second keeps a worker waiting for a second, not for thirty."""
+    code = (
+        "import time, threading\nimport tensorflow.compat.v1 as tf\ntf.disable_eager_execution()\n"
+        "w = tf.get_variable('w', [], initializer=tf.ones_initializer()); init = tf.global_variables_initializer()\n"
+        "tf.train.get_or_create_global_step(); init = tf.global_variables_initializer()\n"
+        "server = tf.train.Server.create_local_server()\n"
+        "def chief():\n    time.sleep(0.3)\n    with tf.Session(server.target, graph=w.graph) as s: s.run(init)\n"
+        "thread = threading.Thread(target=chief); thread.start(); begun = time.monotonic()\n"
+        "with tf.train.MonitoredTrainingSession(server.target, is_chief=False) as s: print(s.run(w), time.monotonic() - begun)\n"
+    )
+    status, output = tensorflow.run([sys.executable, "-c", code], wait=0.5)
+    assert status == 0, output
+    value, seconds = map(float, output.splitlines()[-1].split())
+    assert value == 1.0
+    assert seconds < 15

@@ -1,0 +1,41 @@
+"""Which differences of environment a forked task cannot take over."""
+
+from __future__ import annotations
+
+import pytest
+
+from psclust.runtime.environment import IMPORT_READS, LIBRARY_READS, stale
+
+
+@pytest.mark.parametrize(
+    "name", ["TF_USE_LEGACY_KERAS", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "LC_ALL", "OMP_NUM_THREADS"]
+)
+@pytest.mark.parametrize(("wanted", "have"), [("1", None), (None, "1"), ("1", "2")])
+def test_what_an_interpreter_reads_at_its_start_is_stale(name: str, wanted: str | None, have: str | None) -> None:
+    environments = [{"HOME": "/"} if value is None else {"HOME": "/", name: value} for value in (wanted, have)]
+    assert stale(*environments, IMPORT_READS) == {name}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "TF_CONFIG",
+        "CUDA_VISIBLE_DEVICES",
+        "PSCLUST_BIND",
+        "PYTHONPATH",
+        "PYTHONUNBUFFERED",
+        "OPENBLAS_NUM_THREADS",
+        "TF_GRPC_DEFAULT_OPTIONS",
+    ],
+)
+def test_what_is_read_when_used_is_not(name: str) -> None:
+    assert stale({name: "1"}, {}, IMPORT_READS) == set()
+
+
+def test_a_bare_server_has_no_interpreter_to_start() -> None:
+    assert stale({"PYTHONHASHSEED": "1", "TF_ENABLE_ONEDNN_OPTS": "0"}, {}, LIBRARY_READS) == {"TF_ENABLE_ONEDNN_OPTS"}
+
+
+def test_the_same_environment_is_never_stale() -> None:
+    same = {"PYTHONHASHSEED": "1", "LD_PRELOAD": "x.so"}
+    assert stale(same, dict(same), IMPORT_READS) == set()
