@@ -6,6 +6,11 @@ TensorFlow.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from psclust.train.program import EstimatorSpec, ModeKeys, Program, Shard
+
 __version__ = "0.1.0"
 
 _HOMES = {
