@@ -37,11 +37,11 @@ $(VENV)/bin/pip:
 	$(BIN)/pip install -q --upgrade pip
 
 $(VENV)/.demo: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
-	$(BIN)/pip install -q -e ".[examples]"
+	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[examples]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
-	$(BIN)/pip install -q -e ".[test]"
+	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[test]"
 	@touch $@
 
 clean:
