@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.errors import PsclustError, UsageError
+from psclust.errors import PsclustError
 from psclust.replication.state import DONE, POSITIONS
-from psclust.train.session import LOST_PEER, first_line
+from psclust.train.session import brief, is_lost_peer
 
 _KEEP = 5
 
@@ -47,18 +47,18 @@ class Checkpoints:
         return tf.train.latest_checkpoint(str(self._directory))
 
     def save(self, session: Any, step: int) -> str:
-        """Writes `model.ckpt-<step>` and removes all but the last five. Raises UsageError where the directory cannot be written and
+        """Writes `model.ckpt-<step>` and removes all but the last five. Raises PsclustError where the directory cannot be written and
         the session's own error where a server is lost."""
         prefix = str(self._directory / f"model.ckpt-{step}")
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             session.run(self._save, {self._prefix: prefix})
             self._name_latest(prefix)
-        except LOST_PEER:
-            raise
         except (OSError, tf.errors.OpError) as error:
-            reason = first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
-            raise UsageError(
+            if isinstance(error, tf.errors.OpError) and is_lost_peer(error):
+                raise
+            reason = brief(error) if isinstance(error, tf.errors.OpError) else str(error)
+            raise PsclustError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written ({reason}); make room, or choose another --model-dir"
             ) from error
         return prefix
@@ -116,4 +116,4 @@ def _read(variable: Any) -> Any:
 
 def _assign(variable: Any, value: Any) -> Any:
     with tf.device(variable.device):
-        return variable.assign(value, read_value=False).op if hasattr(variable, "_ref") else variable.assign(value, read_value=False)
+        return variable.assign(value, read_value=False)

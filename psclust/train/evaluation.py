@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from psclust.errors import UsageError
@@ -59,7 +60,8 @@ def evaluate(job: Job) -> Evaluation:
         raise UsageError(f"{job.model_dir}: there is no checkpoint to evaluate")
     with open_session("", graph, None) as session:
         checkpoints.restore(session, latest)
-        session.run([variables.local, built.input])
+        variables.start_local(session)
+        session.run(built.input)
         result = _run(session, built)
     LOG.info("%s", result)
     return result
@@ -98,6 +100,8 @@ def _run(session: Any, built: _EvalGraph) -> Evaluation:
     if not seen:
         raise UsageError("the held-out data is empty: input_fn with mode 'eval' (or eval_input_fn) returned a dataset without a batch")
     values = session.run(dict(built.values))
-    metrics = {name: float(value) for name, value in values.items()}
+    metrics = {name: float(value) for name, value in values.items() if np.size(value) == 1}
+    for name in values.keys() - metrics.keys():
+        LOG.warning("evaluation: %s is not a scalar and is left out", name)
     metrics.setdefault("loss", total / seen)
     return Evaluation(int(session.run(built.global_step)), seen, metrics)

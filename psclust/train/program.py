@@ -51,8 +51,7 @@ class Program:
         return call_with(self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        arguments = (features, labels) if labels is not None or takes(self.model_fn, "labels") else (features,)
-        return call_with(self.model_fn, *arguments, mode=mode, params=dict(self.params or {}))
+        return call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}))
 
     def optimizer(self, global_step: Any) -> Any:
         optimizer = call_with(self.optimizer_fn, params=dict(self.params or {}), global_step=global_step)

@@ -15,10 +15,10 @@ from psclust.replication.between_graph import build_between_graph
 from psclust.replication.in_graph import StepOps
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.driver import Driver
-from psclust.train.job import Job, Saver, refuse_no_data
+from psclust.train.job import Job, Saver, no_data
 from psclust.train.member import Member
-from psclust.train.session import LOST_PEER, answers, close, open_session, recover, session_config, start_server
-from psclust.train.variables import Variables
+from psclust.train.session import answers, close, open_session, recover, session_config, start_server
+from psclust.train.variables import Source, Variables
 
 LOG = logging.getLogger(__name__)
 
@@ -50,8 +50,9 @@ class _Worker:
             self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client)
             self._saver = Saver(self._checkpoints, job.options.save_s)
             self._state = self._built.state
-            self._who = tf.compat.v1.placeholder(tf.int32, [None], name="who")
-            self._mark = self._state.mark_done(self._who)
+            self._who = tf.compat.v1.placeholder(tf.int32, [], name="who")
+            self._ended = tf.compat.v1.placeholder(tf.int64, [], name="ended")
+            self._mark_done = self._state.mark_done(self._who, self._ended)
         self._graph.finalize()
         self._target = start_server(context)
 
@@ -60,15 +61,26 @@ class _Worker:
         with open_session(self._target, self._graph, session_config(self._job.context)) as session:
             if self._job.context.is_chief:
                 self._lead(session)
+            elif self._built.worker is None:
+                self._variables.await_chief(session, _CHIEF_DEADLINE_S)
+                self._train(session)
             else:
-                self._variables.await_others(session, _CHIEF_DEADLINE_S)
+                # No waiting for variables here: the chief may not know yet that a ps has lost them. Joining the barrier tells it, and it
+                # hands out no token before they are there.
+                self._variables.start_local(session)
                 self._train(session)
 
     def _lead(self, session: Any) -> None:
-        if self._variables.prepare(session, self._checkpoints):
-            self._checkpoints.save(session, 0)
-        # Whoever had ended before a ps was lost does not come back to say so again.
-        session.run(self._mark, {self._who: sorted(self._finished)})
+        source = self._variables.prepare(session, self._checkpoints)
+        if source is Source.INITIAL:
+            self._saver.save(session, 0)
+        if source is Source.CHECKPOINT:
+            # Back before the end of its own data, perhaps.
+            self._finished.discard(self._replica)
+            self._mark(session, self._replica, 0)
+        # Whoever else had ended when a ps was lost does not come back to say so again.
+        for replica in sorted(self._finished):
+            self._mark(session, replica, 1)
         self._finished.update(self._done(session))
         if self._built.chief is None:
             self._train(session)
@@ -76,14 +88,14 @@ class _Worker:
         else:
             self._lead_in_step(session, self._built.chief)
         step = self._step(session)
-        self._checkpoints.save(session, step)
+        self._saver.save(session, step)
         LOG.info("trained to step %d", step)
         self._job.reporter.phase("save", step)
 
     def _train(self, session: Any) -> None:
-        if self._replica in self._done(session):
+        if self._has_ended(session):
             return
-        self._job.reporter.phase("train", self._step(session))
+        self._job.reporter.phase("train")
         if self._built.step is not None:
             self._train_alone(session, self._built.step)
         if self._built.worker is not None:
@@ -103,7 +115,7 @@ class _Worker:
             self._job.reporter.step(int(step), float(loss), int(examples))
             if self._job.context.is_chief:
                 self._saver.maybe(session, int(step))
-        session.run(self._mark, {self._who: [self._replica]})
+        self._mark(session, self._replica, 1)
 
     def _train_in_step(self, session: Any, member: Member) -> None:
         """Synchronous: one gradient a token. The chief's driver marks who has ended."""
@@ -139,20 +151,22 @@ class _Worker:
         try:
             self._train(session)
             self._wait(lambda: driver.wait(_POLL_S), lambda: driver.awaited)
-        except (*LOST_PEER, tf.errors.CancelledError, RuntimeError) as error:
+        except (tf.errors.OpError, RuntimeError) as error:
             # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
             # CancelledError in a running call and a RuntimeError in the next.
+            first = driver.error
             close(session)
             driver.wait()
-            if driver.error is None or isinstance(error, LOST_PEER):
+            if first is None:
                 raise
-            raise driver.error from error
+            raise first from error
         if driver.error is not None:
             raise driver.error
 
     def _left(self, session: Any, replica: int) -> None:
         self._finished.add(replica)
-        session.run(self._mark, {self._who: [replica]})
+        self._mark(session, replica, 1)
+        self._saver.maybe(session, self._step(session), event=True)
 
     def _await_others(self, session: Any) -> None:
         """The asynchronous chief, when its own data has ended."""
@@ -160,8 +174,12 @@ class _Worker:
 
         def ended() -> bool:
             time.sleep(_POLL_S)
-            self._saver.maybe(session, self._step(session))
+            # Asks every ps: the others cannot go on before the chief knows that one has been lost.
+            self._variables.missing(session)
+            before = len(self._finished)
             self._finished.update(self._done(session))
+            # What a replica has contributed in the end cannot be had again after it has gone.
+            self._saver.maybe(session, self._step(session), event=len(self._finished) > before)
             self._give_up_on_silent(silent_since)
             return not self._others()
 
@@ -194,13 +212,22 @@ class _Worker:
         return position
 
     def _end_of_data(self, session: Any) -> None:
-        refuse_no_data(self._position(session), str(self._job.context.task))
+        if self._position(session) == 0:
+            raise no_data(f"the input of {self._job.context.task}")
 
     def _position(self, session: Any) -> int:
         return int(session.run(self._state.positions)[self._replica])
 
+    def _mark(self, session: Any, replica: int, ended: int) -> None:
+        session.run(self._mark_done, {self._who: replica, self._ended: ended})
+
     def _step(self, session: Any) -> int:
         return int(session.run(self._state.global_step))
+
+    def _has_ended(self, session: Any) -> bool:
+        """Whether an earlier process of this replica has ended its training; then nobody waits for it any more."""
+        known = all(variable is not self._state.done for variable in self._variables.missing(session))
+        return known and self._replica in self._done(session)
 
     def _done(self, session: Any) -> list[int]:
         return np.flatnonzero(session.run(self._state.done)).tolist()

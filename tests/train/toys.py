@@ -61,4 +61,11 @@ def _line_optimizer(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
 LINE = {"points": 100, "batch": 12, "rate": 0.05, "optimizer": "GradientDescentOptimizer"}
 line = psclust.Program(_line, _line_input, _line_optimizer, params=LINE)
 
+
+def _broken_model(features: Any) -> psclust.EstimatorSpec:
+    raise ZeroDivisionError(features)
+
+
+broken = psclust.Program(_broken_model, _line_input, _sgd, params=LINE)
+no_loss = psclust.Program(lambda features, mode: psclust.EstimatorSpec(mode), _line_input, _sgd, params=LINE)
 not_a_program = 3
