@@ -345,9 +345,7 @@ def _start_ready(state: RunState, now: float) -> Result:
     answering = {task for task, entry in state.tasks.items() if entry.phase is Phase.RUNNING}
     for entry in list(state.tasks.values()):
         if entry.phase is Phase.WAITING and answering.issuperset(entry.plan.needs):
-            fresh = replace(
-                entry, phase=Phase.STARTING, attempt=entry.attempt + 1, since=now, served=False, joined=False, finished=False, due=None
-            )
+            fresh = TaskState(entry.plan, Phase.STARTING, entry.attempt + 1, now, exit_code=entry.exit_code, restarts=entry.restarts)
             state = _put(state, fresh)
             actions.append(Start(entry.plan, fresh.attempt))
     return state, actions
@@ -356,7 +354,9 @@ def _start_ready(state: RunState, now: float) -> Result:
 def _finish(state: RunState, now: float) -> Result:
     assert state.plan is not None
     # A worker that has joined its server waits for somebody else's work: in many in-graph scripts all but the first do.
-    deciders = [entry for entry in state.tasks.values() if entry.plan.decides and not entry.removed and entry.finished >= entry.joined]
+    deciders = [
+        entry for entry in state.tasks.values() if entry.plan.decides and not entry.removed and (entry.finished or not entry.joined)
+    ]
     if not deciders or any(entry.phase is not Phase.DONE and not entry.finished for entry in deciders):
         return replace(state, phase=RunPhase.LIVE, due=None), []
     working = [entry for entry in state.tasks.values() if entry.plan.role != "server" and not entry.joined]
