@@ -13,8 +13,9 @@ _HOMES = {
     "EstimatorSpec": "psclust.train.program",
     "ModeKeys": "psclust.train.program",
     "Shard": "psclust.train.program",
+    "TrainConfig": "psclust.train.config",
 }
-__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "__version__"]
+__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__"]
 
 
 def __getattr__(name: str) -> object:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         options = parse_options(arguments)
         context = read_context(environment)
         program = load_program(options.program)
-        program = program.with_params(parse_changes(options.changes, program.params or {}))
+        program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
         with tempfile.TemporaryDirectory(prefix="psclust-") as scratch:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
             run(job)

@@ -15,8 +15,8 @@ from psclust.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """program: `module:attribute`. changes: `key=value` texts for the program's params. max_steps: global step to stop at; None trains
-    until the data ends. save_s, log_s: seconds between checkpoints and between log lines."""
+    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global step to
+    stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints and between log lines."""
 
     program: str
     changes: tuple[str, ...] = ()
@@ -24,6 +24,7 @@ class Options:
     max_steps: int | None = None
     save_s: float = 60.0
     log_s: float = 2.0
+    config: tuple[str, ...] = ()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -36,13 +37,14 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser = _Parser(prog="psclust.train", description="Train a psclust.Program as one task of a cluster, or alone.", allow_abbrev=False)
     parser.add_argument("program", metavar="MODULE:PROGRAM", help="where the psclust.Program is")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace one of the program's params")
+    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="replace one of the TrainConfig's settings")
     parser.add_argument("--model-dir", type=Path, help="where checkpoints go and training resumes from; default: the run's folder")
     parser.add_argument("--max-steps", type=_positive_int, help="stop at this global step; default: when the data ends")
     parser.add_argument("--save-seconds", type=float, default=60.0, help="time between checkpoints (default: %(default)s)")
     parser.add_argument("--log-seconds", type=float, default=2.0, help="time between log lines (default: %(default)s)")
     found = parser.parse_args(arguments)
     model_dir = found.model_dir.absolute() if found.model_dir else None
-    return Options(found.program, tuple(found.set), model_dir, found.max_steps, found.save_seconds, found.log_seconds)
+    return Options(found.program, tuple(found.set), model_dir, found.max_steps, found.save_seconds, found.log_seconds, tuple(found.config))
 
 
 def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from psclust.errors import UsageError
 from psclust.replication.model import EstimatorSpec, ModeKeys, Shard
 from psclust.train.arguments import call_with, takes
+from psclust.train.config import TrainConfig, changed
 
 __all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard"]
 
@@ -26,6 +27,7 @@ class Program:
     eval_input_fn(params) -> tf.data.Dataset of held-out batches, for an input_fn that does not take `mode`.
     seed: the graph-level random seed.
     input_on_client: in-graph, run the input in the client rather than on the workers, for an input_fn that calls Python.
+    config: the settings of the training, see `TrainConfig`; `--config key=value` on the command line replaces some.
     """
 
     model_fn: Callable[..., EstimatorSpec]
@@ -35,9 +37,14 @@ class Program:
     eval_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
     input_on_client: bool = field(default=False, kw_only=True)
+    config: TrainConfig = field(default=TrainConfig(), kw_only=True)
 
     def with_params(self, changes: Mapping[str, Any]) -> Program:
         return replace(self, params={**(self.params or {}), **changes})
+
+    def with_config(self, changes: Sequence[str]) -> Program:
+        """Raises UsageError, see `psclust.train.config.changed`."""
+        return replace(self, config=changed(self.config, changes))
 
     @property
     def has_evaluation(self) -> bool:
