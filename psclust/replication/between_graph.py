@@ -13,11 +13,12 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.devices import Layout, RoundRobin
+from psclust.replication.devices import Layout
 from psclust.replication.in_graph import StepOps
 from psclust.replication.inputs import ReplicaInput
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
+from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, build_tower
 
 
@@ -44,7 +45,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     state = create_state(layout)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    tower = build_tower(model, optimizer, layout, RoundRobin(layout.ps), replica, weighted=sync)
+    tower = build_tower(model, optimizer, layout, places_for(model, layout), replica, weighted=sync)
     if not sync:
         return BetweenGraph(state, tower.input, tower, _async_step(tower, optimizer, state, layout, replica), None, None)
     channel = build_channel(tower.gradients, layout)

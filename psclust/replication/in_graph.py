@@ -14,11 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Layout, RoundRobin
+from psclust.replication.devices import Layout
 from psclust.replication.gradients import weighted_mean
 from psclust.replication.inputs import ReplicaInput, refuse_python_input
 from psclust.replication.model import Model
+from psclust.replication.places import TOWER_SCOPE
 from psclust.replication.state import State, create_state
+from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, build_tower
 
 # The name of the op that ends a synchronous run of towers: all of them have come to the end of their data.
@@ -62,10 +64,10 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     several = len(layout.workers) > 1
-    strategy = RoundRobin(layout.ps)
+    strategy = places_for(model, layout)
     towers = []
     for replica in range(len(layout.workers)):
-        with tf.name_scope(f"tower_{replica}"):
+        with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
             towers.append(
                 build_tower(
                     model, optimizer, layout, strategy, replica, reuse=replica > 0, weighted=several and sync, fill=several and sync

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 
+from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import wait_until
 
 HERE = Path(__file__).parent
+PLAIN = Policy()
 # Ports are held by a bound socket for as long as a test runs; servers share them with it.
 os.environ.update({"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""})
 
@@ -62,7 +64,7 @@ def read_checkpoint(model_dir: Path) -> Trained:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, chief=0, **options); replication None is one process alone.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, **options); None is one process alone.
     """
     import tensorflow as tf
 
@@ -75,7 +77,14 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
     from psclust.train.worker import train_worker
 
     def train(
-        program: Any, replication: str | None = None, *, sync: bool = False, ps: int = 2, workers: int = 2, **options: Any
+        program: Any,
+        replication: str | None = None,
+        *,
+        sync: bool = False,
+        ps: int = 2,
+        workers: int = 2,
+        policy: Policy = PLAIN,
+        **options: Any,
     ) -> Trained:
         model_dir = tmp_path / f"{replication}-{sync}-{ps}-{workers}"
 
@@ -87,11 +96,11 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
         elif replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
             _serve(tf, cluster, "ps", "worker")
-            train_towers(job(TaskContext(Task("client", 0), cluster, replication, sync)))
+            train_towers(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
         else:
             cluster = free_cluster(ps=ps, worker=workers)
             _serve(tf, cluster, "ps")
-            contexts = [TaskContext(Task("worker", index), cluster, replication, sync) for index in range(workers)]
+            contexts = [TaskContext(Task("worker", index), cluster, replication, sync, policy=policy) for index in range(workers)]
             _run_together([lambda context=context: train_worker(job(context)) for context in contexts])
         return read_checkpoint(model_dir)
 

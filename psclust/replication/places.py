@@ -1,0 +1,101 @@
+"""Where the variables of one graph go, by the placement policy: the `ps_strategy` of `replica_device_setter`, and the cutting of large
+variables.
+
+Round robin deals variables out as the model creates them. `balanced` needs all of them before the first: the model is built once aside, in
+a graph without devices (`survey`), and its variables are placed by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.placement.partition import shard_name, shard_rows
+from psclust.placement.policy import Policy
+from psclust.placement.variable import Variable
+from psclust.replication.sharded import ShardedVariable, create_shards
+
+_VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+# The first tower makes the variables; those not made with get_variable carry its name scope.
+TOWER_SCOPE = "tower_"
+_FIRST_TOWER = f"{TOWER_SCOPE}0/"
+
+
+class Places:
+    """One object is shared by all towers of a graph, which reuse each other's variables, so that every variable counts once.
+
+    placed: name -> ps index of every variable and shard, for `balanced`; None deals them out as they come.
+    """
+
+    def __init__(self, ps: int, policy: Policy | None = None, placed: Mapping[str, int] | None = None) -> None:
+        self._policy = policy or Policy()
+        self._policy.check(ps)
+        self._ps = ps
+        self._placed = placed
+        self._count = 0
+        self._cut: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+        self._whole: dict[str, str] = {}
+
+    def __call__(self, op: Any) -> int:
+        """The ps of an op that `replica_device_setter` puts on one."""
+        name = op.name.removeprefix(_FIRST_TOWER)
+        pinned = self._policy.pinned(name, self._whole.get(name))
+        if pinned is not None:
+            return pinned
+        if self._placed is None:
+            self._count += 1
+            return (self._count - 1) % self._ps
+        if name in self._placed:
+            return self._placed[name]
+        if (op.op if hasattr(op, "op") else op.type) not in _VARIABLE_OPS:
+            # A mutable hash table, which no list of variables has.
+            return 0
+        raise UsageError(
+            f"model_fn created the variable {name} now, but not when its variables were counted for `placement`; it must create the same "
+            "variables whenever it is called, and name those that are not made with tf.compat.v1.get_variable"
+        )
+
+    def getter(self) -> Callable[..., Any] | None:
+        """A `custom_getter` for the variable scope of one replica, which cuts large variables; None where none is to be cut."""
+        if self._policy.max_shard_bytes is None:
+            return None
+        made: dict[str, ShardedVariable] = {}
+
+        def get(getter: Callable[..., Any], name: str, **arguments: Any) -> Any:
+            if name in made:
+                return made[name]
+            shape, rows = self._rows(name, arguments)
+            if len(rows) < 2:
+                return getter(name=name, **arguments)
+            arguments.pop("shape", None)
+            self._cut[name] = (shape, rows)
+            self._whole |= {shard_name(name, index): name for index in range(len(rows))}
+            made[name] = create_shards(getter, name, shape, rows, **arguments)
+            return made[name]
+
+        return get
+
+    def _rows(self, name: str, arguments: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(shape, rows of each shard) of a variable that is asked for; no rows where it is not to be cut."""
+        if name in self._cut:
+            return self._cut[name]
+        shape = divisible_shape(arguments)
+        if shape is None:
+            return (), ()
+        dtype = tf.as_dtype(arguments.get("dtype") or tf.float32).base_dtype
+        return shape, shard_rows(Variable(name, shape, dtype.name), self._policy.max_shard_bytes)
+
+
+def divisible_shape(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The shape of a variable that `get_variable` is asked for with `arguments`; None where it cannot be cut: a local one (metrics), one
+    that the model cuts itself, one whose shape is not known or has no axis."""
+    if arguments.get("partitioner") is not None or tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (arguments.get("collections") or ()):
+        return None
+    shape, initializer = arguments.get("shape"), arguments.get("initializer")
+    if shape is None and initializer is not None and not callable(initializer):
+        shape = tf.convert_to_tensor(initializer).shape
+    shape = tf.TensorShape(shape) if shape is not None else tf.TensorShape(None)
+    return tuple(shape.as_list()) if shape.is_fully_defined() and shape.rank else None
