@@ -9,7 +9,7 @@ first ps, so the same model is placed the same way whatever optimizer trains it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -27,12 +27,14 @@ class Layout:
     workers: device of every replica, such as `/job:worker/task:1`; an empty string is this process.
     client: device of the process that drives the session.
     policy: which ps holds a variable, and which variables are cut.
+    placed: name -> ps index of every variable, where another client has decided; None: `policy` decides.
     """
 
     ps: int
     workers: tuple[str, ...]
     client: str
     policy: Policy = field(default_factory=Policy)
+    placed: Mapping[str, int] | None = None
 
     @property
     def parameters(self) -> str:
@@ -49,8 +51,8 @@ class Strategy(Protocol):
     def __call__(self, op: Any, /) -> int:
         """The ps of an op that `replica_device_setter` puts on one."""
 
-    def getter(self) -> Callable[..., Any] | None:
-        """The `custom_getter` of one replica's variable scope, if it needs one."""
+    def getter(self) -> Callable[..., Any]:
+        """The `custom_getter` of one replica's variable scope."""
 
 
 @contextmanager
@@ -64,15 +66,6 @@ def replica_scope(layout: Layout, worker: str, strategy: Strategy) -> Iterator[N
         with tf.device(worker):
             return next_creator(**kwargs)
 
-    with tf.compat.v1.device(setter if layout.ps else worker), tf.compat.v1.variable_creator_scope(keep_local), _get_through(strategy):
-        yield
-
-
-@contextmanager
-def _get_through(strategy: Strategy) -> Iterator[None]:
-    getter = strategy.getter()
-    if getter is None:
-        yield
-        return
-    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), custom_getter=getter):
+    variables = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), custom_getter=strategy.getter())
+    with tf.compat.v1.device(setter if layout.ps else worker), tf.compat.v1.variable_creator_scope(keep_local), variables:
         yield

@@ -21,6 +21,8 @@ from psclust.replication.sharded import ShardedVariable, create_shards
 _VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 # The first tower makes the variables; those not made with get_variable carry its name scope.
 TOWER_SCOPE = "tower_"
+# The graph collection of the names of variables that could be cut.
+DIVISIBLE = "psclust/divisible"
 _FIRST_TOWER = f"{TOWER_SCOPE}0/"
 
 
@@ -58,10 +60,8 @@ class Places:
             "variables whenever it is called, and name those that are not made with tf.compat.v1.get_variable"
         )
 
-    def getter(self) -> Callable[..., Any] | None:
-        """A `custom_getter` for the variable scope of one replica, which cuts large variables; None where none is to be cut."""
-        if self._policy.max_shard_bytes is None:
-            return None
+    def getter(self) -> Callable[..., Any]:
+        """The `custom_getter` of one replica's variable scope: cuts large variables, and notes in the graph which could be cut."""
         made: dict[str, ShardedVariable] = {}
 
         def get(getter: Callable[..., Any], name: str, **arguments: Any) -> Any:
@@ -82,14 +82,15 @@ class Places:
         """(shape, rows of each shard) of a variable that is asked for; no rows where it is not to be cut."""
         if name in self._cut:
             return self._cut[name]
-        shape = divisible_shape(arguments)
+        shape = _divisible_shape(arguments)
         if shape is None:
             return (), ()
+        tf.compat.v1.add_to_collection(DIVISIBLE, name)
         dtype = tf.as_dtype(arguments.get("dtype") or tf.float32).base_dtype
         return shape, shard_rows(Variable(name, shape, dtype.name), self._policy.max_shard_bytes)
 
 
-def divisible_shape(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
+def _divisible_shape(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The shape of a variable that `get_variable` is asked for with `arguments`; None where it cannot be cut: a local one (metrics), one
     that the model cuts itself, one whose shape is not known or has no axis."""
     if arguments.get("partitioner") is not None or tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (arguments.get("collections") or ()):

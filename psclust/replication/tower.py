@@ -19,12 +19,13 @@ GradientsAndVariables = Sequence[tuple[Any, Any]]
 @dataclass(frozen=True)
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
-    `loss * examples`. update_ops: what must have run before a step counts (moving statistics)."""
+    `loss * examples`. update_ops: what must have run before a step counts (moving statistics). variables: the global ones it made."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
+    variables: Sequence[Any] = ()
 
 
 def build_tower(
@@ -47,6 +48,7 @@ def build_tower(
     worker = layout.workers[replica]
     with tf.device(layout.client if model.input_on_client else worker):
         data = build_input(model, Shard(replica, len(layout.workers)), fill=fill)
+    made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
     trained_before = tf.compat.v1.trainable_variables()
     updates_before = set(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
     with replica_scope(layout, worker, strategy):
@@ -57,7 +59,8 @@ def build_tower(
         seed = tf.cast(data.examples, loss.dtype) if weighted else None
         gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
     updates = [op for op in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) if op not in updates_before]
-    return Tower(data, loss, trained(gradients), updates)
+    made = [variable for variable in tf.compat.v1.global_variables() if variable.ref() not in made_before]
+    return Tower(data, loss, trained(gradients), updates, made)
 
 
 def checked_loss(spec: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.in_graph import END_OF_DATA, InGraph, StepOps, build_in_graph
+from psclust.train.balance import warn_if_uneven
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.job import Job, Saver, refuse_no_data
 from psclust.train.session import open_session, recover, session_config, start_server
@@ -35,6 +36,7 @@ def train_towers(job: Job) -> None:
     graph = job.new_graph()
     with graph.as_default():
         built = build_in_graph(job.program, layout, sync=job.context.sync)
+        warn_if_uneven(built.towers[0], layout)
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client)
         client = _Client(job, built, Variables(), checkpoints, Saver(checkpoints, job.options.save_s))
     graph.finalize()

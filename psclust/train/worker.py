@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ import tensorflow as tf
 
 from psclust.replication.barrier_ops import ChiefOps
 from psclust.replication.between_graph import build_between_graph
+from psclust.replication.devices import Layout
 from psclust.replication.in_graph import StepOps
+from psclust.train.agreement import Agreement
+from psclust.train.balance import warn_if_uneven
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.driver import Driver
 from psclust.train.job import Job, Saver, refuse_no_data
@@ -43,9 +47,17 @@ class _Worker:
         self._job = job
         self._replica = context.replicas.index(context.task)
         self._finished: set[int] = set()
+        self._build(context.layout)
+        self._target = start_server(context)
+
+    def _build(self, layout: Layout) -> None:
+        job, context = self._job, self._job.context
         self._graph = job.new_graph()
         with self._graph.as_default():
-            self._built = build_between_graph(job.program, context.layout, self._replica, sync=context.sync, chief=context.is_chief)
+            self._built = build_between_graph(job.program, layout, self._replica, sync=context.sync, chief=context.is_chief)
+            self._agreement = Agreement(self._built.tower.variables, layout)
+            if context.is_chief:
+                warn_if_uneven(self._built.tower, layout)
             self._variables = Variables()
             self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client)
             self._saver = Saver(self._checkpoints, job.options.save_s)
@@ -53,16 +65,23 @@ class _Worker:
             self._who = tf.compat.v1.placeholder(tf.int32, [None], name="who")
             self._mark = self._state.mark_done(self._who)
         self._graph.finalize()
-        self._target = start_server(context)
 
     def attempt(self) -> None:
         """One session: from preparing the variables to the end of the training."""
         with open_session(self._target, self._graph, session_config(self._job.context)) as session:
             if self._job.context.is_chief:
+                self._agreement.publish(session)
                 self._lead(session)
-            else:
+                return
+            context = self._job.context
+            placed = self._agreement.compare(session, str(context.task), str(context.replicas[0]), _CHIEF_DEADLINE_S)
+            if placed is None:
                 self._variables.await_others(session, _CHIEF_DEADLINE_S)
                 self._train(session)
+                return
+        # The same variables in another order: they are where the chief has them.
+        self._build(replace(context.layout, placed=placed))
+        self.attempt()
 
     def _lead(self, session: Any) -> None:
         if self._variables.prepare(session, self._checkpoints):
