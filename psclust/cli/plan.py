@@ -63,7 +63,7 @@ def _show_placement(placement: PlannedPlacement) -> None:
     output.table(render.WIRE, render.wire_cells(table, placement.way))
     for line in (render.wire_note(table), table.warning and f"warning: {table.warning}."):
         if line:
-            output.say(line)
+            output.say(f"\n{line}")
     output.say()
 
 

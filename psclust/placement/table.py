@@ -98,7 +98,7 @@ def warning(variables: Sequence[Variable], ps: int, policy: Policy) -> str | Non
     largest = max(range(ps), key=totals.__getitem__)
     cause = max((piece for piece in pieces if placed[piece.name] == largest), key=lambda piece: piece.bytes)
     share = totals[largest] / sum(totals)
-    text = f"ps:{largest} holds {share:.0%} of the variables' bytes ({uneven:.1f} times the mean)"
+    text = f"ps:{largest} holds {int(100 * share)} % of the variables' bytes ({uneven:.1f} times the mean)"
     alone = cause.bytes * ps > IMBALANCE_LIMIT * sum(totals)
     if alone:
         text += f", {format_bytes(cause.bytes)} of them in {cause.name}"
