@@ -19,12 +19,14 @@ GradientsAndVariables = Sequence[tuple[Any, Any]]
 @dataclass(frozen=True)
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
-    `loss * examples`. update_ops: what must have run before a step counts (moving statistics)."""
+    `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
+    spec: what the model function returned."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
+    spec: EstimatorSpec
 
 
 def build_tower(
@@ -51,19 +53,25 @@ def build_tower(
     updates_before = set(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
     with replica_scope(layout, worker, strategy):
         with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse):
-            loss = checked_loss(model.spec(data.features, data.labels, ModeKeys.TRAIN))
+            spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
+        loss = checked_loss(spec)
         if reuse:
             _refuse_new_variables(trained_before, replica)
+        if spec.train_op is not None:
+            return Tower(data, loss, (), (), spec)
+        if optimizer is None:
+            raise UsageError(
+                "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
+                "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
+            )
         seed = tf.cast(data.examples, loss.dtype) if weighted else None
         gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
     updates = [op for op in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) if op not in updates_before]
-    return Tower(data, loss, trained(gradients), updates)
+    return Tower(data, loss, trained(gradients), updates, spec)
 
 
-def checked_loss(spec: Any) -> Any:
+def checked_loss(spec: EstimatorSpec) -> Any:
     """The scalar loss of what a model function returned; raises UsageError where there is none."""
-    if not isinstance(spec, EstimatorSpec):
-        raise UsageError(f"model_fn returned a {type(spec).__name__}; return psclust.EstimatorSpec(mode, loss=...)")
     if spec.loss is None:
         raise UsageError(f"model_fn returned no loss in mode {spec.mode!r}; return psclust.EstimatorSpec(mode, loss=...)")
     loss = tf.convert_to_tensor(spec.loss)

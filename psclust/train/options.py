@@ -15,14 +15,14 @@ from psclust.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global step to
-    stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints and between log lines."""
+    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global
+    step to stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints (None: the program's) and log lines."""
 
     program: str
     changes: tuple[str, ...] = ()
     model_dir: Path | None = None
     max_steps: int | None = None
-    save_s: float = 60.0
+    save_s: float | None = None
     log_s: float = 2.0
     config: tuple[str, ...] = ()
 
@@ -40,7 +40,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="replace one of the TrainConfig's settings")
     parser.add_argument("--model-dir", type=Path, help="where checkpoints go and training resumes from; default: the run's folder")
     parser.add_argument("--max-steps", type=_positive_int, help="stop at this global step; default: when the data ends")
-    parser.add_argument("--save-seconds", type=float, default=60.0, help="time between checkpoints (default: %(default)s)")
+    parser.add_argument("--save-seconds", type=float, help="time between checkpoints; default: the program's, or 60")
     parser.add_argument("--log-seconds", type=float, default=2.0, help="time between log lines (default: %(default)s)")
     found = parser.parse_args(arguments)
     model_dir = found.model_dir.absolute() if found.model_dir else None

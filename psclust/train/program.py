@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from psclust.errors import UsageError
-from psclust.replication.model import EstimatorSpec, ModeKeys, Shard
-from psclust.train.arguments import call_with, takes
+from psclust.replication.model import EstimatorSpec, ModeKeys, Shard, as_spec
+from psclust.train.arguments import call_with, takes, takes_labels
 from psclust.train.config import TrainConfig, changed
 
 __all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard"]
@@ -32,7 +32,7 @@ class Program:
 
     model_fn: Callable[..., EstimatorSpec]
     input_fn: Callable[..., Any]
-    optimizer_fn: Callable[..., Any]
+    optimizer_fn: Callable[..., Any] | None = None
     params: Mapping[str, Any] | None = field(default=None, kw_only=True)
     eval_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
@@ -58,10 +58,12 @@ class Program:
         return call_with(self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        arguments = (features, labels) if labels is not None or takes(self.model_fn, "labels") else (features,)
-        return call_with(self.model_fn, *arguments, mode=mode, params=dict(self.params or {}))
+        arguments = (features, labels) if takes_labels(self.model_fn) else (features,)
+        return as_spec(call_with(self.model_fn, *arguments, mode=mode, params=dict(self.params or {}), config=None))
 
     def optimizer(self, global_step: Any) -> Any:
+        if self.optimizer_fn is None:
+            return None
         optimizer = call_with(self.optimizer_fn, params=dict(self.params or {}), global_step=global_step)
         if not hasattr(optimizer, "compute_gradients"):
             raise UsageError(
