@@ -30,19 +30,26 @@ class Hooks:
 
     def start(self, session: Any) -> None:
         """A new session is ready, its variables have values."""
-        for hook in self._hooks:
-            hook.after_create_session(session, self._coordinator)
+        with session.graph.as_default():
+            for hook in self._hooks:
+                hook.after_create_session(session, self._coordinator)
 
     def end(self, session: Any) -> None:
         """The work in the session has ended well."""
-        for hook in self._hooks:
-            hook.end(session)
+        with session.graph.as_default():
+            for hook in self._hooks:
+                hook.end(session)
 
     def callable(self, session: Any, fetches: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:
         """A function of the values of `feeds` that runs `fetches` once in the session, with the hooks around it."""
         if not self._hooks:
             return session.make_callable(list(fetches), list(feeds))
-        return lambda *values: self._run(session, list(fetches), dict(zip(feeds, values, strict=True)))
+
+        def run(*values: Any) -> Any:
+            with session.graph.as_default():
+                return self._run(session, list(fetches), dict(zip(feeds, values, strict=True)))
+
+        return run
 
     def _run(self, session: Any, fetches: Any, feed: dict[Any, Any]) -> Any:
         context = tf.compat.v1.train.SessionRunContext(tf.compat.v1.train.SessionRunArgs(fetches, feed), session)

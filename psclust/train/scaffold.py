@@ -28,7 +28,8 @@ class Setup:
         # The scaffold wraps the user's function(scaffold, session) into a function of the session.
         init_fn = _given(self._scaffold, "init_fn")
         if init_fn is not None:
-            init_fn(session)
+            with session.graph.as_default():
+                init_fn(session)
 
     def every(self, session: Any) -> None:
         """A session begins: all global variables have values."""
