@@ -15,12 +15,15 @@ _HOMES = {
     "Shard": "psclust.train.program",
     "TrainConfig": "psclust.train.config",
 }
+_MODULES = ("estimator",)
 __all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'psclust' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"psclust.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'psclust' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -20,6 +20,7 @@ from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
 from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, build_tower
+from psclust.replication.train_op import advance_with, refuse_train_op
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     tower = build_tower(model, optimizer, layout, places_for(model, layout), replica, weighted=sync)
     if not sync:
         return BetweenGraph(state, tower.input, tower, _async_step(tower, optimizer, state, layout, replica), None, None)
+    refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.gradients, layout)
     # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.
     worker = worker_ops(tower, channel, layout, replica, tower.update_ops if chief else ())
@@ -56,6 +58,8 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
 
 
 def _async_step(tower: Tower, optimizer: Any, state: State, layout: Layout, replica: int) -> StepOps:
+    if tower.spec.train_op is not None:
+        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
     with tf.device(layout.parameters), tf.control_dependencies(list(tower.update_ops)):
         applied = optimizer.apply_gradients(tower.gradients)
     return StepOps(state.advance([applied], replica=replica), tower.loss, tower.input.examples)

@@ -55,6 +55,11 @@ class Strategy(Protocol):
         """The `custom_getter` of one replica's variable scope."""
 
 
+def is_slot(variable: Any) -> bool:
+    """Whether an optimizer has made `variable` beside another one, whose device it shares."""
+    return any(group != f"loc:@{variable.op.name}".encode() for group in variable.op.colocation_groups())
+
+
 @contextmanager
 def replica_scope(layout: Layout, worker: str, strategy: Strategy) -> Iterator[None]:
     """Ops built inside belong to the replica on device `worker`; global variables go where `strategy` says."""

@@ -22,6 +22,7 @@ from psclust.replication.places import TOWER_SCOPE
 from psclust.replication.state import State, create_state
 from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, build_tower
+from psclust.replication.train_op import advance_with, refuse_train_op
 
 # The name of the op that ends a synchronous run of towers: all of them have come to the end of their data.
 END_OF_DATA = "psclust_end_of_data"
@@ -73,6 +74,8 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
                     model, optimizer, layout, strategy, replica, reuse=replica > 0, weighted=several and sync, fill=several and sync
                 )
             )
+        if several or layout.client:
+            refuse_train_op(towers[-1], "in-graph replication")
         if replica == 0 and layout.client and not model.input_on_client:
             refuse_python_input(tf.compat.v1.get_default_graph())
     steps = [_sync_step(towers, optimizer, state, layout)] if sync or not several else _async_steps(towers, optimizer, state, layout)
@@ -104,6 +107,8 @@ def _async_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: 
 
 
 def _tower_step(tower: Tower, update_ops: Sequence[Any], optimizer: Any, state: State, layout: Layout, replica: int) -> StepOps:
+    if tower.spec.train_op is not None:
+        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
     with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
         applied = optimizer.apply_gradients(tower.gradients)
     return StepOps(state.advance([applied], replica=replica), tower.loss, tower.input.examples)

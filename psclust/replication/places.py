@@ -43,6 +43,9 @@ class Places:
 
     def __call__(self, op: Any) -> int:
         """The ps of an op that `replica_device_setter` puts on one."""
+        if any(True for _ in op.graph._colocation_stack.peek_objs()):
+            # A slot of a train_op that the model makes itself: wherever it is put here, it goes where its variable is.
+            return 0
         name = op.name.removeprefix(_FIRST_TOWER)
         pinned = self._policy.pinned(name, self._whole.get(name))
         if pinned is not None:
@@ -52,7 +55,7 @@ class Places:
             return (self._count - 1) % self._ps
         if name in self._placed:
             return self._placed[name]
-        if (op.op if hasattr(op, "op") else op.type) not in _VARIABLE_OPS:
+        if op.type not in _VARIABLE_OPS:
             # A mutable hash table, which no list of variables has.
             return 0
         raise UsageError(

@@ -56,6 +56,8 @@ def describe(tower: Tower) -> list[Variable]:
     wholes: dict[str, Variable] = {}
     for variable in tower.variables:
         known = _with_gradient(identity(variable), gradients.get(variable.ref()))
+        if tower.spec.train_op is not None:
+            known = replace(known, trained=variable.trainable, sparse=None)
         slice_info = variable._get_save_slice_info()
         if slice_info is not None:
             known = replace(known, name=slice_info.full_name, shape=tuple(slice_info.full_shape))

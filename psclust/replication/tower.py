@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Layout, Strategy, replica_scope
+from psclust.replication.devices import Layout, Strategy, is_slot, replica_scope
 from psclust.replication.inputs import ReplicaInput, build_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 
@@ -19,13 +19,15 @@ GradientsAndVariables = Sequence[tuple[Any, Any]]
 @dataclass(frozen=True)
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
-    `loss * examples`. update_ops: what must have run before a step counts (moving statistics). variables: the global ones it made."""
+    `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
+    spec: what the model function returned. variables: the global ones it made, slots excepted."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
-    variables: Sequence[Any] = ()
+    spec: EstimatorSpec
+    variables: Sequence[Any]
 
 
 def build_tower(
@@ -53,20 +55,29 @@ def build_tower(
     updates_before = set(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
     with replica_scope(layout, worker, strategy):
         with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse):
-            loss = checked_loss(model.spec(data.features, data.labels, ModeKeys.TRAIN))
+            spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
+        loss = checked_loss(spec)
         if reuse:
             _refuse_new_variables(trained_before, replica)
+        if spec.train_op is not None:
+            return Tower(data, loss, (), (), spec, _made_since(made_before))
+        if optimizer is None:
+            raise UsageError(
+                "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
+                "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
+            )
         seed = tf.cast(data.examples, loss.dtype) if weighted else None
         gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
     updates = [op for op in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) if op not in updates_before]
-    made = [variable for variable in tf.compat.v1.global_variables() if variable.ref() not in made_before]
-    return Tower(data, loss, trained(gradients), updates, made)
+    return Tower(data, loss, trained(gradients), updates, spec, _made_since(made_before))
 
 
-def checked_loss(spec: Any) -> Any:
+def _made_since(before: Set[Any]) -> list[Any]:
+    return [variable for variable in tf.compat.v1.global_variables() if variable.ref() not in before and not is_slot(variable)]
+
+
+def checked_loss(spec: EstimatorSpec) -> Any:
     """The scalar loss of what a model function returned; raises UsageError where there is none."""
-    if not isinstance(spec, EstimatorSpec):
-        raise UsageError(f"model_fn returned a {type(spec).__name__}; return psclust.EstimatorSpec(mode, loss=...)")
     if spec.loss is None:
         raise UsageError(f"model_fn returned no loss in mode {spec.mode!r}; return psclust.EstimatorSpec(mode, loss=...)")
     loss = tf.convert_to_tensor(spec.loss)

@@ -209,3 +209,24 @@ def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
             v1.get_variable("partitioned", [10], partitioner=v1.fixed_size_partitioner(2)),
         ]
     assert [type(variable).__name__ for variable in made] == ["ResourceVariable", "ResourceVariable", "PartitionedVariable"]
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy("balanced")], ids=["round robin", "balanced"])
+def test_slots_of_a_ready_train_op_do_not_count(policy: Policy) -> None:
+    import tensorflow as tf
+
+    import psclust
+
+    model = program(list(SIZES))
+    inner = model.model_fn
+
+    def model_fn(features: Any, mode: str) -> Any:
+        loss = inner(features, mode).loss
+        train = tf.compat.v1.train.AdamOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_global_step())
+        late = tf.compat.v1.get_variable("late", [5])
+        return psclust.EstimatorSpec(mode, loss=loss + late[0], train_op=train)
+
+    devices = built("between-graph", psclust.Program(model_fn, model.input_fn), policy)
+    late = 0 if policy.kind == "round_robin" else 1
+    assert ps_of(devices, ["small", "large", "middle", "tiny", "late"]) == [*([0, 1, 0, 1] if late == 0 else [1, 0, 1, 1]), late]
+    assert devices["large/Adam"] == devices["large"]
