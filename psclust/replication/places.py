@@ -68,9 +68,9 @@ class Places:
         made: dict[str, ShardedVariable] = {}
 
         def get(getter: Callable[..., Any], name: str, **arguments: Any) -> Any:
-            if name in made:
-                return made[name]
             shape, rows = self._rows(name, arguments)
+            if name in made and arguments.get("reuse"):
+                return made[name]
             if len(rows) < 2:
                 return getter(name=name, **arguments)
             arguments.pop("shape", None)
@@ -82,10 +82,14 @@ class Places:
         return get
 
     def _rows(self, name: str, arguments: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """(shape, rows of each shard) of a variable that is asked for; no rows where it is not to be cut."""
-        if name in self._cut:
-            return self._cut[name]
+        """(shape, rows of each shard) of a variable that is asked for; no rows where it is not to be cut. Raises ValueError, as
+        `get_variable` does, where one that is shared is asked for in another shape."""
         shape = _divisible_shape(arguments)
+        if name in self._cut:
+            known = self._cut[name][0]
+            if shape not in (None, known):
+                raise ValueError(f"Trying to share variable {name}, but specified shape {shape} and found shape {known}.")
+            return self._cut[name]
         if shape is None:
             return (), ()
         tf.compat.v1.add_to_collection(DIVISIBLE, name)

@@ -230,3 +230,37 @@ def test_slots_of_a_ready_train_op_do_not_count(policy: Policy) -> None:
     late = 0 if policy.kind == "round_robin" else 1
     assert ps_of(devices, ["small", "large", "middle", "tiny", "late"]) == [*([0, 1, 0, 1] if late == 0 else [1, 0, 1, 1]), late]
     assert devices["large/Adam"] == devices["large"]
+
+
+def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
+    import tensorflow as tf
+
+    from psclust.replication.places import Places
+
+    v1 = tf.compat.v1
+    places = Places(1, Policy(max_shard_bytes=8))
+    with v1.variable_scope("", custom_getter=places.getter()):
+        first = v1.get_variable("table", [4, 1])
+        with pytest.raises(ValueError, match="already exists"):
+            v1.get_variable("table", [4, 1])
+        with v1.variable_scope("", reuse=v1.AUTO_REUSE):
+            assert v1.get_variable("table", [4, 1]) is first
+    with v1.variable_scope("", reuse=True, custom_getter=places.getter()):
+        again = v1.get_variable("table")
+        with pytest.raises(ValueError, match="specified shape"):
+            v1.get_variable("table", [5, 1])
+    assert again is not first
+    assert list(again)[1] is list(first)[1]
+
+
+def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    from psclust.replication.between_graph import build_between_graph
+    from psclust.replication.devices import Layout
+    from psclust.train.balance import warn_if_uneven
+
+    layout = Layout(2, WORKERS, WORKERS[0], Policy(max_shard_bytes=3000))
+    tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower
+    warn_if_uneven(tower, layout)
+    assert caplog.messages == []
+    warn_if_uneven(tower, Layout(2, WORKERS, WORKERS[0]))
+    assert caplog.messages[0].startswith("ps:0 holds 99 % of the variables' bytes (2.0 times the mean), 4.0 kB of them in large; write ")
