@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +33,11 @@ class Listed:
 class CheckpointFolder:
     """`keep` checkpoints stay, and one for every `keep_every_s` seconds for good."""
 
-    def __init__(self, directory: Path, keep: int = 5, keep_every_s: float | None = None) -> None:
+    def __init__(self, directory: Path, keep: int = 5, keep_every_s: float | None = None, clock: Callable[[], float] = time.time) -> None:
         self.directory = directory
         self._keep = keep
         self._keep_every_s = keep_every_s
+        self._clock = clock
 
     def check_writable(self) -> None:
         """Makes the folder; raises UsageError where no file can be written there."""
@@ -72,7 +73,7 @@ class CheckpointFolder:
         """Makes a complete checkpoint the last one, then removes what need not stay. Raises OSError."""
         state = tf.train.get_checkpoint_state(str(self.directory))
         preserved = float(state.last_preserved_timestamp) if state else 0.0
-        new = Listed(Path(prefix).name, time.time())
+        new = Listed(Path(prefix).name, self._clock())
         known = [*(old for old in self.listed() if old.name != new.name), new]
         stay, go = known[-self._keep :], []
         for old in known[: -self._keep]:

@@ -64,7 +64,8 @@ def read_checkpoint(model_dir: Path) -> Trained:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, **options); None is one process alone.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, **options); replication None is one
+    process alone. The model's folder is named after the way of training unless `folder` says otherwise.
     """
     import tensorflow as tf
 
@@ -84,9 +85,10 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
         ps: int = 2,
         workers: int = 2,
         policy: Policy = PLAIN,
+        folder: str | None = None,
         **options: Any,
     ) -> Trained:
-        model_dir = tmp_path / f"{replication}-{sync}-{ps}-{workers}"
+        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
 
         def job(context: TaskContext) -> Job:
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))

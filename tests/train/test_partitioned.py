@@ -43,7 +43,7 @@ def test_every_gradient_of_a_shard_counts_once(train_here: Callable[..., Any], r
 def test_a_training_goes_on_with_other_cuts_and_another_placement(train_here: Callable[..., Any], first: Policy, then: Policy) -> None:
     import toys
 
-    train_here(toys.tally, "between-graph", sync=True, policy=first, max_steps=30)
-    trained = train_here(toys.tally, "between-graph", sync=True, policy=then)
+    train_here(toys.tally, "in-graph", sync=True, policy=first, max_steps=30, folder="model")
+    trained = train_here(toys.tally, "between-graph", sync=True, ps=3, policy=then, folder="model")
     assert trained.step == 100
     assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [50.0, 50.0, 0.0, 0.0]
