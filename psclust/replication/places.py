@@ -7,18 +7,17 @@ a graph without devices (`survey`), and its variables are placed by their names.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from psclust.errors import UsageError
 from psclust.placement.partition import shard_name, shard_rows
 from psclust.placement.policy import Policy
 from psclust.placement.variable import Variable
 from psclust.replication.sharded import ShardedVariable, create_shards
 
-_VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 # The first tower makes the variables; those not made with get_variable carry its name scope.
 TOWER_SCOPE = "tower_"
 # The graph collection of the names of variables that could be cut.
@@ -55,13 +54,8 @@ class Places:
             return (self._count - 1) % self._ps
         if name in self._placed:
             return self._placed[name]
-        if op.type not in _VARIABLE_OPS:
-            # A mutable hash table, which no list of variables has.
-            return 0
-        raise UsageError(
-            f"model_fn created the variable {name} now, but not when its variables were counted for `placement`; it must create the same "
-            "variables whenever it is called, and name those that are not made with tf.compat.v1.get_variable"
-        )
+        # What no survey has seen: a mutable hash table, or a variable that is made only among several replicas. Its name alone decides.
+        return zlib.crc32(name.encode()) % self._ps
 
     def getter(self) -> Callable[..., Any]:
         """The `custom_getter` of one replica's variable scope: cuts large variables, and notes in the graph which could be cut."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,19 +127,39 @@ def test_a_pin_beyond_the_last_ps_is_told() -> None:
         built("in-graph", program(list(SIZES)), Policy(pin={"large": 7}))
 
 
-def test_a_model_that_creates_other_variables_when_it_is_built_again_is_told() -> None:
-    model = program(order := ["small", "large"])
+@pytest.mark.parametrize("order", [["small", "large"], ["large", "small"]])
+def test_a_variable_that_no_survey_has_seen_goes_by_its_name(order: list[str]) -> None:
+    model = program(order)
     once = model.model_fn
 
     def grows(features: Any, mode: str) -> Any:
         spec = once(features, mode)
-        order.append("middle")
+        order.insert(0, "middle")
         return spec
 
-    from dataclasses import replace
+    devices = built("between-graph", replace(model, model_fn=grows), Policy("balanced"), ps=3)
+    assert ps_of(devices, ["large", "small", "middle"]) == [0, 1, zlib.crc32(b"middle") % 3]
 
-    with pytest.raises(UsageError, match="created the variable middle now, but not when its variables were counted"):
-        built("between-graph", replace(model, model_fn=grows), Policy("balanced"))
+
+def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
+    import tensorflow as tf
+
+    import psclust
+
+    def model_fn(features: Any, mode: str) -> Any:
+        table = tf.compat.v1.get_variable("table", [100, 4])
+        return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(tf.nn.embedding_lookup(table, features)))
+
+    def input_fn() -> Any:
+        return tf.data.Dataset.range(100).batch(10)
+
+    model = psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdagradOptimizer(0.1))
+    devices = built("between-graph", model, Policy("balanced", max_shard_bytes=800))
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    gathers = [op for op in operations if op.type == "ResourceGather"]
+    assert [op.device for op in gathers] == [devices["table/part_0"], devices["table/part_1"]]
+    assert not [op.name for op in operations if "ConcatPartitions" in op.name]
+    assert {op.device for op in operations if op.type in ("DynamicPartition", "ParallelDynamicStitch")} == {WORKERS[1]}
 
 
 def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
