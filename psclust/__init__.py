@@ -8,6 +8,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # typing's own, without importing it: type checkers take this name for true
 if TYPE_CHECKING:
+    from psclust import estimator as estimator
+    from psclust.train.config import TrainConfig
     from psclust.train.program import EstimatorSpec, ModeKeys, Program, Shard
 
 __version__ = "0.1.0"
@@ -17,13 +19,17 @@ _HOMES = {
     "EstimatorSpec": "psclust.train.program",
     "ModeKeys": "psclust.train.program",
     "Shard": "psclust.train.program",
+    "TrainConfig": "psclust.train.config",
 }
-__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "__version__"]
+_MODULES = ("estimator",)
+__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'psclust' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"psclust.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'psclust' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -13,13 +13,14 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.devices import RoundRobin
 from psclust.replication.in_graph import StepOps
 from psclust.replication.inputs import ReplicaInput
 from psclust.replication.layout import Layout
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
+from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, TowerKind, build_tower
+from psclust.replication.train_op import advance_with, refuse_train_op
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     state = create_state(layout)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    tower = build_tower(model, optimizer, layout, RoundRobin(layout.ps), replica, TowerKind(weighted=sync))
+    tower = build_tower(model, optimizer, layout, places_for(model, layout), replica, TowerKind(weighted=sync))
     if not sync:
         return BetweenGraph(state, tower.input, tower, _async_step(tower, optimizer, state, layout, replica), None, None)
+    refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.gradients, layout)
     # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.
     worker = worker_ops(tower, channel, layout, replica, tower.update_ops if chief else ())
@@ -56,6 +58,8 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
 
 
 def _async_step(tower: Tower, optimizer: Any, state: State, layout: Layout, replica: int) -> StepOps:
+    if tower.spec.train_op is not None:
+        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
     with tf.device(layout.parameters), tf.control_dependencies(list(tower.update_ops)):
         applied = optimizer.apply_gradients(tower.gradients)
     return StepOps(state.advance([applied], replica=replica), tower.loss, tower.input.examples)

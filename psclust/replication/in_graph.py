@@ -14,13 +14,15 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import RoundRobin
 from psclust.replication.gradients import weighted_mean
 from psclust.replication.inputs import ReplicaInput
 from psclust.replication.layout import Layout
 from psclust.replication.model import Model
+from psclust.replication.places import TOWER_SCOPE
 from psclust.replication.state import State, create_state
+from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, TowerKind, build_tower
+from psclust.replication.train_op import advance_with, refuse_train_op
 
 # The name of the op that ends a synchronous run of towers: all of them have come to the end of their data.
 END_OF_DATA = "psclust_end_of_data"
@@ -63,12 +65,14 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     several = len(layout.workers) > 1
-    strategy = RoundRobin(layout.ps)
+    strategy = places_for(model, layout)
     towers = []
     for replica in range(len(layout.workers)):
-        with tf.name_scope(f"tower_{replica}"):
+        with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
             kind = TowerKind(reuse=replica > 0, weighted=several and sync, fill=several and sync, bare=bool(layout.client))
             towers.append(build_tower(model, optimizer, layout, strategy, replica, kind))
+        if several or layout.client:
+            refuse_train_op(towers[-1], "in-graph replication")
     steps = [_sync_step(towers, optimizer, state, layout)] if sync or not several else _async_steps(towers, optimizer, state, layout)
     return InGraph(state, steps, [tower.input for tower in towers], towers)
 
@@ -98,6 +102,8 @@ def _async_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: 
 
 
 def _tower_step(tower: Tower, update_ops: Sequence[Any], optimizer: Any, state: State, layout: Layout, replica: int) -> StepOps:
+    if tower.spec.train_op is not None:
+        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
     with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
         applied = optimizer.apply_gradients(tower.gradients)
     return StepOps(state.advance([applied], replica=replica), tower.loss, tower.input.examples)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from psclust.placement.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +15,15 @@ class Layout:
     ps: number of ps tasks; 0 means one process without a cluster.
     workers: device of every replica, such as `/job:worker/task:1`; an empty string is this process.
     client: device of the process that drives the session.
+    policy: which ps holds a variable, and which variables are cut.
+    placed: name -> ps index of every variable, where another client has decided; None: `policy` decides.
     """
 
     ps: int
     workers: tuple[str, ...]
     client: str
+    policy: Policy = field(default_factory=Policy)
+    placed: Mapping[str, int] | None = None
 
     @property
     def parameters(self) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Strategy, replica_scope
+from psclust.replication.devices import Strategy, is_slot, replica_scope
 from psclust.replication.inputs import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.layout import Layout
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
@@ -20,12 +20,15 @@ GradientsAndVariables = Sequence[tuple[Any, Any]]
 @dataclass(frozen=True)
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
-    `loss * examples`. update_ops: what must have run before a step counts (moving statistics)."""
+    `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
+    spec: what the model function returned. variables: the global ones it made, slots excepted."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
+    spec: EstimatorSpec
+    variables: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +49,36 @@ def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy
         data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill)
     if kind.bare and not kind.reuse and not model.input_on_client:
         refuse_python_input(tf.compat.v1.get_default_graph())
+    made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
     trained_before = tf.compat.v1.trainable_variables()
     updates_before = set(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
     with replica_scope(layout, worker, strategy):
         with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=kind.reuse):
-            loss = checked_loss(model.spec(data.features, data.labels, ModeKeys.TRAIN))
+            spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
+            loss = checked_loss(spec)
         if kind.reuse:
             _refuse_new_variables(trained_before, replica)
+        if spec.train_op is not None:
+            return Tower(data, loss, (), (), spec, _made_since(made_before))
+        if optimizer is None:
+            raise UsageError(
+                "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
+                "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
+            )
         # The weight costs nothing as the seed of backpropagation, in place of 1.
         seed = tf.cast(data.examples, loss.dtype) if kind.weighted else None
         variables = tf.compat.v1.trainable_variables()
         gradients = optimizer.compute_gradients(loss, var_list=variables, grad_loss=seed) if variables else ()
     updates = [op for op in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) if op not in updates_before]
-    return Tower(data, loss, trained(gradients), updates)
+    return Tower(data, loss, trained(gradients), updates, spec, _made_since(made_before))
 
 
-def checked_loss(spec: Any) -> Any:
+def _made_since(before: Set[Any]) -> list[Any]:
+    return [variable for variable in tf.compat.v1.global_variables() if variable.ref() not in before and not is_slot(variable)]
+
+
+def checked_loss(spec: EstimatorSpec) -> Any:
     """The scalar loss of what a model function returned; raises UsageError where there is none."""
-    if not isinstance(spec, EstimatorSpec):
-        raise UsageError(f"model_fn returned a {type(spec).__name__}; return psclust.EstimatorSpec(mode, loss=...)")
     if spec.loss is None:
         raise UsageError(f"model_fn returned no loss in mode {spec.mode!r}; return psclust.EstimatorSpec(mode, loss=...)")
     loss = tf.convert_to_tensor(spec.loss)

@@ -1,4 +1,5 @@
-"""`python -m psclust.train module:program [options]`: trains a program as the task that the environment names, or alone.
+"""`python -m psclust.train module:program [options]`: trains a program as the task that the environment names, or alone; with `--describe`
+in front, says what variables it has.
 
 A user's mistake is one sentence on stderr and its exit code; an exception of the user's own code keeps its traceback.
 """
@@ -15,15 +16,15 @@ from pathlib import Path
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.train.evaluation import evaluate, write_evaluation
+from psclust.estimator import install
+from psclust.train.describe import FLAG, describe_program
 from psclust.train.job import Job
 from psclust.train.load import load_program
+from psclust.train.modes import run
 from psclust.train.options import Options, parse_changes, parse_options
 from psclust.train.progress import ProgressFile
 from psclust.train.report import Reporter
-from psclust.train.task import BETWEEN_GRAPH, TaskContext, read_context
-from psclust.train.towers import train_towers
-from psclust.train.worker import train_worker
+from psclust.train.task import TaskContext, read_context
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -32,10 +33,16 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     # Graphs and sessions are what this package is made of; all other TensorFlow 2 behavior (resource variables, control flow) stays.
     tf.compat.v1.disable_eager_execution()
     try:
-        options = parse_options(arguments)
+        describing = list(arguments[:1]) == [FLAG]
+        options = parse_options(arguments[1:] if describing else arguments)
         context = read_context(environment)
+        # Before the user's module is loaded: it may look for `tf.estimator` at once.
+        install()
         program = load_program(options.program)
-        program = program.with_params(parse_changes(options.changes, program.params or {}))
+        program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
+        if describing:
+            sys.stdout.write(f"{describe_program(program)}\n")
+            return 0
         with tempfile.TemporaryDirectory(prefix="psclust-") as scratch:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
             run(job)
@@ -43,22 +50,6 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
-
-
-def run(job: Job) -> None:
-    """Trains, and where this task is the chief evaluates the result."""
-    context = job.context
-    if context.task is not None and context.replication == BETWEEN_GRAPH:
-        train_worker(job)
-    else:
-        train_towers(job)
-    if context.is_chief and job.program.has_evaluation:
-        job.reporter.phase("evaluate")
-        result = evaluate(job)
-        write_evaluation(result, job.model_dir)
-        job.reporter.phase("done", result.step, result.metrics)
-    else:
-        job.reporter.phase("done")
 
 
 def _model_dir(options: Options, context: TaskContext, scratch: str) -> Path:
@@ -79,6 +70,10 @@ def _log_to_stdout() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    # Of what TensorFlow only informs of, the lines of its own hooks (LoggingTensorHook, StepCounterHook) alone.
+    tensorflow = tf.get_logger()
+    tensorflow.setLevel(logging.INFO)
+    tensorflow.addFilter(lambda record: record.levelno >= logging.WARNING or record.module == "basic_session_run_hooks")
 
 
 if __name__ == "__main__":

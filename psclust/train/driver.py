@@ -60,6 +60,10 @@ class Driver:
     def start(self) -> None:
         self._thread.start()
 
+    def stop(self) -> None:
+        """No further step is made. To be called before `start` or from `left`."""
+        self._barrier.stopping = True
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the barrier has ended, or failed, within the time."""
         self._thread.join(timeout_s)
@@ -119,6 +123,9 @@ class Driver:
                 self._send(tokens)
         if barrier.unsure:
             self._settle()
+        elif barrier.contributions and barrier.stopping:
+            # Somebody asked to stop while others were at work on this step, which is never made.
+            self._void()
         elif barrier.contributions:
             self._apply()
 
@@ -130,6 +137,9 @@ class Driver:
             self._send(self._barrier.clear())
             return
         LOG.warning("a worker died while it pushed its gradient of step %d; the step is computed again", self._step + 1)
+        self._void()
+
+    def _void(self) -> None:
         tokens = self._barrier.repeat()
         self._empty_accumulators()
         self._send(tokens)

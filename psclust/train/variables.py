@@ -14,7 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.replication.state import STOP
 from psclust.train.checkpoint import Checkpoints
+from psclust.train.scaffold import Setup
 
 LOG = logging.getLogger(__name__)
 
@@ -32,8 +34,9 @@ class Source(Enum):
 class Variables:
     """The global variables of the current graph, and what starts afresh with every session of a process: local variables and tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, scaffold: Any = None) -> None:
         self.all: Sequence[Any] = tf.compat.v1.global_variables()
+        self._setup = Setup(scaffold)
         with tf.name_scope("initialized"):
             self._initialized = [_is_initialized(variable) for variable in self.all]
             self._local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
@@ -58,13 +61,19 @@ class Variables:
             missing = self.missing(session)
         elif missing and len(missing) < len(self.all):
             LOG.warning("no checkpoint to restore; starting again with the initial value of %s", ", ".join(v.op.name for v in missing))
-        session.run([variable.initializer for variable in missing])
+        # The others wait until nothing is missing: the last one gets its value when the scaffold has had its say.
+        last = [variable for variable in missing if variable.op.name == STOP]
+        session.run([variable.initializer for variable in missing if variable.op.name != STOP])
+        if missing and not latest:
+            self._setup.first(session)
+        session.run([variable.initializer for variable in last])
         self.start_local(session)
         return Source.CHECKPOINT if latest else Source.INITIAL if missing else Source.ALIVE
 
     def start_local(self, session: Any) -> None:
         """Gives the variables and tables of this process alone their initial values."""
         session.run(self._local)
+        self._setup.every(session)
 
     def await_chief(self, session: Any, deadline_s: float) -> None:
         """What everybody else does with a new session. Raises PsclustError where variables are missing after `deadline_s` seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,17 @@ import tensorflow as tf
 from psclust.replication.barrier_ops import ChiefOps
 from psclust.replication.between_graph import build_between_graph
 from psclust.replication.in_graph import StepOps
+from psclust.replication.layout import Layout
+from psclust.train.agreement import Agreement
+from psclust.train.balance import warn_if_uneven
 from psclust.train.checkpoint import Checkpoints
+from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.driver import Driver
+from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
 from psclust.train.member import Member
 from psclust.train.session import answers, close, open_session, recover, session_config, start_server
+from psclust.train.stop import StopSign
 from psclust.train.variables import Source, Variables
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +38,8 @@ _SILENT_S = 60.0
 def train_worker(job: Job) -> None:
     """Trains this task's replica until its data or the wanted number of steps is used up. The chief stays until all others have ended
     and leaves a checkpoint of the result."""
+    if job.context.is_chief:
+        CheckpointFolder(job.model_dir).check_writable()
     worker = _Worker(job)
     recover(worker.attempt, job.context, lambda: job.reporter.steps)
 
@@ -43,32 +52,52 @@ class _Worker:
         self._job = job
         self._replica = context.replicas.index(context.task)
         self._finished: set[int] = set()
+        self._build(context.layout)
+        self._target = start_server(context)
+
+    def _build(self, layout: Layout) -> None:
+        job, context = self._job, self._job.context
         self._graph = job.new_graph()
         with self._graph.as_default():
-            self._built = build_between_graph(job.program, context.layout, self._replica, sync=context.sync, chief=context.is_chief)
-            self._variables = Variables()
-            self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client)
-            self._saver = Saver(self._checkpoints, job.options.save_s)
+            self._built = build_between_graph(job.program, layout, self._replica, sync=context.sync, chief=context.is_chief)
+            self._agreement = Agreement(self._built.tower.variables, layout)
+            if context.is_chief:
+                warn_if_uneven(self._built.tower, layout)
+            spec, config = self._built.tower.spec, job.program.config
+            self._hooks = Hooks([*training_hooks(spec, chief=context.is_chief), *job.hooks])
+            self._variables = Variables(spec.scaffold)
+            self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client, config)
+            self._saver = Saver(self._checkpoints, job.save_s, config.save_steps)
             self._state = self._built.state
+            self._stop = StopSign(self._state)
             self._who = tf.compat.v1.placeholder(tf.int32, [], name="who")
             self._ended = tf.compat.v1.placeholder(tf.int64, [], name="ended")
             self._mark_done = self._state.mark_done(self._who, self._ended)
         self._graph.finalize()
-        self._target = start_server(context)
 
     def attempt(self) -> None:
         """One session: from preparing the variables to the end of the training."""
         with open_session(self._target, self._graph, session_config(self._job.context)) as session:
             if self._job.context.is_chief:
+                self._agreement.publish(session)
                 self._lead(session)
-            elif self._built.worker is None:
-                self._variables.await_chief(session, _CHIEF_DEADLINE_S)
+                return
+            context = self._job.context
+            placed = self._agreement.compare(session, str(context.task), str(context.replicas[0]), _CHIEF_DEADLINE_S)
+            if placed is None:
+                if self._built.worker is None:
+                    self._variables.await_chief(session, _CHIEF_DEADLINE_S)
+                    self._hooks.start(session)
+                else:
+                    # No waiting for variables here: the chief may not know yet that a ps has lost them. Joining the barrier tells it, and
+                    # it hands out no token before they are there.
+                    self._variables.start_local(session)
                 self._train(session)
-            else:
-                # No waiting for variables here: the chief may not know yet that a ps has lost them. Joining the barrier tells it, and it
-                # hands out no token before they are there.
-                self._variables.start_local(session)
-                self._train(session)
+                self._hooks.end(session)
+                return
+        # The same variables in another order: they are where the chief has them.
+        self._build(replace(context.layout, placed=placed))
+        self.attempt()
 
     def _lead(self, session: Any) -> None:
         source = self._variables.prepare(session, self._checkpoints)
@@ -82,6 +111,8 @@ class _Worker:
         for replica in sorted(self._finished):
             self._mark(session, replica, 1)
         self._finished.update(self._done(session))
+        self._hooks.start(session)
+        self._saver.start(self._step(session))
         if self._built.chief is None:
             self._train(session)
             self._await_others(session)
@@ -91,6 +122,7 @@ class _Worker:
         self._saver.save(session, step)
         LOG.info("trained to step %d", step)
         self._job.reporter.phase("save", step)
+        self._hooks.end(session)
 
     def _train(self, session: Any) -> None:
         if self._has_ended(session):
@@ -99,14 +131,14 @@ class _Worker:
         if self._built.step is not None:
             self._train_alone(session, self._built.step)
         if self._built.worker is not None:
-            self._train_in_step(session, Member(session, self._built.worker))
+            self._train_in_step(session, Member(session, self._built.worker, self._hooks))
 
     def _train_alone(self, session: Any, ops: StepOps) -> None:
         """Asynchronous: nobody waits for anybody."""
         self._start_input(session)
-        run = session.make_callable(ops.fetches())
+        run = self._hooks.callable(session, ops.fetches())
         step = self._step(session)
-        while not self._job.enough(step):
+        while not self._job.enough(step) and not self._stop.seen(session):
             try:
                 step, loss, examples = run()
             except tf.errors.OutOfRangeError:
@@ -115,11 +147,16 @@ class _Worker:
             self._job.reporter.step(int(step), float(loss), int(examples))
             if self._job.context.is_chief:
                 self._saver.maybe(session, int(step))
+            if self._hooks.stop_requested:
+                self._stop.put_up(session)
+                break
         self._mark(session, self._replica, 1)
 
     def _train_in_step(self, session: Any, member: Member) -> None:
         """Synchronous: one gradient a token. The chief's driver marks who has ended."""
         grant = member.join()
+        if not self._job.context.is_chief:
+            self._hooks.start(session)
         position = self._start_input(session)
         endless = bool(session.run(self._built.input.endless))
         while grant.go:
@@ -130,6 +167,9 @@ class _Worker:
                 break
             position += 1
             self._job.reporter.step(grant.step, loss, examples)
+            if self._hooks.stop_requested:
+                self._stop.put_up(session)
+                break
             if not grant.sure and not endless and position != self._position(session):
                 # The batch was read for nothing; back to it.
                 position = self._start_input(session)
@@ -144,9 +184,11 @@ class _Worker:
             self._step(session),
             finished=self._finished,
             enough=self._job.enough,
-            left=lambda replica: self._left(session, replica),
+            left=lambda replica: self._left(session, replica, driver),
             updated=lambda step: self._saver.maybe(session, step),
         )
+        if self._stop.is_up(session):
+            driver.stop()
         driver.start()
         try:
             self._train(session)
@@ -163,10 +205,12 @@ class _Worker:
         if driver.error is not None:
             raise driver.error
 
-    def _left(self, session: Any, replica: int) -> None:
+    def _left(self, session: Any, replica: int, driver: Driver) -> None:
         self._finished.add(replica)
         self._mark(session, replica, 1)
         self._saver.maybe(session, self._step(session), event=True)
+        if self._stop.is_up(session):
+            driver.stop()
 
     def _await_others(self, session: Any) -> None:
         """The asynchronous chief, when its own data has ended."""

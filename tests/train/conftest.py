@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 from fork_clients import HERE, SERVER, fork_client
 
+from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import wait_until
+
+PLAIN = Policy()
 
 
 @pytest.fixture
@@ -58,7 +61,8 @@ def read_checkpoint(model_dir: Path) -> Trained:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, chief=0, **options); replication None is one process alone.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, **options); replication None is one
+    process alone. The model's folder is named after the way of training unless `folder` says otherwise.
     """
     import tensorflow as tf
 
@@ -74,9 +78,18 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
         monkeypatch.setenv(name, value)
 
     def train(
-        program: Any, replication: str | None = None, *, sync: bool = False, ps: int = 2, workers: int = 2, chief: int = 0, **options: Any
+        program: Any,
+        replication: str | None = None,
+        *,
+        sync: bool = False,
+        ps: int = 2,
+        workers: int = 2,
+        chief: int = 0,
+        policy: Policy = PLAIN,
+        folder: str | None = None,
+        **options: Any,
     ) -> Trained:
-        model_dir = tmp_path / f"{replication}-{sync}-{ps}-{workers}"
+        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
 
         def job(context: TaskContext) -> Job:
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
@@ -86,11 +99,11 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
         elif replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
             _serve(tf, cluster, "ps", "worker")
-            train_towers(job(TaskContext(Task("client", 0), cluster, replication, sync)))
+            train_towers(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             _serve(tf, cluster, "ps")
-            contexts = [TaskContext(task, cluster, replication, sync) for task in cluster.tasks() if task.job != "ps"]
+            contexts = [TaskContext(task, cluster, replication, sync, policy=policy) for task in cluster.tasks() if task.job != "ps"]
             _run_together([lambda context=context: train_worker(job(context)) for context in contexts])
         return read_checkpoint(model_dir)
 

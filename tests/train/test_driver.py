@@ -13,8 +13,8 @@ import toys
 
 from psclust.replication.barrier import Kind
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.devices import RoundRobin
 from psclust.replication.layout import Layout
+from psclust.replication.places import Places
 from psclust.replication.state import State, create_state
 from psclust.replication.tower import TowerKind, build_tower
 from psclust.testing.wait import wait_until
@@ -67,7 +67,7 @@ def bench() -> Iterator[Bench]:
     with tf.Graph().as_default() as graph:
         state = create_state(layout)
         optimizer = toys.tally.optimizer(state.global_step)
-        tower = build_tower(toys.tally, optimizer, layout, RoundRobin(1), 0, TowerKind(weighted=True))
+        tower = build_tower(toys.tally, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout)
         workers = [worker_ops(tower, channel, layout, replica, ()) for replica in range(2)]
         chief = chief_ops(tower, channel, optimizer, state, layout)

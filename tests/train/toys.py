@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import psclust
@@ -68,4 +70,47 @@ def _broken_model(features: Any) -> psclust.EstimatorSpec:
 
 broken = psclust.Program(_broken_model, _line_input, _sgd, params=LINE)
 no_loss = psclust.Program(lambda features, mode: psclust.EstimatorSpec(mode), _line_input, _sgd, params=LINE)
+
+
+def _after_a_while() -> np.int64:
+    time.sleep(0.1)
+    return np.int64(0)
+
+
+def _slowly(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    dataset = _line_input(mode, params, shard)
+    if mode != psclust.ModeKeys.TRAIN:
+        return dataset
+    # A batch takes a tenth of a second: the time that a training would take that has more to do.
+    wait = tf.data.Dataset.range(1 << 30).map(lambda _: tf.compat.v1.py_func(_after_a_while, [], tf.int64))
+    return tf.data.Dataset.zip((dataset, wait)).map(lambda batch, _: batch)
+
+
+slow_line = psclust.Program(_line, _slowly, _line_optimizer, params=LINE)
+
 not_a_program = 3
+
+
+def _shuffled(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """`_line`, but the replica that calls it last creates its variables in another order, as a model that walks through a set might."""
+    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE):
+        names = ["words", "bias", "weights"] if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST) else []
+        for name in names:
+            shape = {"bias": [], "words": [5, 1], "weights": [2]}[name]
+            initializer = tf.compat.v1.ones_initializer() if name == "words" else tf.compat.v1.zeros_initializer()
+            tf.compat.v1.get_variable(name, shape, initializer=initializer)
+        if params["extra"] and names:
+            tf.compat.v1.get_variable("extra", [3], initializer=tf.compat.v1.zeros_initializer())
+        return _line(features, labels, mode, params)
+
+
+_LAST = "toys/last replica"
+
+
+def _shuffled_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    if shard.count > 1 and shard.index == shard.count - 1:
+        tf.compat.v1.get_default_graph().add_to_collection(_LAST, _LAST)
+    return _line_input(mode, params, shard)
+
+
+shuffled = psclust.Program(_shuffled, _shuffled_input, _line_optimizer, params=LINE | {"extra": False})

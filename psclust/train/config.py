@@ -1,0 +1,119 @@
+"""`psclust.TrainConfig`: how a program is trained beyond its model, input and optimizer. Every default leaves the training as it is."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from psclust.errors import UsageError
+
+STATISTICS = ("first", "mean", "sync")
+WIRES = ("float32", "bfloat16")
+_POSITIVE = ("save_seconds", "save_steps", "keep", "keep_every_s")
+GUARDS = ("off", "loss", "gradients")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    """Settings of a training; `--config key=value` on the command line replaces any of them. Raises UsageError for an impossible value.
+
+    clip_norm: the averaged gradient of an update is scaled down to this global norm where it is longer.
+    accumulate: batches that each replica adds up for one update, which equals one batch as large as all of them.
+    weight_decay: each update adds this times the variable to its gradient, for variables of two dimensions and more, once whatever the
+        number of replicas; of a sparse gradient, the rows that the step touches. Before clipping.
+    average_decay: keeps an exponential moving average of all trained variables, beside them and in the checkpoints, and evaluates it.
+    wire_dtype: float32, or bfloat16 to halve what travels between tasks; variables stay as they are.
+    moving_statistics: how `psclust.batch_normalization` works with several replicas. first: each normalizes its own batch, the first
+        one's moments are kept. mean: the mean of all replicas' moments is kept. sync: moments of the whole batch of all replicas.
+    statistics_every: with mean in-graph, each tower keeps its own statistics and they are averaged every so many updates.
+    nan_guard: loss ends the training at a loss that is not finite; gradients also looks at every gradient before it is applied. Either
+        keeps values that are not finite out of checkpoints. off does neither.
+    summary_steps: steps between summaries in event files; None writes none.
+    profile_steps: the steps of which a Chrome trace is written, `trace-<step>.json`.
+    stop_after: ends the training when the loss, averaged over that many steps, is no better than that of the same number before.
+    save_seconds, save_steps: time and steps between checkpoints, whichever comes first; None for both leaves only the last one.
+    keep: how many of the last checkpoints stay. keep_every_s: beside those, one for every so many seconds stays for good.
+    sharded: every ps writes and reads its own part of a checkpoint, which takes a file system that all of them share.
+    """
+
+    clip_norm: float | None = None
+    accumulate: int = 1
+    weight_decay: float = 0.0
+    average_decay: float | None = None
+    wire_dtype: str = "float32"
+    moving_statistics: str = "first"
+    statistics_every: int = 1
+    nan_guard: str = "loss"
+    summary_steps: int | None = None
+    profile_steps: tuple[int, ...] = ()
+    stop_after: int | None = None
+    save_seconds: float | None = 60.0
+    save_steps: int | None = None
+    keep: int = 5
+    keep_every_s: float | None = None
+    sharded: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (*_POSITIVE, "clip_norm", "accumulate", "statistics_every", "summary_steps", "stop_after"):
+            value = getattr(self, name)
+            _need(value is None or value > 0, name, value, "a positive number")
+        for name in ("accumulate", "statistics_every", "keep"):
+            _need(isinstance(getattr(self, name), int), name, getattr(self, name), "a whole number")
+        _need(self.weight_decay >= 0 and math.isfinite(self.weight_decay), "weight_decay", self.weight_decay, "zero or more")
+        decay = self.average_decay
+        _need(decay is None or 0 <= decay < 1, "average_decay", decay, "at least 0 and less than 1, for example 0.999")
+        for name, choices in (("wire_dtype", WIRES), ("moving_statistics", STATISTICS), ("nan_guard", GUARDS)):
+            _need(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
+
+
+def _need(holds: bool, name: str, value: Any, what: str) -> None:
+    if not holds:
+        raise UsageError(f"TrainConfig: {name} is {value!r}; it must be {what}")
+
+
+def changed(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
+    """`config` with the `key=value` texts applied; values are JSON, or plain text. Raises UsageError."""
+    types = {field.name: str(field.type) for field in fields(TrainConfig)}
+    values: dict[str, Any] = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise UsageError(f"--config {change}: write it as key=value")
+        if key not in types:
+            near = difflib.get_close_matches(key, types, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(types)}"
+            raise UsageError(f"--config {change}: there is no setting {key!r}; {hint}")
+        values[key] = _value(change, text, types[key])
+    try:
+        return replace(config, **values)
+    except UsageError as error:
+        raise UsageError(f"--config: {error}") from error
+
+
+def _value(change: str, text: str, type_: str) -> Any:
+    """The text as a value of one of the types that `type_` lists, such as "float | None"."""
+    allowed = [part.strip() for part in type_.split("|")]
+    if "str" in allowed:
+        return text
+    try:
+        value = {"None": None, "none": None, "True": True, "False": False}[text] if text in _WORDS else json.loads(text)
+    except ValueError:
+        value = text
+    if "tuple[int, ...]" in allowed and (isinstance(value, list) or _is_int(value)):
+        value = tuple(value) if isinstance(value, list) else (value,)
+    if "float" in allowed and _is_int(value):
+        value = float(value)
+    if (type(value).__name__ if value is not None else "None") not in [name.partition("[")[0] for name in allowed]:
+        raise UsageError(f"--config {change}: {text!r} is not of type {type_}")
+    return value
+
+
+_WORDS = ("None", "none", "True", "False")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
