@@ -7,14 +7,14 @@ apply their gradients as they come; synchronous ones push them to the barrier (`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
 from psclust.replication.devices import Layout, RoundRobin
-from psclust.replication.in_graph import StepOps
+from psclust.replication.exchange import BarrierExchange, check_statistics
+from psclust.replication.in_graph import StepOps, tower_step
 from psclust.replication.inputs import ReplicaInput
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
@@ -41,20 +41,28 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     """
     if not layout.ps:
         raise UsageError("between-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
-    state = create_state(layout)
+    state = create_state(layout, model.config.accumulate)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    tower = build_tower(model, optimizer, layout, RoundRobin(layout.ps), replica, weighted=sync)
-    if not sync:
-        return BetweenGraph(state, tower.input, tower, _async_step(tower, optimizer, state, layout, replica), None, None)
-    channel = build_channel(tower.gradients, layout)
+    exchange = BarrierExchange(layout) if check_statistics(model.config, layout, sync=sync) else None
+    tower = build_tower(
+        model,
+        optimizer,
+        layout,
+        RoundRobin(layout.ps),
+        replica,
+        weighted=sync,
+        # Who has ended its data stays until all have: the others wait for its moments.
+        fill=exchange is not None,
+        exchange=exchange.replica(replica) if exchange else None,
+    )
     # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.
-    worker = worker_ops(tower, channel, layout, replica, tower.update_ops if chief else ())
-    chiefs = chief_ops(tower, channel, optimizer, state, layout) if chief else None
+    updates = tower.update_ops if chief else ()
+    if not sync:
+        return BetweenGraph(
+            state, tower.input, tower, tower_step(tower, updates, optimizer, state, layout, replica, model.config), None, None
+        )
+    channel = build_channel(tower.contributions, layout, exchange)
+    worker = worker_ops(tower, channel, layout, replica, updates)
+    chiefs = chief_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
     return BetweenGraph(state, tower.input, tower, None, worker, chiefs)
-
-
-def _async_step(tower: Tower, optimizer: Any, state: State, layout: Layout, replica: int) -> StepOps:
-    with tf.device(layout.parameters), tf.control_dependencies(list(tower.update_ops)):
-        applied = optimizer.apply_gradients(tower.gradients)
-    return StepOps(state.advance([applied], replica=replica), tower.loss, tower.input.examples)

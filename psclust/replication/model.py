@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from psclust.replication.settings import Settings
+
 
 class ModeKeys:
     """Why a graph is built; the strings are those of `tf.estimator.ModeKeys`."""
@@ -48,6 +50,8 @@ class Model(Protocol):
 
     @property
     def input_on_client(self) -> bool: ...
+    @property
+    def config(self) -> Settings: ...
 
     def dataset(self, mode: str, shard: Shard) -> Any:
         """A `tf.data.Dataset` of batches."""

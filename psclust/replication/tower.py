@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.devices import Layout, Strategy, replica_scope
+from psclust.replication.gradients import GradientsAndVariables, add, scale
 from psclust.replication.inputs import ReplicaInput, build_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
-
-GradientsAndVariables = Sequence[tuple[Any, Any]]
+from psclust.replication.own_collections import own_collections, regularize_every_tower
+from psclust.replication.replica import Exchange, Replica, Statistic, building
 
 
 @dataclass(frozen=True)
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
-    `loss * examples`. update_ops: what must have run before a step counts (moving statistics)."""
+    `loss * examples`. update_ops: what must have run before a step counts (moving statistics). statistics: moving statistics that are
+    to be combined with those of the other replicas, weighted as the gradients are. summaries: what the model has summarized, serialized."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
+    statistics: Sequence[Statistic] = ()
+    summaries: Sequence[Any] = ()
+
+    @property
+    def contributions(self) -> GradientsAndVariables:
+        """All that is averaged over replicas: the gradients, then the statistics, each with its variable."""
+        return [*self.gradients, *((statistic.value, statistic.variable) for statistic in self.statistics)]
+
+    def divide(self, means: GradientsAndVariables) -> tuple[GradientsAndVariables, Sequence[Statistic]]:
+        """The means of `contributions` as gradients and statistics again. A variable that only another replica uses has a gradient."""
+        momenta = {statistic.variable.ref(): statistic.momentum for statistic in self.statistics}
+        gradients = [(mean, variable) for mean, variable in means if variable.ref() not in momenta]
+        return gradients, [Statistic(v, mean, momenta[v.ref()]) for mean, v in means if v.ref() in momenta]
 
 
 def build_tower(
@@ -37,27 +53,75 @@ def build_tower(
     reuse: bool = False,
     weighted: bool = False,
     fill: bool = False,
+    exchange: Exchange | None = None,
 ) -> Tower:
     """Builds replica number `replica` in the current graph.
 
     reuse: the variables exist already and are shared; raises UsageError where the model creates new ones all the same.
     weighted: gradients are multiplied by the number of examples, at no cost, by seeding backpropagation with it instead of 1.
-    fill: see `build_input`.
+    fill: see `build_input`. exchange: to the other replicas, for moments of all their batches.
+    Where several batches are to be accumulated, each has the model once more in the graph, after the gradients of the one before.
     """
+    settings = model.config
     worker = layout.workers[replica]
     with tf.device(layout.client if model.input_on_client else worker):
-        data = build_input(model, Shard(replica, len(layout.workers)), fill=fill)
-    trained_before = tf.compat.v1.trainable_variables()
-    updates_before = set(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
+        data = build_input(model, Shard(replica, len(layout.workers)), fill=fill, group=settings.accumulate)
+    whole = weighted or settings.accumulate > 1
+    parts: list[Tower] = []
+    for number in range(settings.accumulate):
+        scope = f"batch_{number}/" if number else None
+        with tf.name_scope(scope) if scope else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
+            batch = _next_batch(data, parts[-1]) if parts else data
+            parts.append(_build_part(model, optimizer, batch, replica, exchange, reuse=reuse or number > 0, weighted=whole))
+    if len(parts) == 1:
+        return parts[0]
     with replica_scope(layout, worker, strategy):
-        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse):
-            loss = checked_loss(model.spec(data.features, data.labels, ModeKeys.TRAIN))
-        if reuse:
-            _refuse_new_variables(trained_before, replica)
-        seed = tf.cast(data.examples, loss.dtype) if weighted else None
-        gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
-    updates = [op for op in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) if op not in updates_before]
-    return Tower(data, loss, trained(gradients), updates)
+        return _joined(parts, weighted=weighted)
+
+
+def _build_part(
+    model: Model, optimizer: Any, data: ReplicaInput, replica: int, exchange: Exchange | None, *, reuse: bool, weighted: bool
+) -> Tower:
+    """The model and its gradients for one batch, in the current device scope."""
+    trained_before = tf.compat.v1.trainable_variables()
+    present = tf.cast(data.examples > 0, tf.float32)
+    current = Replica(present, model.config.moving_statistics, exchange)
+    scope = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse, custom_getter=regularize_every_tower())
+    with scope, building(current):
+        loss = checked_loss(model.spec(data.features, data.labels, ModeKeys.TRAIN))
+    if reuse:
+        _refuse_new_variables(trained_before, replica)
+    seed = tf.cast(data.examples, loss.dtype) if weighted else None
+    gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
+    statistics = current.statistics
+    if weighted:
+        statistics = [replace(s, value=s.value * tf.cast(data.examples, s.value.dtype)) for s in statistics]
+    keys = tf.compat.v1.GraphKeys
+    updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
+    return Tower(data, loss, trained(gradients), updates, statistics, summaries)
+
+
+def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:
+    """The next batch of the same input, read when the gradients of the one before are there."""
+    with tf.device(data.examples.device), tf.control_dependencies([tf.group(*[gradient for gradient, _ in before.contributions])]):
+        features, labels, examples = data.next()
+    return replace(data, features=features, labels=labels, examples=examples)
+
+
+def _joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
+    """One tower of several batches, each weighted by its examples: as if they were one."""
+    examples = tf.add_n([part.input.examples for part in parts])
+    factor = 1.0 / tf.cast(tf.maximum(examples, 1), tf.float64)
+    loss = tf.add_n([tf.cast(part.loss, tf.float64) * tf.cast(part.input.examples, tf.float64) for part in parts]) * factor
+    sums: dict[Any, list[Any]] = {}
+    for gradient, variable in (pair for part in parts for pair in part.contributions):
+        sums.setdefault(variable.ref(), []).append(gradient)
+    means = [(add(gradients), reference.deref()) for reference, gradients in sums.items()]
+    if not weighted:
+        means = [(scale(total, factor), variable) for total, variable in means]
+    gradients, statistics = parts[0].divide(means)
+    first = parts[0]
+    return replace(first, input=replace(first.input, examples=examples), loss=loss, gradients=gradients, statistics=statistics)
 
 
 def checked_loss(spec: Any) -> Any:

@@ -24,7 +24,8 @@ class Driver:
     """Drives the barrier of `workers` replicas in `session`, in a thread of its own, from global step `step` on.
 
     finished: replicas that had ended before. enough(step): whether training stops at that step. left(replica): called when a replica has
-    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables.
+    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables. fresh: the variables are
+    new, so no earlier driver can have left anybody waiting in an exchange.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Driver:
         enough: Callable[[int], bool],
         left: Callable[[int], None],
         updated: Callable[[int], None],
+        fresh: bool = False,
     ) -> None:
         self._session = session
         self._ops = ops
@@ -49,6 +51,8 @@ class Driver:
         # Microseconds since 1970: greater than every round of an earlier driver, which advanced by one or two a step.
         self._barrier = Barrier(set(range(workers)) - set(finished), time.time_ns() // 1000)
         self._barrier.stopping = enough(step)
+        # An exchange may hold workers in the middle of their step; to let them go spoils the round for all.
+        self._spoilt = ops.release_exchange is not None and not fresh
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
         self.error: Exception | None = None
 
@@ -80,6 +84,8 @@ class Driver:
         ops = self._ops
         self._empty_accumulators()
         self._receive(self._session.run(ops.pending))
+        if self._spoilt:
+            self._session.run(ops.release_exchange, {ops.round: self._barrier.round})
         self._send([Token(worker, Kind.RESYNC, 0, self._barrier.round) for worker in range(self._workers)])
 
     def _empty_accumulators(self) -> None:
@@ -87,8 +93,9 @@ class Driver:
         ops, round_ = self._ops, self._barrier.round
         # In two steps, because emptying an accumulator advances its number by one, and gradients must be refused before it is emptied.
         self._session.run(ops.open, {ops.round: round_ - 1})
-        counts = self._session.run(ops.counts)
-        self._session.run([op for op, count in zip(ops.discard, counts, strict=True) if count])
+        counts, exchanged = self._session.run([ops.counts, ops.exchanged])
+        full = [op for op, count in zip([*ops.discard, *ops.discard_exchanged], [*counts, *exchanged], strict=True) if count]
+        self._session.run(full)
         self._session.run(ops.open, {ops.round: round_})
 
     def _receive(self, count: int) -> list[Message]:
@@ -112,12 +119,17 @@ class Driver:
     def _round(self) -> None:
         barrier = self._barrier
         while barrier.awaited:
-            for message in self._receive(len(barrier.awaited)):
+            # Who waits in an exchange sends nothing before a lost worker's successor has been heard, so that one is heard by itself.
+            for message in self._receive(1 if self._ops.release_exchange is not None else len(barrier.awaited)):
                 tokens = barrier.receive(message)
                 if message.kind is Kind.LEAVE and tokens:
                     self._left(message.worker)
                 self._send(tokens)
-        if barrier.unsure:
+            if barrier.unsure and self._ops.release_exchange is not None and not self._spoilt:
+                # The others wait in an exchange for what the lost worker did not say, and it waits for them.
+                self._spoilt = True
+                self._session.run(self._ops.release_exchange, {self._ops.round: barrier.round})
+        if barrier.unsure or (self._spoilt and barrier.contributions):
             self._settle()
         elif barrier.contributions:
             self._apply()
@@ -126,10 +138,11 @@ class Driver:
         """Somebody came back in the middle of a round; looks whether a part of a gradient of its former self is in the sums."""
         delivered = len(self._barrier.contributions)
         counts = self._session.run(self._ops.counts)
-        if (counts == delivered).all():
+        if (counts == delivered).all() and not self._spoilt:
             self._send(self._barrier.clear())
             return
-        LOG.warning("a worker died while it pushed its gradient of step %d; the step is computed again", self._step + 1)
+        LOG.warning("a worker died in the middle of step %d; the step is computed again", self._step + 1)
+        self._spoilt = False
         tokens = self._barrier.repeat()
         self._empty_accumulators()
         self._send(tokens)
@@ -137,7 +150,13 @@ class Driver:
     def _apply(self) -> None:
         ops, contributions = self._ops, self._barrier.contributions
         batches = np.zeros([self._workers], np.int64)
-        batches[list(contributions)] = 1
+        batches[[worker for worker, examples in contributions.items() if examples]] = 1
+        if not batches.any():
+            # Replicas that wait for each other end together: all data has ended.
+            self._barrier.stopping = True
+            self._empty_accumulators()
+            self._send(self._barrier.advance())
+            return
         self._barrier.stopping = self._enough(self._step + 1)
         tokens = self._barrier.advance()
         feed = {ops.examples: sum(contributions.values()), ops.batches: batches, ops.rows: self._rows(tokens)}

@@ -15,8 +15,8 @@ from psclust.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global step to
-    stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints and between log lines."""
+    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global step
+    to stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints and between log lines."""
 
     program: str
     changes: tuple[str, ...] = ()

@@ -65,7 +65,8 @@ class _Worker:
                 self._train(session)
 
     def _lead(self, session: Any) -> None:
-        if self._variables.prepare(session, self._checkpoints):
+        fresh = self._variables.prepare(session, self._checkpoints)
+        if fresh:
             self._checkpoints.save(session, 0)
         # Whoever had ended before a ps was lost does not come back to say so again.
         session.run(self._mark, {self._who: sorted(self._finished)})
@@ -74,7 +75,7 @@ class _Worker:
             self._train(session)
             self._await_others(session)
         else:
-            self._lead_in_step(session, self._built.chief)
+            self._lead_in_step(session, self._built.chief, fresh=fresh)
         step = self._step(session)
         self._checkpoints.save(session, step)
         LOG.info("trained to step %d", step)
@@ -116,14 +117,14 @@ class _Worker:
             except tf.errors.OutOfRangeError:
                 self._end_of_data(session)
                 break
-            position += 1
+            position += self._state.batches
             self._job.reporter.step(grant.step, loss, examples)
             if not grant.sure and not endless and position != self._position(session):
                 # The batch was read for nothing; back to it.
                 position = self._start_input(session)
         member.leave()
 
-    def _lead_in_step(self, session: Any, ops: ChiefOps) -> None:
+    def _lead_in_step(self, session: Any, ops: ChiefOps, *, fresh: bool) -> None:
         """The synchronous chief: its own replica in this thread, the barrier in another."""
         driver = Driver(
             session,
@@ -134,6 +135,7 @@ class _Worker:
             enough=self._job.enough,
             left=lambda replica: self._left(session, replica),
             updated=lambda step: self._saver.maybe(session, step),
+            fresh=fresh,
         )
         driver.start()
         try:
