@@ -9,13 +9,14 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 _HOMES = {
+    "batch_normalization": "psclust.replication.batch_norm",
     "Program": "psclust.train.program",
     "EstimatorSpec": "psclust.train.program",
     "ModeKeys": "psclust.train.program",
     "Shard": "psclust.train.program",
     "TrainConfig": "psclust.train.config",
 }
-__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__"]
+__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__", "batch_normalization"]
 
 
 def __getattr__(name: str) -> object:

@@ -55,6 +55,15 @@ def scale(gradient: Any, factor: Any) -> Any:
     return gradient * tf.cast(factor, gradient.dtype)
 
 
+def present(gradient: Any, examples: Any) -> Any:
+    """`gradient`; of IndexedSlices no row where there are no `examples`. A batch that only fills up has a gradient of zero, but even
+    zeros touch the rows they are for: an optimizer with momentum moves them."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows = tf.where(examples > 0, tf.shape(gradient.indices)[0], 0)
+    return tf.IndexedSlices(gradient.values[:rows], gradient.indices[:rows], gradient.dense_shape)
+
+
 def merged(gradient: Any) -> Any:
     """`gradient` with every row of IndexedSlices once: slices of the same row are summed, as a dense gradient would have them."""
     if not isinstance(gradient, tf.IndexedSlices):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.devices import Layout, Strategy, replica_scope
-from psclust.replication.gradients import GradientsAndVariables, add, scale
+from psclust.replication.gradients import GradientsAndVariables, add, present, scale
 from psclust.replication.inputs import ReplicaInput, build_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.own_collections import own_collections, regularize_every_tower
@@ -72,7 +72,9 @@ def build_tower(
         scope = f"batch_{number}/" if number else None
         with tf.name_scope(scope) if scope else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
             batch = _next_batch(data, parts[-1]) if parts else data
-            parts.append(_build_part(model, optimizer, batch, replica, exchange, reuse=reuse or number > 0, weighted=whole))
+            parts.append(
+                _build_part(model, optimizer, batch, replica, exchange, reuse=reuse or number > 0, weighted=whole, fill=fill or number > 0)
+            )
     if len(parts) == 1:
         return parts[0]
     with replica_scope(layout, worker, strategy):
@@ -80,12 +82,11 @@ def build_tower(
 
 
 def _build_part(
-    model: Model, optimizer: Any, data: ReplicaInput, replica: int, exchange: Exchange | None, *, reuse: bool, weighted: bool
+    model: Model, optimizer: Any, data: ReplicaInput, replica: int, exchange: Exchange | None, *, reuse: bool, weighted: bool, fill: bool
 ) -> Tower:
     """The model and its gradients for one batch, in the current device scope."""
     trained_before = tf.compat.v1.trainable_variables()
-    present = tf.cast(data.examples > 0, tf.float32)
-    current = Replica(present, model.config.moving_statistics, exchange)
+    current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, exchange)
     scope = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse, custom_getter=regularize_every_tower())
     with scope, building(current):
         loss = checked_loss(model.spec(data.features, data.labels, ModeKeys.TRAIN))
@@ -98,7 +99,8 @@ def _build_part(
         statistics = [replace(s, value=s.value * tf.cast(data.examples, s.value.dtype)) for s in statistics]
     keys = tf.compat.v1.GraphKeys
     updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
-    return Tower(data, loss, trained(gradients), updates, statistics, summaries)
+    pairs = [(present(g, data.examples) if fill else g, variable) for g, variable in trained(gradients)]
+    return Tower(data, loss, pairs, updates, statistics, summaries)
 
 
 def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:

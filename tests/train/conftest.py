@@ -62,7 +62,8 @@ def read_checkpoint(model_dir: Path) -> Trained:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, chief=0, **options); replication None is one process alone.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, chief=0, **options); replication None is one process alone. The same
+    `folder`, or the same arguments, means to go on training.
     """
     import tensorflow as tf
 
@@ -75,9 +76,9 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
     from psclust.train.worker import train_worker
 
     def train(
-        program: Any, replication: str | None = None, *, sync: bool = False, ps: int = 2, workers: int = 2, **options: Any
+        program: Any, replication: str | None = None, *, sync: bool = False, ps: int = 2, workers: int = 2, folder: str = "", **options: Any
     ) -> Trained:
-        model_dir = tmp_path / f"{replication}-{sync}-{ps}-{workers}"
+        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
 
         def job(context: TaskContext) -> Job:
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))

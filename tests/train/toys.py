@@ -62,3 +62,17 @@ LINE = {"points": 100, "batch": 12, "rate": 0.05, "optimizer": "GradientDescentO
 line = psclust.Program(_line, _line_input, _line_optimizer, params=LINE)
 
 not_a_program = 3
+
+
+def _levels_input(shard: psclust.Shard) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(tf.fill([4, 1], 10.0 * (shard.index + 1))).repeat(10)
+
+
+def _levels(features: Any, mode: str) -> psclust.EstimatorSpec:
+    x = psclust.batch_normalization(features, mode == psclust.ModeKeys.TRAIN, momentum=0.5, name="norm")
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(x))
+
+
+def levels(config: psclust.TrainConfig) -> psclust.Program:
+    """Replica i sees ten batches of the constant 10 * (i + 1), normalized."""
+    return psclust.Program(_levels, _levels_input, _sgd, params={"rate": 0.1}, config=config)

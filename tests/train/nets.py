@@ -1,0 +1,35 @@
+"""A small net with everything that could break the equivalence of replications: batch normalisation, a sparse table, regularization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import toys
+
+import psclust
+
+NET = {**toys.LINE, "optimizer": "MomentumOptimizer", "normalize": True, "l2": 0.0}
+
+
+def _net(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    x = features["x"] * 3.0 + 20.0
+    for name in ("first", "second"):
+        with tf.compat.v1.variable_scope(name):
+            penalty = tf.keras.regularizers.L2(params["l2"]) if params["l2"] else None
+            start = tf.compat.v1.random_normal_initializer(seed=len(name))
+            x = tf.matmul(x, tf.compat.v1.get_variable("weights", [int(x.shape[-1]), 6], initializer=start, regularizer=penalty))
+            if params["normalize"]:
+                x = psclust.batch_normalization(x, mode == psclust.ModeKeys.TRAIN, momentum=0.9)
+            x = tf.nn.tanh(x)
+    words = tf.compat.v1.get_variable("words", [5, 1], initializer=tf.compat.v1.ones_initializer())
+    output = tf.compat.v1.get_variable("output", [6, 1], initializer=tf.compat.v1.constant_initializer(0.3))
+    guess = (tf.matmul(x, output) + tf.nn.embedding_lookup(words, features["word"]))[:, 0]
+    tf.compat.v1.losses.mean_squared_error(labels, guess)
+    return psclust.EstimatorSpec(mode, predictions=guess, loss=tf.compat.v1.losses.get_total_loss())
+
+
+def net(config: psclust.TrainConfig | None = None, **params: Any) -> psclust.Program:
+    return psclust.Program(
+        _net, toys._line_input, toys._line_optimizer, params={**NET, **params}, config=config or psclust.TrainConfig(), seed=1
+    )
