@@ -16,12 +16,15 @@ _HOMES = {
     "Shard": "psclust.train.program",
     "TrainConfig": "psclust.train.config",
 }
-__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__", "batch_normalization"]
+_MODULES = {"schedules": "psclust.train.schedules"}
+__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__", "batch_normalization", "schedules"]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'psclust' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name not in _HOMES:
+        raise AttributeError(f"module 'psclust' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

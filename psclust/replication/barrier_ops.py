@@ -58,7 +58,8 @@ class ChiefOps:
 
     pending: int32, messages waiting. receive: int64 [count, 5]. open: refuses gradients older than `round` from now on.
     counts: int32 [accumulators], gradients held. discard: one op an accumulator that empties it.
-    exchanged, discard_exchanged: the same of an exchange. release_exchange: lets all who wait in it go on; None where there is none.
+    open_exchange, exchanged, discard_exchanged: the same of an exchange. release_exchange: lets all who wait in it go on; None where
+        there is none.
     send: one op a worker, sends its row with `step`. applied: the new step, after the mean of the round has been applied.
     release: one op a worker, sends its row with that new step.
     """
@@ -77,6 +78,7 @@ class ChiefOps:
     send: Sequence[Any]
     applied: Any
     release: Sequence[Any]
+    open_exchange: Any
     exchanged: Sequence[Any]
     discard_exchanged: Sequence[Any]
     release_exchange: Any
@@ -139,12 +141,13 @@ def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layo
             rows=rows,
             pending=channel.messages.size(),
             receive=channel.messages.dequeue_many(count),
-            open=tf.group(*[_at(v, a.set_global_step, round_) for a, v in accumulators], exchange.open(round_) if exchange else tf.no_op()),
+            open=tf.group(*[_at(v, a.set_global_step, round_) for a, v in accumulators]),
             counts=tf.stack([_at(v, a.num_accumulated) for a, v in accumulators]),
             discard=[sums.values.op if isinstance(sums, tf.IndexedSlices) else sums.op for sums in takes],
             send=[queue.enqueue(tf.concat([rows[i], [step]], 0)) for i, queue in enumerate(channel.tokens)],
             applied=applied,
             release=[queue.enqueue(tf.concat([rows[i], [applied]], 0)) for i, queue in enumerate(channel.tokens)],
+            open_exchange=exchange.open(round_) if exchange else None,
             exchanged=exchange.counts() if exchange else [],
             discard_exchanged=exchange.discard() if exchange else [],
             release_exchange=exchange.release(round_) if exchange else None,

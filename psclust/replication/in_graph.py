@@ -121,6 +121,7 @@ def tower_step(
 ) -> StepOps:
     # Replicas that are not in step move shared statistics one after another, each by its share.
     statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
-    with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
+    # At the end of the data not even what depends on no gradient may run, such as the decay of Adam's moments of a sparse variable.
+    with tf.device(layout.parameters), tf.control_dependencies([tower.input.examples, *update_ops]):
         applied = apply_update(optimizer, tower.gradients, statistics, state, layout, settings)
     return StepOps(state.advance(applied, replica=replica), tower.loss, tower.input.examples)

@@ -44,6 +44,7 @@ def apply_update(
         if settings.average_decay is None:
             return [applied, *moved]
         # With the step as its count of updates the average forgets the initial values soon: min(decay, (1 + step) / (10 + step)).
+        # Variables and names are TensorFlow's own, `<variable>/ExponentialMovingAverage`.
         average = tf.compat.v1.train.ExponentialMovingAverage(settings.average_decay, tf.cast(state.global_step, tf.float32))
         with tf.control_dependencies([applied]):
             return [average.apply(tf.compat.v1.trainable_variables()), *moved]

@@ -19,6 +19,9 @@ from psclust.train.session import close
 
 LOG = logging.getLogger(__name__)
 
+# An accumulator counts its own number up whenever somebody takes from it. Who is let go from an old round must not close it to the new one.
+_SLACK = 100
+
 
 class Driver:
     """Drives the barrier of `workers` replicas in `session`, in a thread of its own, from global step `step` on.
@@ -82,21 +85,29 @@ class Driver:
     def _open(self) -> None:
         """Shuts out everything an earlier barrier left behind and calls everybody in."""
         ops = self._ops
-        self._empty_accumulators()
+        self._empty_accumulators(slack=_SLACK if self._spoilt else 0)
         self._receive(self._session.run(ops.pending))
         if self._spoilt:
             self._session.run(ops.release_exchange, {ops.round: self._barrier.round})
         self._send([Token(worker, Kind.RESYNC, 0, self._barrier.round) for worker in range(self._workers)])
 
-    def _empty_accumulators(self) -> None:
-        """Leaves every accumulator empty and closed to all gradients before the barrier's round."""
+    def _empty_accumulators(self, slack: int = 0) -> None:
+        """Leaves every accumulator empty and closed to all gradients before the barrier's round; with `slack`, an exchange only closed to
+        what is older by that much."""
         ops, round_ = self._ops, self._barrier.round
         # In two steps, because emptying an accumulator advances its number by one, and gradients must be refused before it is emptied.
-        self._session.run(ops.open, {ops.round: round_ - 1})
+        self._open_at(round_ - 1, slack)
         counts, exchanged = self._session.run([ops.counts, ops.exchanged])
+        # While somebody waits in an exchange, whoever else takes from it waits behind.
+        exchanged = [0 for _ in exchanged] if slack else exchanged
         full = [op for op, count in zip([*ops.discard, *ops.discard_exchanged], [*counts, *exchanged], strict=True) if count]
         self._session.run(full)
-        self._session.run(ops.open, {ops.round: round_})
+        self._open_at(round_, slack)
+
+    def _open_at(self, round_: int, slack: int) -> None:
+        self._session.run(self._ops.open, {self._ops.round: round_})
+        if self._ops.open_exchange is not None:
+            self._session.run(self._ops.open_exchange, {self._ops.round: round_ - slack})
 
     def _receive(self, count: int) -> list[Message]:
         if not count:

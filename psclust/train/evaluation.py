@@ -15,6 +15,7 @@ from psclust.errors import UsageError
 from psclust.replication.inputs import checked_dataset, count_examples, split_batch
 from psclust.replication.model import ModeKeys, Shard
 from psclust.replication.tower import checked_loss
+from psclust.train.averages import averaged_weights
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.job import Job
 from psclust.train.session import open_session
@@ -51,6 +52,7 @@ def evaluate(job: Job) -> Evaluation:
     graph = job.new_graph()
     with graph.as_default():
         built = _build(job)
+        use_averages = averaged_weights() if job.program.config.average_decay is not None else None
         variables = Variables()
         checkpoints = Checkpoints(variables.all, job.model_dir, "")
     graph.finalize()
@@ -59,6 +61,8 @@ def evaluate(job: Job) -> Evaluation:
         raise UsageError(f"{job.model_dir}: there is no checkpoint to evaluate")
     with open_session("", graph, None) as session:
         checkpoints.restore(session, latest)
+        if use_averages is not None:
+            session.run(use_averages)
         session.run([variables.local, built.input])
         result = _run(session, built)
     LOG.info("%s", result)

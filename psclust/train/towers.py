@@ -41,7 +41,7 @@ def train_towers(job: Job) -> None:
     target = start_server(job.context)
 
     def attempt() -> None:
-        with open_session(target, graph, session_config(job.context)) as session:
+        with open_session(target, graph, session_config(job.context, job.program.config.wire_dtype)) as session:
             _train(client, session)
 
     recover(attempt, job.context, lambda: job.reporter.steps)

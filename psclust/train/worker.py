@@ -57,7 +57,7 @@ class _Worker:
 
     def attempt(self) -> None:
         """One session: from preparing the variables to the end of the training."""
-        with open_session(self._target, self._graph, session_config(self._job.context)) as session:
+        with open_session(self._target, self._graph, session_config(self._job.context, self._job.program.config.wire_dtype)) as session:
             if self._job.context.is_chief:
                 self._lead(session)
             else:

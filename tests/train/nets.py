@@ -13,7 +13,7 @@ NET = {**toys.LINE, "optimizer": "MomentumOptimizer", "normalize": True, "l2": 0
 
 
 def _net(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    x = features["x"] * 3.0 + 20.0
+    x = features["x"] * 3.0 + 20.0 if params["normalize"] else features["x"]
     for name in ("first", "second"):
         with tf.compat.v1.variable_scope(name):
             penalty = tf.keras.regularizers.L2(params["l2"]) if params["l2"] else None
@@ -33,3 +33,7 @@ def net(config: psclust.TrainConfig | None = None, **params: Any) -> psclust.Pro
     return psclust.Program(
         _net, toys._line_input, toys._line_optimizer, params={**NET, **params}, config=config or psclust.TrainConfig(), seed=1
     )
+
+
+# Long enough that somebody can be killed in the middle of it.
+shared = net(psclust.TrainConfig(moving_statistics="sync"), points=3600, rate=0.002)

@@ -76,3 +76,15 @@ def _levels(features: Any, mode: str) -> psclust.EstimatorSpec:
 def levels(config: psclust.TrainConfig) -> psclust.Program:
     """Replica i sees ten batches of the constant 10 * (i + 1), normalized."""
     return psclust.Program(_levels, _levels_input, _sgd, params={"rate": 0.1}, config=config)
+
+
+def clipped(norm: float) -> psclust.Program:
+    """The tally, with updates no longer than `norm`."""
+    return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(clip_norm=norm))
+
+
+def _falling(global_step: Any) -> tf.compat.v1.train.Optimizer:
+    return tf.compat.v1.train.GradientDescentOptimizer(psclust.schedules.piecewise(global_step, [9], [1.0, 0.1]))
+
+
+falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)

@@ -1,0 +1,26 @@
+"""Workers that die while others wait for their moments, in the middle of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from test_batch_norm import same
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+
+@pytest.mark.parametrize("lost", ["worker:1", "worker:0"])
+def test_a_killed_worker_leaves_nobody_waiting_and_changes_no_weight(
+    processes: Callable[..., Any], train_here: Callable[..., Any], lost: str
+) -> None:
+    import nets
+
+    cluster = processes("between-graph", True, "nets:shared", "--log-seconds", "0.5")
+    cluster.reach("worker:1", 30)
+    cluster.kill(lost)
+    cluster.start(lost)
+    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    # Three hundred steps magnify the last digit.
+    same(train_here(nets.shared), cluster.trained(), rtol=1e-3)
