@@ -2,18 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DEBIAN := gcc python3-dev python3-venv
+DEBIAN := gcc libc6-dev python3-dev
 
 .PHONY: demo test check fmt proto golden clean
 
-demo: $(VENV)/.demo
+demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
 
-test: $(VENV)/.test system
+test: system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.test
+check: system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not process and not tensorflow"
 
@@ -27,7 +27,7 @@ proto:
 	$(BIN)/pip install -q "grpcio-tools==1.74.*" "setuptools<80"
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto
 
-# What the tests need of the system; without root, what is missing is listed and the tests that need it are skipped by name.
+# What the bind shim is built with; without root, what is missing is listed.
 .PHONY: system
 system:
 	@deploy/system-packages $(DEBIAN)
@@ -37,11 +37,11 @@ $(VENV)/bin/pip:
 	$(BIN)/pip install -q --upgrade pip
 
 $(VENV)/.demo: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
-	$(BIN)/pip install -q -e ".[examples]"
+	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[examples]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
-	$(BIN)/pip install -q -e ".[test]"
+	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[test]"
 	@touch $@
 
 clean:

@@ -1,5 +1,7 @@
 """Metadata and the optional bind shim; every tool's settings are in pyproject.toml."""
 
+from pathlib import Path
+
 from setuptools import Extension, find_packages, setup
 
 # What `pip install psclust[test]` adds: the tools that `make test` and `make check` run.
@@ -9,7 +11,7 @@ setup(
     name="psclust",
     version="0.1.0",
     description="Start, train on, watch and end TensorFlow parameter-server clusters",
-    long_description=open("README.md", encoding="utf-8").read(),
+    long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",

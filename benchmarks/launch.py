@@ -3,8 +3,9 @@
     python benchmarks/launch.py [--servers 4 16 64] [--rounds 3]
 
 The two take turns, several rounds each, on an otherwise idle machine. "seconds" runs from the start of the command until the last of the
-N ports accepts (the median of the rounds); "PSS" is the proportional memory of all processes that belong to the cluster (launcher, fork
-server and supervisor included) divided by N, in MB. By hand the ports are chosen beforehand, as people do.
+N ports accepts (the median of the rounds). "PSS" is the proportional memory of one server in MB, the mean of all; "besides" is what psclust
+itself needs on top, once for the whole cluster: the command, the guard, the supervisor and the fork server. By hand the ports are chosen
+beforehand, as people do.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -34,10 +36,11 @@ tf.distribute.Server(json.loads(sys.argv[1]), job_name="worker", task_index=int(
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds until all accept, and MB of proportional memory a server."""
+    """Seconds until all accept; MB of proportional memory of a server, and of everything besides the servers."""
 
     seconds: float
     pss: float
+    besides: float
 
 
 def main() -> None:
@@ -46,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--by-hand-up-to", type=int, default=16, help="more than this is not started by hand: it takes minutes")
     options = parser.parse_args()
-    print(f"{'servers':>7}  {'way':<8}  {'seconds':>8}  {'PSS/MB':>7}  {'times sooner':>12}")
+    print(f"{'servers':>7}  {'way':<8}  {'seconds':>8}  {'PSS/MB':>7}  {'besides/MB':>10}  {'times sooner':>12}")
     for count in options.servers:
         psclust, by_hand = [], []
         for _ in range(options.rounds):
@@ -62,7 +65,8 @@ def show(count: int, way: str, rounds: Sequence[Measurement], against: Sequence[
     seconds = statistics.median(entry.seconds for entry in rounds)
     pss = statistics.median(entry.pss for entry in rounds)
     ratio = f"{seconds / statistics.median(entry.seconds for entry in against):.1f}" if against else ""
-    print(f"{count:>7}  {way:<8}  {seconds:>8.2f}  {pss:>7.1f}  {ratio:>12}", flush=True)
+    besides = statistics.median(entry.besides for entry in rounds)
+    print(f"{count:>7}  {way:<8}  {seconds:>8.2f}  {pss:>7.1f}  {besides:>10.1f}  {ratio:>12}", flush=True)
 
 
 def measure_psclust(count: int) -> Measurement:
@@ -73,13 +77,15 @@ def measure_psclust(count: int) -> Measurement:
         process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
         try:
             seconds = until_all_accept(range(base, base + count), began)
-            status = json.loads((Path(state) / "bench" / "current" / "status.json").read_text())
+            status = until_all_run(Path(state) / "bench" / "current" / "status.json")
             guard = psutil.Process(psutil.Process(status["supervisor"]).ppid())
-            pss = memory([process.pid, guard.pid, *(child.pid for child in guard.children(recursive=True))])
+            everything = {process.pid, guard.pid, *(child.pid for child in guard.children(recursive=True))}
+            servers = {task["pid"] for task in status["tasks"]}
+            pss, besides = memory(servers), memory(everything - servers)
         finally:
             process.send_signal(signal.SIGINT)
             process.wait()
-    return Measurement(seconds, pss / count)
+    return Measurement(seconds, pss / count, besides)
 
 
 def measure_by_hand(count: int) -> Measurement:
@@ -98,7 +104,7 @@ def measure_by_hand(count: int) -> Measurement:
         for process in processes:
             process.kill()
             process.wait()
-    return Measurement(seconds, pss / count)
+    return Measurement(seconds, pss / count, 0)
 
 
 def until_all_accept(ports: Sequence[int], began: float) -> float:
@@ -114,7 +120,16 @@ def until_all_accept(ports: Sequence[int], began: float) -> float:
     return time.monotonic() - began
 
 
-def memory(pids: Sequence[int]) -> float:
+def until_all_run(path: Path) -> dict[str, Any]:
+    """The run's status, once it names every server's pid (a moment after the last one accepts)."""
+    while True:
+        status: dict[str, Any] = json.loads(path.read_text())
+        if all(task["pid"] for task in status["tasks"]):
+            return status
+        time.sleep(0.01)
+
+
+def memory(pids: Iterable[int]) -> float:
     """Proportional set size of some processes together, in MB."""
     kilobytes = 0
     for pid in pids:

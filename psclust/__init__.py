@@ -6,6 +6,10 @@ TensorFlow.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # typing's own, without importing it: type checkers take this name for true
+if TYPE_CHECKING:
+    from psclust.train.program import EstimatorSpec, ModeKeys, Program, Shard
+
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -16,7 +20,7 @@ _HOMES = {
     "Shard": "psclust.train.program",
     "TrainConfig": "psclust.train.config",
 }
-_MODULES = {"schedules": "psclust.train.schedules"}
+_MODULES = {"estimator": "psclust.estimator", "schedules": "psclust.train.schedules"}
 __all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__", "batch_normalization", "schedules"]
 
 

@@ -16,7 +16,7 @@ MAX_FUNCTION = 60
 # The launcher, from the ground up. A part may import those below it; parts on one floor do not know each other.
 LAUNCHER = (("errors",), ("spec", "placement"), ("plan", "rundir"), ("transport",), ("supervise",), ("agent",), ("cli",))
 # What runs inside tasks, from the ground up, and the parts of the launcher that it may use.
-TASK_SIDE = (("runtime",), ("replication",), ("train",), ("examples",))
+TASK_SIDE = (("runtime",), ("replication",), ("estimator",), ("train",), ("examples",))
 SHARED = {"errors", "spec", "placement", "rundir"}
 LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
@@ -42,13 +42,19 @@ def part_of(path: Path) -> str:
 def imports_of(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and absolute name of everything imported, inside functions too; of `from a import b`, `a.b`."""
     package = ("psclust", *path.relative_to(ROOT).parent.parts)
-    for node in ast.walk(tree):
+    unseen = {id(inner) for node in ast.walk(tree) if is_for_checkers(node) for inner in ast.walk(node)}
+    for node in (node for node in ast.walk(tree) if id(node) not in unseen):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*above, *filter(None, [node.module])))
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def is_for_checkers(node: ast.AST) -> bool:
+    """`if TYPE_CHECKING:`, which never runs."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def breaches(path: Path, source: str) -> list[str]:
@@ -115,6 +121,7 @@ def test_a_breach_would_be_seen(place: str, source: str) -> None:
         ("cli/x.py", "import psclust\nfrom psclust.supervise.machine import step"),
         ("train/x.py", "import tensorflow as tf\nfrom psclust.replication import wire\nfrom psclust.rundir import folder"),
         ("testing/x.py", "from psclust.transport.api import Transport"),
+        ("__init__.py", "if TYPE_CHECKING:\n    from psclust.train.program import Program"),
         ("spec/x.py", "from .cluster import Host\nfrom psclust.errors import UsageError"),
     ],
 )

@@ -62,7 +62,7 @@ class Follower:
                     f"{task.task} lost", f"{task.task}: no space left under {self._folder.path}; the run goes on, its output is not kept"
                 )
         if status.phase == "finishing":
-            waiting = ", ".join(task.task for task in status.tasks if task.role != "server" and task.pid)
+            waiting = ", ".join(task.task for task in status.tasks if task.role != "server" and task.pid and not task.joined)
             self._once("finishing", f"the work is done; waiting for {waiting} to end")
 
     def _once(self, key: str, text: str) -> None:

@@ -19,6 +19,7 @@ from psclust.replication.inputs import ReplicaInput
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
 from psclust.replication.tower import Tower, build_tower
+from psclust.replication.train_op import refuse_train_op
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
         return BetweenGraph(
             state, tower.input, tower, tower_step(tower, updates, optimizer, state, layout, replica, model.config), None, None
         )
+    refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, exchange)
     worker = worker_ops(tower, channel, layout, replica, updates)
     chiefs = chief_ops(tower, channel, optimizer, state, layout, model.config) if chief else None

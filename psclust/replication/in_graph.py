@@ -22,6 +22,7 @@ from psclust.replication.model import Model
 from psclust.replication.settings import Settings
 from psclust.replication.state import State, create_state
 from psclust.replication.tower import Tower, build_tower
+from psclust.replication.train_op import advance_with, refuse_train_op
 from psclust.replication.update import apply_update
 
 # The name of the op that ends a synchronous run of towers: all of them have come to the end of their data.
@@ -83,6 +84,8 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
                     exchange=exchange.tower(replica) if exchange else None,
                 )
             )
+        if several or layout.client:
+            refuse_train_op(towers[-1], "in-graph replication")
         if replica == 0 and layout.client and not model.input_on_client:
             refuse_python_input(tf.compat.v1.get_default_graph())
     if exchange:
@@ -119,6 +122,8 @@ def _async_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: 
 def tower_step(
     tower: Tower, update_ops: Sequence[Any], optimizer: Any, state: State, layout: Layout, replica: int, settings: Settings
 ) -> StepOps:
+    if tower.spec.train_op is not None:
+        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
     # Replicas that are not in step move shared statistics one after another, each by its share.
     statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
     # At the end of the data not even what depends on no gradient may run, such as the decay of Adam's moments of a sparse variable.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from psclust.errors import UsageError
+
 
 class Settings(Protocol):
     @property
@@ -20,3 +22,19 @@ class Settings(Protocol):
     def statistics_every(self) -> int: ...
     @property
     def nan_guard(self) -> str: ...
+
+
+def refuse_ignored(settings: Settings) -> None:
+    """Raises UsageError where a setting changes the gradient step, and the model brings a ready one."""
+    found = {
+        "clip_norm": settings.clip_norm is not None,
+        "weight_decay": settings.weight_decay > 0,
+        "accumulate": settings.accumulate > 1,
+        "average_decay": settings.average_decay is not None,
+    }
+    names = [name for name, used in found.items() if used]
+    if names:
+        raise UsageError(
+            f"TrainConfig has {', '.join(names)}, and model_fn returns a ready train_op, which knows nothing of it: return no train_op and "
+            "give the program an optimizer_fn, or leave the setting out"
+        )

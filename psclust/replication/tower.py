@@ -16,18 +16,21 @@ from psclust.replication.inputs import ReplicaInput, build_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.own_collections import own_collections, regularize_every_tower
 from psclust.replication.replica import Exchange, Replica, Statistic, building
+from psclust.replication.settings import refuse_ignored
 
 
 @dataclass(frozen=True)
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
-    `loss * examples`. update_ops: what must have run before a step counts (moving statistics). statistics: moving statistics that are
-    to be combined with those of the other replicas, weighted as the gradients are. summaries: what the model has summarized, serialized."""
+    `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
+    spec: what the model function returned. statistics: moving statistics that are to be combined with those of the other replicas, weighted
+    as the gradients are. summaries: what the model has summarized, serialized."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
+    spec: EstimatorSpec
     statistics: Sequence[Statistic] = ()
     summaries: Sequence[Any] = ()
 
@@ -89,9 +92,18 @@ def _build_part(
     current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, exchange)
     scope = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse, custom_getter=regularize_every_tower())
     with scope, building(current):
-        loss = checked_loss(model.spec(data.features, data.labels, ModeKeys.TRAIN))
+        spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
+        loss = checked_loss(spec)
     if reuse:
         _refuse_new_variables(trained_before, replica)
+    if spec.train_op is not None:
+        refuse_ignored(model.config)
+        return Tower(data, loss, (), (), spec)
+    if optimizer is None:
+        raise UsageError(
+            "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
+            "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
+        )
     seed = tf.cast(data.examples, loss.dtype) if weighted else None
     gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
     statistics = current.statistics
@@ -100,7 +112,7 @@ def _build_part(
     keys = tf.compat.v1.GraphKeys
     updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
     pairs = [(present(g, data.examples) if fill else g, variable) for g, variable in trained(gradients)]
-    return Tower(data, loss, pairs, updates, statistics, summaries)
+    return Tower(data, loss, pairs, updates, spec, statistics, summaries)
 
 
 def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:
@@ -126,10 +138,8 @@ def _joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
     return replace(first, input=replace(first.input, examples=examples), loss=loss, gradients=gradients, statistics=statistics)
 
 
-def checked_loss(spec: Any) -> Any:
+def checked_loss(spec: EstimatorSpec) -> Any:
     """The scalar loss of what a model function returned; raises UsageError where there is none."""
-    if not isinstance(spec, EstimatorSpec):
-        raise UsageError(f"model_fn returned a {type(spec).__name__}; return psclust.EstimatorSpec(mode, loss=...)")
     if spec.loss is None:
         raise UsageError(f"model_fn returned no loss in mode {spec.mode!r}; return psclust.EstimatorSpec(mode, loss=...)")
     loss = tf.convert_to_tensor(spec.loss)

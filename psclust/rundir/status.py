@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+# The phase of a program that has called Server.join: it does nothing by itself any more.
+SERVING = "serving"
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -41,6 +44,7 @@ class TaskStatus:
     exit_code: int | None
     since: float
     log: str | None
+    joined: bool = False  # a program that has become a server (Server.join)
     lost_output: int = 0  # bytes that found no room on disk
 
 

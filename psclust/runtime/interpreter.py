@@ -1,5 +1,5 @@
-"""Make a forked interpreter what a freshly started one would be: its path, streams, random numbers and environment, and a list of the
-differences that only a fresh start can honour."""
+"""Make a forked interpreter what a freshly started one would be (its path, streams, random numbers, environment), and see what it cannot
+be: another interpreter, or one that would have imported other modules."""
 
 from __future__ import annotations
 

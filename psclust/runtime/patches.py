@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+from psclust.rundir.folder import write_atomically
+from psclust.rundir.status import SERVING
 
 
 def lower_recovery_wait(seconds: float) -> None:
@@ -15,6 +21,21 @@ def lower_recovery_wait(seconds: float) -> None:
 
     for owner in (session_manager.SessionManager, supervisor.Supervisor):
         _set_default(inspect.unwrap(owner.__init__), "recovery_wait_secs", seconds)
+
+
+def announce_join(progress_file: str) -> None:
+    """Say in the task's progress file that the program has called `Server.join`, which never returns: from then on it is a server, to be
+    stopped when the work of the others is done, and not a program to be waited for."""
+    from tensorflow.python.training import server_lib
+
+    join = server_lib.Server.join
+
+    def announced_join(server: Any) -> None:
+        with suppress(OSError):
+            write_atomically(Path(progress_file), json.dumps({"phase": SERVING}))
+        join(server)
+
+    server_lib.Server.join = announced_join
 
 
 def _set_default(function: Callable[..., Any], parameter: str, value: object) -> None:

@@ -38,7 +38,7 @@ def tensorflow() -> Loaded:
     """The Python package, for clients: `import tensorflow` brings Keras and everything else that a script touches at its start."""
     environment = dict(os.environ)
     path = list(sys.path)
-    # A BLAS thread pool would not survive the fork; `interpreter` gives each child the one it would have had.
+    # A pool of BLAS threads would not survive the fork; a child gets as many as its environment asks for.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     # The import makes millions of objects and no garbage: a fifth of its time is the collector looking for some.
     gc.disable()

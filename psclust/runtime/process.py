@@ -7,7 +7,7 @@ import os
 import signal
 import time
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 CHANGED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Those that a fork server ignores, and a task must not."""
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -19,13 +19,17 @@ def die_with_parent() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
-def wait_for_new_parent(old: int, patience_s: float = 5.0) -> int:
-    """Wait until this process has another parent than `old`, which is about to exit; the new one. There is nothing to wait on but time:
-    the kernel tells nobody when it re-parents. The wait is as short as the exit of a process that does nothing else."""
+def set_name(name: str) -> None:
+    """The name under which `top` and `ps -o comm` list this process; the kernel keeps 15 bytes of it."""
+    _libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def wait_for_new_parent(old: int, patience_s: float = 5.0) -> None:
+    """Wait until this process has another parent than `old`, which is about to exit. There is nothing to wait on but time: the kernel
+    tells nobody when it re-parents. The wait is as short as the exit of a process that does nothing else."""
     deadline = time.monotonic() + patience_s
     while os.getppid() == old and time.monotonic() < deadline:
         time.sleep(0.0002)
-    return os.getppid()
 
 
 def default_signals() -> None:

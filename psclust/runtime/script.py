@@ -7,6 +7,7 @@ import atexit
 import builtins
 import gc
 import io
+import linecache
 import os
 import runpy
 import signal
@@ -48,6 +49,8 @@ def program(arguments: Sequence[str]) -> Program | None:
         return Program(("-m", *rest[1:]), os.getcwd(), module=rest[0])
     if first == "-c" and rest:
         code = _compiled(rest[0], "<string>")
+        if sys.version_info >= (3, 13):  # tracebacks show lines of -c
+            linecache.cache["<string>"] = (len(rest[0]), None, rest[0].splitlines(keepends=True), "<string>")
         return Program(("-c", *rest[1:]), "", code=code) if code else None
     if not first or first.startswith("-") or first.endswith(".pyc") or not os.path.isfile(first) or zipfile.is_zipfile(first):
         return None
@@ -88,7 +91,8 @@ def _flush_last(stream: TextIO | None) -> bool:
         if stream is not None and not getattr(stream, "closed", False):
             stream.flush()
     except Exception as error:  # noqa: BLE001 - the program may have put any object there
-        os.write(2, f"Exception ignored in: {stream!r}\n{type(error).__name__}: {error}\n".encode(errors="backslashreplace"))
+        where = "on flushing sys.stdout:" if sys.version_info >= (3, 13) else f"in: {stream!r}"
+        os.write(2, f"Exception ignored {where}\n{type(error).__name__}: {error}\n".encode(errors="backslashreplace"))
         return False
     return True
 

@@ -61,6 +61,8 @@ def _settle(task: Task) -> None:
     os.closerange(3, 1 << 20)
     os.environ.clear()
     os.environ.update(task.env)
+    # All forked tasks share the fork server's command line; a command that is executed gets its own name back.
+    process.set_name(task.env.get("PSCLUST_TASK", "python"))
     try:
         os.chdir(task.cwd)
     except OSError as error:
@@ -88,6 +90,8 @@ def _run_here(task: Task, arguments: list[str], parent: int, host: Interpreter) 
     host.refresh(task.env, program.folder, program.argv, task.argv)
     if task.recovery_wait is not None:
         patches.lower_recovery_wait(task.recovery_wait)
+    if "PSCLUST_PROGRESS" in task.env:
+        patches.announce_join(task.env["PSCLUST_PROGRESS"])
     _belong_to(task.supervisor, parent)
     script.run(program)
 

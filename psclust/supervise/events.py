@@ -65,6 +65,13 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
+class Joined:
+    """The task's program has become a server: it called `Server.join`, which never returns."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
 class Exited:
     """The process ended; `code` as Python gives it (negative: the signal)."""
 
@@ -100,7 +107,7 @@ class Tick:
     """Time passed."""
 
 
-Event = Apply | Started | NotStarted | Serving | Exited | Restart | Stop | Kill | Tick
+Event = Apply | Started | NotStarted | Serving | Joined | Exited | Restart | Stop | Kill | Tick
 
 # ---- actions: what must be done
 

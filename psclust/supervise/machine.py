@@ -30,6 +30,7 @@ from psclust.supervise.events import (
     End,
     Event,
     Exited,
+    Joined,
     Kill,
     NotStarted,
     Outcome,
@@ -61,6 +62,7 @@ class TaskState:
     exit_code: int | None = None
     restarts: tuple[float, ...] = ()
     served: bool = False  # in this attempt
+    joined: bool = False  # in this attempt: a program that has become a server
     again: bool = False  # STOPPING on the way to a restart
     removed: bool = False  # STOPPING on the way out of the plan
 
@@ -129,6 +131,10 @@ def _started(state: RunState, entry: TaskState, event: Started, now: float) -> R
 
 def _serving(state: RunState, entry: TaskState, event: Serving, now: float) -> Result:
     return _put(state, replace(entry, phase=Phase.RUNNING, served=True)), []
+
+
+def _joined(state: RunState, entry: TaskState, event: Joined, now: float) -> Result:
+    return _put(state, replace(entry, joined=True)), []
 
 
 def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
@@ -209,6 +215,7 @@ TABLE: dict[tuple[Phase, type], Handler] = {
     (Phase.STARTING, Exited): _exited,
     (Phase.STARTING, Restart): _restart,
     (Phase.RUNNING, Serving): _serving,
+    (Phase.RUNNING, Joined): _joined,
     (Phase.RUNNING, Exited): _exited,
     (Phase.RUNNING, Restart): _restart,
     (Phase.STOPPING, Started): _started,
@@ -307,7 +314,8 @@ def _deadlines(state: RunState, now: float) -> Result:
         text = f"{names} did not answer within {limits.start:g} s (deadlines.start)"
         return _stop(state, Outcome(False, 3, text, cause=missing[0], attempt=state.tasks[missing[0]].attempt), now)
     if state.phase is RunPhase.FINISHING and state.due is not None and now >= state.due:
-        late = ", ".join(str(task) for task, entry in state.tasks.items() if entry.alive and entry.plan.role != "server")
+        working = [str(task) for task, entry in state.tasks.items() if entry.alive and entry.plan.role != "server" and not entry.joined]
+        late = ", ".join(working)
         text = f"{late} had not ended {limits.finish:g} s after the others and was stopped (deadlines.finish)"
         return _stop(state, Outcome(True, 0, text), now)
     return state, []
@@ -335,7 +343,7 @@ def _start_ready(state: RunState, now: float) -> Result:
     answering = {task for task, entry in state.tasks.items() if entry.phase is Phase.RUNNING}
     for entry in list(state.tasks.values()):
         if entry.phase is Phase.WAITING and answering.issuperset(entry.plan.needs):
-            fresh = replace(entry, phase=Phase.STARTING, attempt=entry.attempt + 1, since=now, served=False, due=None)
+            fresh = replace(entry, phase=Phase.STARTING, attempt=entry.attempt + 1, since=now, served=False, joined=False, due=None)
             state = _put(state, fresh)
             actions.append(Start(entry.plan, fresh.attempt))
     return state, actions
@@ -343,10 +351,11 @@ def _start_ready(state: RunState, now: float) -> Result:
 
 def _finish(state: RunState, now: float) -> Result:
     assert state.plan is not None
-    deciders = [entry for entry in state.tasks.values() if entry.plan.decides and not entry.removed]
+    # A worker that has joined its server waits for somebody else's work: in many in-graph scripts all but the first do.
+    deciders = [entry for entry in state.tasks.values() if entry.plan.decides and not entry.removed and not entry.joined]
     if not deciders or any(entry.phase is not Phase.DONE for entry in deciders):
         return replace(state, phase=RunPhase.LIVE, due=None), []
-    working = [entry for entry in state.tasks.values() if entry.plan.role != "server"]
+    working = [entry for entry in state.tasks.values() if entry.plan.role != "server" and not entry.joined]
     if any(entry.alive or entry.phase in (Phase.WAITING, Phase.BACKOFF) for entry in working):
         due = state.due if state.phase is RunPhase.FINISHING else now + state.plan.deadlines.finish
         return replace(state, phase=RunPhase.FINISHING, due=due), []

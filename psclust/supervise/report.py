@@ -56,6 +56,7 @@ def _task_status(entry: TaskState, folder: RunFolder, outputs: Mapping[Task, Out
         restarts=len(entry.restarts),
         exit_code=None if entry.exit_code is None else shell_code(entry.exit_code),
         since=entry.since + epoch,
+        joined=entry.joined,
         log=str(folder.log(task, entry.attempt)) if entry.attempt else None,
         lost_output=output.lost if output else 0,
     )

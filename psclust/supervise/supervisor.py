@@ -15,7 +15,7 @@ from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import Plan, TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically
-from psclust.rundir.status import RunStatus
+from psclust.rundir.status import SERVING, Progress, RunStatus
 from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.events import Event
@@ -82,6 +82,9 @@ class Supervisor:
 
     def exited(self, task: Task, code: int) -> None:
         self.post(events.Exited(task, code))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self._queue.put(_Call(work))
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         """Raises PortBusyError or StartError."""
@@ -160,16 +163,25 @@ class Supervisor:
         for action in actions:
             log.info("-> %s", _brief(action))
             if isinstance(action, events.Start):
+                self.folder.progress(action.plan.task).unlink(missing_ok=True)
                 self._transport.start(action.plan, action.attempt, self.folder.log(action.plan.task, action.attempt))
             elif isinstance(action, events.Signal):
                 self._transport.signal(action.task, action.signal)
 
     def _probe(self) -> None:
-        """Ask every server that was started whether it answers yet."""
+        """Ask every server that was started whether it answers yet, and look whether a program has become a server."""
         for entry in list(self._state.tasks.values()):
             if entry.plan.serves and entry.phase is Phase.STARTING and entry.pid is not None and answers(entry.plan):
                 self._handle(events.Serving(entry.plan.task))
+            elif entry.plan.role == "program" and entry.phase is Phase.RUNNING and not entry.joined and self._has_joined(entry.plan.task):
+                self._handle(events.Joined(entry.plan.task))
         self._handle(events.Tick())
+
+    def _has_joined(self, task: Task) -> bool:
+        try:
+            return Progress.from_json(self.folder.progress(task).read_text(encoding="utf-8")).phase == SERVING
+        except (OSError, ValueError):
+            return False
 
     def _publish(self, *, final: bool = False) -> None:
         now = time.monotonic()

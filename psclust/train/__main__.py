@@ -15,15 +15,14 @@ from pathlib import Path
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.train.evaluation import evaluate, write_evaluation
+from psclust.estimator import install
 from psclust.train.job import Job
 from psclust.train.load import load_program
+from psclust.train.modes import run
 from psclust.train.options import Options, parse_changes, parse_options
 from psclust.train.progress import ProgressFile
 from psclust.train.report import Reporter
-from psclust.train.task import BETWEEN_GRAPH, TaskContext, read_context
-from psclust.train.towers import train_towers
-from psclust.train.worker import train_worker
+from psclust.train.task import TaskContext, read_context
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -34,6 +33,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     try:
         options = parse_options(arguments)
         context = read_context(environment)
+        # Before the user's module is loaded: it may look for `tf.estimator` at once.
+        install()
         program = load_program(options.program)
         program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
         with tempfile.TemporaryDirectory(prefix="psclust-") as scratch:
@@ -43,22 +44,6 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
-
-
-def run(job: Job) -> None:
-    """Trains, and where this task is the chief evaluates the result."""
-    context = job.context
-    if context.task is not None and context.replication == BETWEEN_GRAPH:
-        train_worker(job)
-    else:
-        train_towers(job)
-    if context.is_chief and job.program.has_evaluation:
-        job.reporter.phase("evaluate")
-        result = evaluate(job)
-        write_evaluation(result, job.model_dir)
-        job.reporter.phase("done", result.step, result.metrics)
-    else:
-        job.reporter.phase("done")
 
 
 def _model_dir(options: Options, context: TaskContext, scratch: str) -> Path:
@@ -79,6 +64,10 @@ def _log_to_stdout() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
+    # Of what TensorFlow only informs of, the lines of its own hooks (LoggingTensorHook, StepCounterHook) alone.
+    tensorflow = tf.get_logger()
+    tensorflow.setLevel(logging.INFO)
+    tensorflow.addFilter(lambda record: record.levelno >= logging.WARNING or record.module == "basic_session_run_hooks")
 
 
 if __name__ == "__main__":

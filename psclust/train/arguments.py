@@ -19,3 +19,11 @@ def takes(function: Callable[..., Any], name: str) -> bool:
     """Whether `function` has a parameter of that name, or takes any."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def takes_labels(model_fn: Callable[..., Any]) -> bool:
+    """Whether a model function has a second argument for labels, whatever it calls it."""
+    positional = [p for p in inspect.signature(model_fn).parameters.values() if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+    if positional and positional[0].kind is inspect.Parameter.VAR_POSITIONAL:
+        return True
+    return len(positional) > 1 and positional[1].name not in ("mode", "params", "config")

@@ -1,25 +1,30 @@
-"""Evaluating with the moving averages of the weights that a training with `TrainConfig.average_decay` has kept."""
+"""Restoring weights from the moving averages that a training with `TrainConfig.average_decay` has kept."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
 
+from psclust.errors import UsageError
+from psclust.train.checkpoint import entry_of
 
-def averaged_weights() -> Any:
-    """Creates the averages of the current graph's trainable variables, under the names TensorFlow gives them, so that they are restored
-    like all others; returns the op that then puts them in the variables' places."""
-    assigned = []
+
+def averages() -> dict[str, Any]:
+    """name of the average in a checkpoint -> the trainable variables of the current graph that it is for, several where one is cut in
+    parts; as `tf.compat.v1.train.Saver` takes them."""
+    found: dict[str, list[Any]] = {}
     for variable in tf.compat.v1.trainable_variables():
-        with tf.device(variable.device):
-            average = tf.compat.v1.get_variable(
-                f"{variable.op.name}/ExponentialMovingAverage",
-                variable.shape,
-                variable.dtype.base_dtype,
-                initializer=tf.compat.v1.zeros_initializer(),
-                trainable=False,
-                use_resource=True,
-            )
-            assigned.append(variable.assign(average.read_value(), read_value=False))
-    return tf.group(*assigned)
+        found.setdefault(f"{entry_of(variable).name}/ExponentialMovingAverage", []).append(variable)
+    return {name: parts if len(parts) > 1 else parts[0] for name, parts in found.items()}
+
+
+def refuse_without_averages(prefix: str, wanted: Mapping[str, Any], found: Collection[str]) -> None:
+    """Raises UsageError where a checkpoint lacks any of the averages."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise UsageError(
+            f"{prefix} has no moving averages ({', '.join(missing)} missing), which average_decay asks for; train with average_decay, or "
+            "leave it out"
+        )

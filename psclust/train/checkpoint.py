@@ -1,13 +1,15 @@
-"""Saving and restoring a graph's variables, always through the process that drives the session.
+"""Saving and restoring a graph's variables.
 
-Values travel to that process, which writes them with TensorFlow's own SaveV2: a checkpoint is where the chief is, also when ps hosts share
-no file system with it, and `tf.train.load_checkpoint` and `tf.compat.v1.train.Saver` read it. A checkpoint is complete before the
-`checkpoint` file names it, so a crash leaves the one before.
+Values travel to the process that drives the session, which writes them with TensorFlow's own SaveV2: a checkpoint is where the chief is,
+also when ps hosts share no file system with it. Sharded, every ps writes and reads its own part instead, and the chief merges the index.
+Either way `tf.train.load_checkpoint` and `tf.compat.v1.train.Saver` read it. The parts of a partitioned variable are saved as slices of
+one tensor under the variable's full name, so a model may be cut another way when it is restored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,78 +17,113 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.errors import PsclustError, UsageError
-from psclust.replication.state import DONE, POSITIONS
+from psclust.replication.state import PASSING, POSITIONS
+from psclust.train.checkpoint_folder import CheckpointFolder
+from psclust.train.config import TrainConfig
 from psclust.train.session import LOST_PEER, first_line
 
-_KEEP = 5
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A variable in a checkpoint: `part` of the tensor `name` of `shape`, in SaveV2's notation; an empty one is all of it."""
+
+    variable: Any
+    name: str
+    part: str
+    shape: Any
 
 
 class Checkpoints:
-    """The checkpoints of `variables` in `directory`; adds its ops to the current graph. `device` is the process that reads and writes."""
+    """The checkpoints of `variables` in `directory`; adds its ops to the current graph. `device` is the process that drives the session."""
 
-    def __init__(self, variables: Sequence[Any], directory: Path, device: str) -> None:
-        self._directory = directory
-        self._shapes = {variable.op.name: variable.shape for variable in variables if variable.op.name != DONE}
-        names = list(self._shapes)
-        kept = [variable for variable in variables if variable.op.name in self._shapes]
+    def __init__(self, variables: Sequence[Any], directory: Path, device: str, config: TrainConfig | None = None) -> None:
+        config = config or TrainConfig()
+        self._folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
+        self._sharded = config.sharded
+        self._entries = [entry_of(variable) for variable in variables if variable.op.name not in PASSING]
+        here = _cpu_of(device)
         with tf.name_scope("checkpoint"):
-            values = [_read(variable) for variable in kept]
-            with tf.device(f"{device}/device:CPU:0"):
+            with tf.device(here):
                 self._prefix = tf.compat.v1.placeholder(tf.string, [], name="prefix")
-                self._save = tf.raw_ops.SaveV2(prefix=self._prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=values)
-                self._restored = {variable.op.name: self._load(variable) for variable in kept}
-            self._assign = {variable.op.name: _assign(variable, self._restored[variable.op.name]) for variable in kept}
+            self._save = self._save_parts(here) if config.sharded else self._save_all(here)
+            restored = [(entry, self._load(entry, _cpu_of(entry.variable.device) if config.sharded else here)) for entry in self._entries]
+            self._assign = {entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored}
+            self._positions = next((value for entry, value in restored if entry.name == POSITIONS), None)
 
-    def _load(self, variable: Any) -> Any:
-        dtype = variable.dtype.base_dtype
-        (value,) = tf.raw_ops.RestoreV2(prefix=self._prefix, tensor_names=[variable.op.name], shape_and_slices=[""], dtypes=[dtype])
-        return tf.ensure_shape(value, variable.shape)
+    def _save_all(self, device: str) -> Any:
+        values = [_read(entry.variable) for entry in self._entries]
+        with tf.device(device):
+            return _save(self._prefix, self._entries, values)
+
+    def _save_parts(self, device: str) -> Any:
+        groups: dict[str, list[_Entry]] = {}
+        for entry in self._entries:
+            groups.setdefault(_cpu_of(entry.variable.device), []).append(entry)
+        names, saves = [], []
+        for index, (place, entries) in enumerate(sorted(groups.items())):
+            with tf.device(place):
+                names.append(tf.strings.join([self._prefix, f"_parts/part-{index:05d}-of-{len(groups):05d}"]))
+                saves.append(_save(names[-1], entries, [_read(entry.variable) for entry in entries]))
+        with tf.device(device), tf.control_dependencies(saves):
+            return tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=tf.stack(names), destination_prefix=self._prefix, delete_old_dirs=True)
+
+    def _load(self, entry: _Entry, device: str) -> Any:
+        with tf.device(device):
+            (value,) = tf.raw_ops.RestoreV2(
+                prefix=self._prefix,
+                tensor_names=[entry.name],
+                shape_and_slices=[entry.part],
+                dtypes=[entry.variable.dtype.base_dtype],
+            )
+            return tf.ensure_shape(value, entry.variable.shape)
 
     def latest(self) -> str | None:
         """The prefix of the last complete checkpoint."""
-        return tf.train.latest_checkpoint(str(self._directory))
+        return self._folder.latest()
 
     def save(self, session: Any, step: int) -> str:
-        """Writes `model.ckpt-<step>` and removes all but the last five. Raises UsageError where the directory cannot be written and
-        the session's own error where a server is lost."""
-        prefix = str(self._directory / f"model.ckpt-{step}")
+        """Writes `model.ckpt-<step>` and removes those that need not stay. Raises UsageError where the folder cannot be written, in which
+        case the last checkpoint is still there, and the session's own error where a server is lost."""
+        prefix = self._folder.prefix(step)
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._folder.directory.mkdir(parents=True, exist_ok=True)
             session.run(self._save, {self._prefix: prefix})
-            self._name_latest(prefix)
+            self._folder.add(prefix)
         except LOST_PEER:
             raise
         except (OSError, tf.errors.OpError) as error:
-            reason = first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
-            raise UsageError(
-                f"{self._directory}: the checkpoint of step {step} cannot be written ({reason}); make room, or choose another --model-dir"
-            ) from error
+            self._give_up(prefix, step, error)
         return prefix
 
-    def _name_latest(self, prefix: str) -> None:
-        """Replaces the `checkpoint` file, TensorFlow's CheckpointState as text with paths relative to it, and removes what it drops."""
-        state = tf.train.get_checkpoint_state(str(self._directory))
-        older = [Path(path).name for path in state.all_model_checkpoint_paths] if state else []
-        name = Path(prefix).name
-        known = [*(path for path in older if path != name), name]
-        lines = [f'model_checkpoint_path: "{name}"', *(f'all_model_checkpoint_paths: "{path}"' for path in known[-_KEEP:])]
-        aside = self._directory / "checkpoint.new"
-        aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        aside.replace(self._directory / "checkpoint")
-        for path in known[:-_KEEP]:
-            for file in self._directory.glob(f"{path}.*"):
-                file.unlink(missing_ok=True)
+    def _give_up(self, prefix: str, step: int, error: Exception) -> None:
+        latest = self.latest()
+        if latest != prefix:
+            self._folder.remove(Path(prefix).name)
+        reason = first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
+        good = f"the last good one is {Path(latest).name}" if latest else "there is none yet"
+        hint = "make room, or choose another --model-dir"
+        if self._sharded and isinstance(error, tf.errors.NotFoundError):
+            hint = "with sharded=True every ps writes a part, so the folder must be on a file system that ps and chief share"
+        raise UsageError(f"{self._folder.directory}: the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}") from error
 
     def restore(self, session: Any, prefix: str, first: Collection[str] = ()) -> None:
         """Gives every variable its value in the checkpoint: those named in `first`, and when that is done the rest. Raises PsclustError
         where the checkpoint lacks a variable or has it in another shape."""
         reader = tf.train.load_checkpoint(prefix)
-        _refuse_another_model(prefix, self._shapes, reader.get_variable_to_shape_map())
+        refuse_another_model(prefix, self._entries, reader.get_variable_to_shape_map())
         feed = {self._prefix: prefix}
-        if POSITIONS in self._shapes:
-            feed[self._restored[POSITIONS]] = spread(reader.get_tensor(POSITIONS), self._shapes[POSITIONS][0])
+        if self._positions is not None:
+            feed[self._positions] = spread(reader.get_tensor(POSITIONS), int(self._positions.shape[0]))
         for chosen in (True, False):
             session.run([assign for name, assign in self._assign.items() if (name in first) is chosen], feed)
+
+
+def entry_of(variable: Any) -> _Entry:
+    """How a variable, or a part of one, stands in a checkpoint."""
+    info = getattr(variable, "_save_slice_info", None)
+    if info is None:
+        return _Entry(variable, variable.op.name, "", variable.shape)
+    return _Entry(variable, info.full_name, info.spec, tf.TensorShape(info.full_shape))
 
 
 def spread(positions: Any, replicas: int) -> Any:
@@ -98,7 +135,9 @@ def spread(positions: Any, replicas: int) -> Any:
     return np.array([each + (index < over) for index in range(replicas)], np.int64)
 
 
-def _refuse_another_model(prefix: str, wanted: dict[str, Any], found: dict[str, list[int]]) -> None:
+def refuse_another_model(prefix: str, entries: Iterable[_Entry], found: dict[str, list[int]]) -> None:
+    """Raises PsclustError where the tensors of a checkpoint, name -> shape, are not those of the model."""
+    wanted = {entry.name: entry.shape for entry in entries}
     problems = [f"{name} is missing" for name in wanted if name not in found]
     problems += [
         f"{name} is {found[name]}, the model's {shape.as_list()}"
@@ -107,6 +146,16 @@ def _refuse_another_model(prefix: str, wanted: dict[str, Any], found: dict[str, 
     ]
     if problems:
         raise PsclustError(f"{prefix} is the checkpoint of another model: {'; '.join(problems)}. Choose another --model-dir")
+
+
+def _save(prefix: Any, entries: Sequence[_Entry], values: Sequence[Any]) -> Any:
+    names, parts = [entry.name for entry in entries], [entry.part for entry in entries]
+    return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=parts, tensors=list(values))
+
+
+def _cpu_of(device: str) -> str:
+    """The first CPU of the task that `device` is of."""
+    return str(tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string())
 
 
 def _read(variable: Any) -> Any:

@@ -13,6 +13,7 @@ from psclust.errors import UsageError
 
 STATISTICS = ("first", "mean", "sync")
 WIRES = ("float32", "bfloat16")
+_POSITIVE = ("save_seconds", "save_steps", "keep", "keep_every_s")
 GUARDS = ("off", "loss", "gradients")
 
 
@@ -34,6 +35,9 @@ class TrainConfig:
     summary_steps: steps between summaries in event files; None writes none.
     profile_steps: the steps of which a Chrome trace is written, `trace-<step>.json`.
     stop_after: ends the training when the loss, averaged over that many steps, is no better than that of the same number before.
+    save_seconds, save_steps: time and steps between checkpoints, whichever comes first; None for both leaves only the last one.
+    keep: how many of the last checkpoints stay. keep_every_s: beside those, one for every so many seconds stays for good.
+    sharded: every ps writes and reads its own part of a checkpoint, which takes a file system that all of them share.
     """
 
     clip_norm: float | None = None
@@ -47,12 +51,17 @@ class TrainConfig:
     summary_steps: int | None = None
     profile_steps: tuple[int, ...] = ()
     stop_after: int | None = None
+    save_seconds: float | None = 60.0
+    save_steps: int | None = None
+    keep: int = 5
+    keep_every_s: float | None = None
+    sharded: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("clip_norm", "accumulate", "statistics_every", "summary_steps", "stop_after"):
+        for name in (*_POSITIVE, "clip_norm", "accumulate", "statistics_every", "summary_steps", "stop_after"):
             value = getattr(self, name)
             _need(value is None or value > 0, name, value, "a positive number")
-        for name in ("accumulate", "statistics_every"):
+        for name in ("accumulate", "statistics_every", "keep"):
             _need(isinstance(getattr(self, name), int), name, getattr(self, name), "a whole number")
         _need(self.weight_decay >= 0 and math.isfinite(self.weight_decay), "weight_decay", self.weight_decay, "zero or more")
         decay = self.average_decay

@@ -67,6 +67,10 @@ class Driver:
     def start(self) -> None:
         self._thread.start()
 
+    def stop(self) -> None:
+        """No further step is made. To be called before `start` or from `left`."""
+        self._barrier.stopping = True
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the barrier has ended, or failed, within the time."""
         self._thread.join(timeout_s)
@@ -142,6 +146,9 @@ class Driver:
                 self._session.run(self._ops.release_exchange, {self._ops.round: barrier.round})
         if barrier.unsure or (self._spoilt and barrier.contributions):
             self._settle()
+        elif barrier.contributions and barrier.stopping:
+            # Somebody asked to stop while others were at work on this step, which is never made.
+            self._void()
         elif barrier.contributions:
             self._apply()
 
@@ -153,6 +160,9 @@ class Driver:
             self._send(self._barrier.clear())
             return
         LOG.warning("a worker died in the middle of step %d; the step is computed again", self._step + 1)
+        self._void()
+
+    def _void(self) -> None:
         self._spoilt = False
         tokens = self._barrier.repeat()
         self._empty_accumulators()

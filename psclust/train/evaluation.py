@@ -1,4 +1,4 @@
-"""Evaluating a checkpoint on the held-out data, in a plain local session: it needs no server and disturbs none."""
+"""Evaluating checkpoints on the held-out data."""
 
 from __future__ import annotations
 
@@ -9,62 +9,89 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.inputs import checked_dataset, count_examples, split_batch
 from psclust.replication.model import ModeKeys, Shard
 from psclust.replication.tower import checked_loss
-from psclust.train.averages import averaged_weights
-from psclust.train.checkpoint import Checkpoints
+from psclust.train.hooks import Hooks
+from psclust.train.inference import Restorer, restored
 from psclust.train.job import Job
-from psclust.train.session import open_session
-from psclust.train.variables import Variables
 
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """metrics: name -> value, the loss among them, over `examples` held-out examples, of the variables at global step `step`."""
+    """metrics: name -> value (a list of values where a metric is no scalar), the loss among them, over `examples` held-out examples, of
+    the variables at global step `step`."""
 
     step: int
     examples: int
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, Any]
 
     def __str__(self) -> str:
-        values = " ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        values = " ".join(f"{name} {value:.4g}" for name, value in self.metrics.items() if isinstance(value, float))
         return f"evaluation: {values} ({self.examples} examples) at step {self.step}"
 
+    def scalars(self) -> dict[str, float]:
+        return {name: value for name, value in self.metrics.items() if isinstance(value, float)}
 
-@dataclass(frozen=True)
-class _EvalGraph:
-    """update: fetches (loss, examples) of one batch and counts it. values: name -> metric."""
 
-    input: Any
-    update: Any
-    values: Mapping[str, Any]
-    global_step: Any
+class EvaluationGraph:
+    """The model in mode EVAL with the held-out data, in a graph of its own. Raises UsageError where a user's function breaks its
+    contract."""
+
+    def __init__(self, job: Job) -> None:
+        self._steps = job.options.eval_steps
+        self.graph = job.new_graph()
+        with self.graph.as_default():
+            self._global_step = tf.compat.v1.train.get_or_create_global_step()
+            dataset = _finite(checked_dataset(job.program.dataset(ModeKeys.EVAL, Shard())), self._steps)
+            iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
+            batch = iterator.get_next()
+            spec = job.program.spec(*split_batch(batch), ModeKeys.EVAL)
+            loss = checked_loss(spec)
+            metrics = {name: _pair(name, metric) for name, metric in (spec.eval_metric_ops or {}).items()}
+            with tf.control_dependencies([update for _, update in metrics.values() if update is not None]):
+                self._update = (tf.identity(loss), count_examples(batch))
+            self._values = {name: value for name, (value, _) in metrics.items()}
+            self._input = iterator.initializer
+            self._hooks = Hooks([*(spec.evaluation_hooks or ()), *job.hooks])
+            self.restorer = Restorer(spec.scaffold, job.program.config)
+        self.graph.finalize()
+
+    def run(self, session: Any) -> Evaluation:
+        """Evaluates what the session's variables hold. Raises UsageError where there is no data."""
+        session.run(self._input)
+        self._hooks.start(session)
+        run = self._hooks.callable(session, self._update)
+        total, seen, batches = 0.0, 0, 0
+        while (self._steps is None or batches < self._steps) and not self._hooks.stop_requested:
+            try:
+                loss, examples = run()
+            except tf.errors.OutOfRangeError:
+                break
+            total += float(loss) * int(examples)
+            seen += int(examples)
+            batches += 1
+        if not seen:
+            raise UsageError("the held-out data is empty: input_fn with mode 'eval' (or eval_input_fn) returned a dataset without a batch")
+        metrics = {name: _plain(value) for name, value in session.run(dict(self._values)).items()}
+        metrics.setdefault("loss", total / seen)
+        self._hooks.end(session)
+        return Evaluation(int(session.run(self._global_step)), seen, metrics)
 
 
 def evaluate(job: Job) -> Evaluation:
     """Evaluates the last checkpoint on all held-out data. Raises UsageError where there is no checkpoint or no data."""
-    graph = job.new_graph()
-    with graph.as_default():
-        built = _build(job)
-        use_averages = averaged_weights() if job.program.config.average_decay is not None else None
-        variables = Variables()
-        checkpoints = Checkpoints(variables.all, job.model_dir, "")
-    graph.finalize()
-    latest = checkpoints.latest()
-    if latest is None:
-        raise UsageError(f"{job.model_dir}: there is no checkpoint to evaluate")
-    with open_session("", graph, None) as session:
-        checkpoints.restore(session, latest)
-        if use_averages is not None:
-            session.run(use_averages)
-        session.run([variables.local, built.input])
-        result = _run(session, built)
+    if not job.program.has_evaluation:
+        raise UsageError("there is no held-out data: give the program an eval_input_fn, or let input_fn take `mode`")
+    built = EvaluationGraph(job)
+    with restored(built.graph, built.restorer, job.model_dir, "evaluate") as (session, _):
+        result = built.run(session)
     LOG.info("%s", result)
     return result
 
@@ -76,32 +103,24 @@ def write_evaluation(result: Evaluation, directory: Path) -> None:
     aside.replace(directory / "evaluation.json")
 
 
-def _build(job: Job) -> _EvalGraph:
-    global_step = tf.compat.v1.train.get_or_create_global_step()
-    iterator = tf.compat.v1.data.make_initializable_iterator(checked_dataset(job.program.dataset(ModeKeys.EVAL, Shard())))
-    batch = iterator.get_next()
-    spec = job.program.spec(*split_batch(batch), ModeKeys.EVAL)
-    loss = checked_loss(spec)
-    metrics = dict(spec.eval_metric_ops or {})
-    updates = [update for _, update in metrics.values()]
-    with tf.control_dependencies([op for op in updates if op is not None]):
-        update = (tf.identity(loss), count_examples(batch))
-    return _EvalGraph(iterator.initializer, update, {name: value for name, (value, _) in metrics.items()}, global_step)
+def _finite(dataset: Any, steps: int | None) -> Any:
+    with tf.compat.v1.Session() as session:
+        endless = session.run(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+    if endless and steps is None:
+        raise UsageError("the held-out data never ends: leave `repeat()` out in mode 'eval', or say how many batches with --eval-steps")
+    return dataset
 
 
-def _run(session: Any, built: _EvalGraph) -> Evaluation:
-    run = session.make_callable(list(built.update))
-    total, seen = 0.0, 0
-    while True:
-        try:
-            loss, examples = run()
-        except tf.errors.OutOfRangeError:
-            break
-        total += float(loss) * int(examples)
-        seen += int(examples)
-    if not seen:
-        raise UsageError("the held-out data is empty: input_fn with mode 'eval' (or eval_input_fn) returned a dataset without a batch")
-    values = session.run(dict(built.values))
-    metrics = {name: float(value) for name, value in values.items()}
-    metrics.setdefault("loss", total / seen)
-    return Evaluation(int(session.run(built.global_step)), seen, metrics)
+def _pair(name: str, metric: Any) -> tuple[Any, Any]:
+    """(value, update op) of one of eval_metric_ops: such a pair, or a metric of tf_keras that has been updated in this graph."""
+    if isinstance(metric, (tuple, list)) and len(metric) == 2:
+        return metric[0], metric[1]
+    if hasattr(metric, "result") and getattr(metric, "updates", None):
+        return metric.result(), tf.group(*metric.updates)
+    raise UsageError(
+        f"eval_metric_ops[{name!r}] is a {type(metric).__name__}; it must be (value, update op), as tf.compat.v1.metrics functions return"
+    )
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else np.asarray(value).tolist()

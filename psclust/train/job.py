@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +24,19 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """One task's part of a training."""
+    """One task's part of a training. hooks: session hooks to run beside those of the model function."""
 
     program: Program
     context: TaskContext
     options: Options
     model_dir: Path
     reporter: Reporter
+    hooks: Sequence[Any] = ()
+
+    @property
+    def save_s(self) -> float | None:
+        """Seconds between checkpoints."""
+        return self.program.config.save_seconds if self.options.save_s is None else self.options.save_s
 
     def new_graph(self) -> Any:
         """An empty graph with the program's seed."""
@@ -45,19 +53,25 @@ class Job:
 class Saver:
     """Writes checkpoints when they are due. One that cannot be written while training goes on is reported and tried again later."""
 
-    def __init__(self, checkpoints: Checkpoints, every_s: float) -> None:
+    def __init__(self, checkpoints: Checkpoints, every_s: float | None, every_steps: int | None = None) -> None:
         self.checkpoints = checkpoints
-        self._every_s = every_s
-        self._due = time.monotonic() + every_s
+        self._every_s = math.inf if every_s is None else every_s
+        self._every_steps = math.inf if every_steps is None else every_steps
+        self._due = time.monotonic() + self._every_s
+        self._due_step = math.inf
+
+    def start(self, step: int) -> None:
+        """Training goes on from `step`."""
+        self._due_step = step + self._every_steps
 
     def maybe(self, session: Any, step: int) -> None:
-        if time.monotonic() < self._due:
+        if time.monotonic() < self._due and step < self._due_step:
             return
         try:
             self.checkpoints.save(session, step)
         except UsageError as error:
             LOG.warning("%s", error)
-        self._due = time.monotonic() + self._every_s
+        self._due, self._due_step = time.monotonic() + self._every_s, step + self._every_steps
 
 
 def refuse_no_data(position: int, replica: str) -> None:

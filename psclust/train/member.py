@@ -9,6 +9,7 @@ from typing import Any
 
 from psclust.replication.barrier import Kind
 from psclust.replication.barrier_ops import WorkerOps
+from psclust.train.hooks import Hooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +22,10 @@ class Grant:
 
 
 class Member:
-    """One replica's membership of the barrier for the life of one session."""
+    """One replica's membership of the barrier for the life of one session; `hooks` are called around every gradient."""
 
-    def __init__(self, session: Any, ops: WorkerOps) -> None:
-        self._step = session.make_callable(list(ops.step), [ops.nonce, ops.round])
+    def __init__(self, session: Any, ops: WorkerOps, hooks: Hooks) -> None:
+        self._step = hooks.callable(session, ops.step, [ops.nonce, ops.round])
         self._say = session.make_callable(ops.say, [ops.kind, ops.nonce, ops.round])
         self._token = session.make_callable(ops.token)
         self._nonce = 0

@@ -12,19 +12,27 @@ from typing import Any, NoReturn
 
 from psclust.errors import UsageError
 
+TRAIN = "train"
+TRAIN_AND_EVALUATE = "train_and_evaluate"
+MODES = (TRAIN_AND_EVALUATE, TRAIN, "evaluate", "predict", "export")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global step
-    to stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints and between log lines."""
+    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global
+    step to stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints (None: the program's) and log lines. do:
+    one of `MODES`. eval_steps: batches to evaluate; None: all.
+    """
 
     program: str
     changes: tuple[str, ...] = ()
     model_dir: Path | None = None
     max_steps: int | None = None
-    save_s: float = 60.0
+    save_s: float | None = None
     log_s: float = 2.0
     config: tuple[str, ...] = ()
+    do: str = TRAIN_AND_EVALUATE
+    eval_steps: int | None = None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,11 +48,23 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="replace one of the TrainConfig's settings")
     parser.add_argument("--model-dir", type=Path, help="where checkpoints go and training resumes from; default: the run's folder")
     parser.add_argument("--max-steps", type=_positive_int, help="stop at this global step; default: when the data ends")
-    parser.add_argument("--save-seconds", type=float, default=60.0, help="time between checkpoints (default: %(default)s)")
+    parser.add_argument("--save-seconds", type=float, help="time between checkpoints; default: the program's, or 60")
     parser.add_argument("--log-seconds", type=float, default=2.0, help="time between log lines (default: %(default)s)")
+    parser.add_argument("--do", choices=MODES, default=TRAIN_AND_EVALUATE, help="what to do with the program (default: %(default)s)")
+    parser.add_argument("--eval-steps", type=_positive_int, help="batches to evaluate; default: all held-out data")
     found = parser.parse_args(arguments)
     model_dir = found.model_dir.absolute() if found.model_dir else None
-    return Options(found.program, tuple(found.set), model_dir, found.max_steps, found.save_seconds, found.log_seconds, tuple(found.config))
+    return Options(
+        program=found.program,
+        changes=tuple(found.set),
+        model_dir=model_dir,
+        max_steps=found.max_steps,
+        save_s=found.save_seconds,
+        log_s=found.log_seconds,
+        config=tuple(found.config),
+        do=found.do,
+        eval_steps=found.eval_steps,
+    )
 
 
 def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:

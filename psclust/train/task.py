@@ -13,11 +13,13 @@ from psclust.spec.cluster import ClusterSpec, Task
 
 IN_GRAPH = "in-graph"
 BETWEEN_GRAPH = "between-graph"
+EVALUATOR = "evaluator"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """task and cluster are None for a process of its own. run_dir and progress_file are absolute paths where the launcher gave them."""
+    """task and cluster are None for a process of its own; an evaluator is in no cluster but knows it. run_dir and progress_file are
+    absolute paths, and run the run's id, where the launcher gave them."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -25,6 +27,7 @@ class TaskContext:
     sync: bool = False
     run_dir: Path | None = None
     progress_file: Path | None = None
+    run: str | None = None
 
     @property
     def replicas(self) -> tuple[Task, ...]:
@@ -36,7 +39,13 @@ class TaskContext:
 
     @property
     def is_chief(self) -> bool:
-        return self.task is None or self.replication == IN_GRAPH or self.task == self.replicas[0]
+        if self.task is None or self.is_evaluator:
+            return self.task is None
+        return self.replication == IN_GRAPH or self.task == self.replicas[0]
+
+    @property
+    def is_evaluator(self) -> bool:
+        return self.task is not None and self.task.job == EVALUATOR
 
     @property
     def layout(self) -> Layout:
@@ -68,9 +77,10 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     """The context in the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises UsageError."""
     run_dir = _path(environment, "PSCLUST_RUN_DIR")
     progress = _path(environment, "PSCLUST_PROGRESS")
+    run = environment.get("PSCLUST_RUN")
     text = environment.get("PSCLUST_CLUSTER")
     if not text:
-        return TaskContext(run_dir=run_dir, progress_file=progress)
+        return TaskContext(run_dir=run_dir, progress_file=progress, run=run)
     try:
         cluster = ClusterSpec({job: tuple(addresses) for job, addresses in json.loads(text).items()})
         task = Task.parse(environment.get("PSCLUST_TASK", ""))
@@ -78,8 +88,9 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         raise UsageError(f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. Start the program with `psclust up`") from error
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
-    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress)
-    context.address(task)
+    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress, run)
+    if not context.is_evaluator:
+        context.address(task)
     return context
 
 

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from psclust.replication.in_graph import END_OF_DATA, InGraph, StepOps, build_in_graph
 from psclust.train.checkpoint import Checkpoints
+from psclust.train.checkpoint_folder import CheckpointFolder
+from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, refuse_no_data
 from psclust.train.session import open_session, recover, session_config, start_server
 from psclust.train.variables import Variables
@@ -27,16 +29,21 @@ class _Client:
     variables: Variables
     checkpoints: Checkpoints
     saver: Saver
+    hooks: Hooks
 
 
 def train_towers(job: Job) -> None:
     """Trains until the data of all towers or the wanted number of steps is used up, and leaves a checkpoint of the result."""
+    CheckpointFolder(job.model_dir).check_writable()
     layout = job.context.layout
     graph = job.new_graph()
     with graph.as_default():
         built = build_in_graph(job.program, layout, sync=job.context.sync)
-        checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client)
-        client = _Client(job, built, Variables(), checkpoints, Saver(checkpoints, job.options.save_s))
+        spec = built.towers[0].spec
+        hooks = Hooks([*training_hooks(spec, chief=True), *job.hooks])
+        checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
+        saver = Saver(checkpoints, job.save_s, job.program.config.save_steps)
+        client = _Client(job, built, Variables(spec.scaffold), checkpoints, saver, hooks)
     graph.finalize()
     target = start_server(job.context)
 
@@ -56,6 +63,8 @@ def _train(client: _Client, session: Any) -> None:
         [data.initializer for data in client.built.inputs],
         {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},
     )
+    client.hooks.start(session)
+    client.saver.start(int(step))
     job.reporter.phase("train", int(step))
     if not job.enough(step):
         if len(client.built.steps) == 1:
@@ -66,10 +75,12 @@ def _train(client: _Client, session: Any) -> None:
     client.checkpoints.save(session, step)
     LOG.info("trained to step %d", step)
     job.reporter.phase("save", step)
+    client.hooks.end(session)
 
 
 def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, saving: bool, stop: threading.Event | None = None) -> None:
-    run = session.make_callable(ops.fetches())
+    hooks = client.hooks if tower == 0 else Hooks()
+    run = hooks.callable(session, ops.fetches())
     step = 0
     while not (stop and stop.is_set()):
         try:
@@ -82,7 +93,9 @@ def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, savin
                 return
             raise
         client.job.reporter.step(int(step), float(loss), int(examples))
-        if client.job.enough(step):
+        if hooks.stop_requested and stop:
+            stop.set()
+        if client.job.enough(step) or hooks.stop_requested:
             return
         if saving:
             client.saver.maybe(session, int(step))

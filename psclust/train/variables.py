@@ -13,7 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.replication.state import STOP
 from psclust.train.checkpoint import Checkpoints
+from psclust.train.scaffold import Setup
 
 LOG = logging.getLogger(__name__)
 
@@ -23,8 +25,9 @@ _POLL_S = 0.2
 class Variables:
     """The global variables of the current graph, and what starts afresh with every session of a process: local variables and tables."""
 
-    def __init__(self) -> None:
+    def __init__(self, scaffold: Any = None) -> None:
         self.all: Sequence[Any] = tf.compat.v1.global_variables()
+        self._setup = Setup(scaffold)
         with tf.name_scope("initialized"):
             self._initialized = [_is_initialized(variable) for variable in self.all]
             self.local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
@@ -49,9 +52,19 @@ class Variables:
             missing = self.missing(session)
         elif missing and len(missing) < len(self.all):
             LOG.warning("no checkpoint to restore; starting again with the initial value of %s", ", ".join(v.op.name for v in missing))
-        session.run([variable.initializer for variable in missing])
+        begins = bool(missing) and not latest
+        # The others wait until nothing is missing: the last one gets its value when the scaffold has had its say.
+        last = [variable for variable in missing if variable.op.name == STOP]
+        session.run([variable.initializer for variable in missing if variable.op.name != STOP])
+        if begins:
+            self._setup.first(session)
+        session.run([variable.initializer for variable in last])
+        self._begin(session)
+        return begins
+
+    def _begin(self, session: Any) -> None:
         session.run(self.local)
-        return bool(missing) and not latest
+        self._setup.every(session)
 
     def await_others(self, session: Any, deadline_s: float) -> None:
         """What everybody else does with a new session. Raises PsclustError where variables are missing after `deadline_s` seconds."""
@@ -61,7 +74,7 @@ class Variables:
                 names = ", ".join(variable.op.name for variable in missing)
                 raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see what it does with `psclust logs`")
             time.sleep(_POLL_S)
-        session.run(self.local)
+        self._begin(session)
 
 
 def _is_initialized(variable: Any) -> Any:

@@ -14,10 +14,13 @@ from psclust.replication.barrier_ops import ChiefOps
 from psclust.replication.between_graph import build_between_graph
 from psclust.replication.in_graph import StepOps
 from psclust.train.checkpoint import Checkpoints
+from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.driver import Driver
+from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, refuse_no_data
 from psclust.train.member import Member
 from psclust.train.session import LOST_PEER, answers, close, open_session, recover, session_config, start_server
+from psclust.train.stop import StopSign
 from psclust.train.variables import Variables
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +34,8 @@ _SILENT_S = 60.0
 def train_worker(job: Job) -> None:
     """Trains this task's replica until its data or the wanted number of steps is used up. The chief stays until all others have ended
     and leaves a checkpoint of the result."""
+    if job.context.is_chief:
+        CheckpointFolder(job.model_dir).check_writable()
     worker = _Worker(job)
     recover(worker.attempt, job.context, lambda: job.reporter.steps)
 
@@ -46,10 +51,13 @@ class _Worker:
         self._graph = job.new_graph()
         with self._graph.as_default():
             self._built = build_between_graph(job.program, context.layout, self._replica, sync=context.sync, chief=context.is_chief)
-            self._variables = Variables()
-            self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client)
-            self._saver = Saver(self._checkpoints, job.options.save_s)
+            spec, config = self._built.tower.spec, job.program.config
+            self._hooks = Hooks([*training_hooks(spec, chief=context.is_chief), *job.hooks])
+            self._variables = Variables(spec.scaffold)
+            self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client, config)
+            self._saver = Saver(self._checkpoints, job.save_s, config.save_steps)
             self._state = self._built.state
+            self._stop = StopSign(self._state)
             self._who = tf.compat.v1.placeholder(tf.int32, [None], name="who")
             self._mark = self._state.mark_done(self._who)
         self._graph.finalize()
@@ -62,7 +70,9 @@ class _Worker:
                 self._lead(session)
             else:
                 self._variables.await_others(session, _CHIEF_DEADLINE_S)
+                self._hooks.start(session)
                 self._train(session)
+                self._hooks.end(session)
 
     def _lead(self, session: Any) -> None:
         fresh = self._variables.prepare(session, self._checkpoints)
@@ -71,6 +81,8 @@ class _Worker:
         # Whoever had ended before a ps was lost does not come back to say so again.
         session.run(self._mark, {self._who: sorted(self._finished)})
         self._finished.update(self._done(session))
+        self._hooks.start(session)
+        self._saver.start(self._step(session))
         if self._built.chief is None:
             self._train(session)
             self._await_others(session)
@@ -80,6 +92,7 @@ class _Worker:
         self._checkpoints.save(session, step)
         LOG.info("trained to step %d", step)
         self._job.reporter.phase("save", step)
+        self._hooks.end(session)
 
     def _train(self, session: Any) -> None:
         if self._replica in self._done(session):
@@ -88,14 +101,14 @@ class _Worker:
         if self._built.step is not None:
             self._train_alone(session, self._built.step)
         if self._built.worker is not None:
-            self._train_in_step(session, Member(session, self._built.worker))
+            self._train_in_step(session, Member(session, self._built.worker, self._hooks))
 
     def _train_alone(self, session: Any, ops: StepOps) -> None:
         """Asynchronous: nobody waits for anybody."""
         self._start_input(session)
-        run = session.make_callable(ops.fetches())
+        run = self._hooks.callable(session, ops.fetches())
         step = self._step(session)
-        while not self._job.enough(step):
+        while not self._job.enough(step) and not self._stop.seen(session):
             try:
                 step, loss, examples = run()
             except tf.errors.OutOfRangeError:
@@ -104,6 +117,9 @@ class _Worker:
             self._job.reporter.step(int(step), float(loss), int(examples))
             if self._job.context.is_chief:
                 self._saver.maybe(session, int(step))
+            if self._hooks.stop_requested:
+                self._stop.put_up(session)
+                break
         session.run(self._mark, {self._who: [self._replica]})
 
     def _train_in_step(self, session: Any, member: Member) -> None:
@@ -119,6 +135,9 @@ class _Worker:
                 break
             position += self._state.batches
             self._job.reporter.step(grant.step, loss, examples)
+            if self._hooks.stop_requested:
+                self._stop.put_up(session)
+                break
             if not grant.sure and not endless and position != self._position(session):
                 # The batch was read for nothing; back to it.
                 position = self._start_input(session)
@@ -133,10 +152,12 @@ class _Worker:
             self._step(session),
             finished=self._finished,
             enough=self._job.enough,
-            left=lambda replica: self._left(session, replica),
+            left=lambda replica: self._left(session, replica, driver),
             updated=lambda step: self._saver.maybe(session, step),
             fresh=fresh,
         )
+        if self._stop.is_up(session):
+            driver.stop()
         driver.start()
         try:
             self._train(session)
@@ -152,9 +173,11 @@ class _Worker:
         if driver.error is not None:
             raise driver.error
 
-    def _left(self, session: Any, replica: int) -> None:
+    def _left(self, session: Any, replica: int, driver: Driver) -> None:
         self._finished.add(replica)
         session.run(self._mark, {self._who: [replica]})
+        if self._stop.is_up(session):
+            driver.stop()
 
     def _await_others(self, session: Any) -> None:
         """The asynchronous chief, when its own data has ended."""

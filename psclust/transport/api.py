@@ -29,6 +29,10 @@ class Listener(Protocol):
 
     def exited(self, task: Task, code: int) -> None: ...
 
+    def soon(self, work: Callable[[], None]) -> None:
+        """Have `work` done on the thread that owns the transport. A fork server must be started there: the kernel ends it with the
+        thread that started it, not with the process."""
+
 
 class Transport(Protocol):
     """Starts tasks on the hosts it is for and says what becomes of them."""

@@ -105,7 +105,7 @@ class LocalTransport:
             if pid is None and tries > 1 and reason == "the fork server was killed":
                 with self._lock:
                     self._pending -= 1
-                self._start(plan, attempt, log, tries - 1)
+                self._listener.soon(lambda: self._start(plan, attempt, log, tries - 1))
             else:
                 self._report(plan.task, pid, reason)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 
@@ -43,7 +44,9 @@ if a.job_name == "ps":
     + """
 from tensorflow.python.training.session_manager import SessionManager
 print("recovery wait", SessionManager(recovery_wait_secs=30)._recovery_wait_secs, SessionManager()._recovery_wait_secs)
-with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=[tf.train.StopAtStepHook(200)]) as s:
+config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task_index}"])
+stop = tf.train.StopAtStepHook(200)
+with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=[stop], config=config) as s:
     while not s.should_stop():
         l, _ = s.run([loss, train])
 print("trained to", l)
@@ -65,7 +68,9 @@ if job == "ps":
     + MODEL
     + """
 sv = tf.train.Supervisor(is_chief=task_index == 0, global_step=step, logdir=None)
-with sv.managed_session(server.target) as s:
+# Without filters a session waits for every task, also for a worker that has ended already.
+filters = ["/job:ps", f"/job:worker/task:{task_index}"]
+with sv.managed_session(server.target, config=tf.ConfigProto(device_filters=filters)) as s:
     while s.run(step) < 200:
         s.run(train)
     print("trained to", s.run(loss))
@@ -212,3 +217,49 @@ def test_python_servers_serve_too(bed: CommandBed) -> None:
     code, said = bed.run("ps", "--json")
     assert [task["phase"] for task in json.loads(said)["tasks"]] == ["running", "running"]
     assert bed.run("down")[0] == 0
+
+
+FIXED = """
+import sys
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+sys.path.insert(0, "lib")
+import place
+cluster = tf.train.ClusterSpec(place.ADDRESSES)
+job, index = sys.argv[1].split("/")
+server = tf.train.Server(cluster, job_name=job, task_index=int(index))
+if job != "master":
+    server.join()
+with tf.device("/job:worker/task:1"):
+    answer = tf.constant(20) + 22
+with tf.Session(server.target) as s:
+    print("the answer is", s.run(answer), "at", server.target)
+"""
+
+
+def test_free_job_names_addresses_fixed_in_the_script_and_a_folder_of_its_own(bed: CommandBed) -> None:
+    first = _free_port()
+    addresses = {"master": [f"127.0.0.1:{first}"], "worker": [f"127.0.0.1:{first + 1}", f"127.0.0.1:{first + 2}"]}
+    (bed.folder / "elsewhere" / "lib").mkdir(parents=True)
+    bed.write("elsewhere/lib/place.py", f"ADDRESSES = {addresses}\n")
+    bed.write("elsewhere/train.py", FIXED)
+    jobs = {job: {"addresses": found} for job, found in addresses.items()}
+    bed.write("psclust.yaml", json.dumps({"jobs": jobs, "program": "train.py", "cwd": "elsewhere", "args": ["{job_name}/{task_index}"]}))
+    code, said = bed.run("up")
+    assert code == 0, said
+    assert "the answer is 42" in said
+    status = bed.status()
+    assert status is not None
+    assert [task.address for task in status.tasks] == [*addresses["master"], *addresses["worker"]]
+
+
+def _free_port() -> int:
+    """The first of three ports in a row that were free a moment ago."""
+    for first in range(23000, 32000, 3):
+        try:
+            for port in range(first, first + 3):
+                socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")

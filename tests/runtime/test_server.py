@@ -54,8 +54,9 @@ def test_a_wrong_command_line_is_one_sentence(argv: list[str], sentence: str) ->
 class TestForked:
     def test_it_serves_in_silence_until_it_is_told_to_end(self, library: ForkServer, ports: Ports) -> None:
         port = ports.take()
-        server = library.start(command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0), env=ENVIRONMENT)
+        server = library.start(command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0), env=ENVIRONMENT | {"PSCLUST_TASK": "ps:0"})
         wait_until(lambda: answers(port), 10)
+        assert Path(f"/proc/{server.pid}/comm").read_text() == "ps:0\n"
         assert server.kill(signal.SIGTERM) == (-signal.SIGTERM, "")
         assert not listeners(port)
 

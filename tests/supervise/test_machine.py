@@ -13,6 +13,7 @@ from psclust.supervise.events import (
     End,
     Event,
     Exited,
+    Joined,
     Kill,
     NotStarted,
     Outcome,
@@ -224,6 +225,22 @@ def test_the_chief_decides_and_workers_get_a_grace() -> None:
     run.at(36, Exited(PS, -15))
     assert run.at(36, Exited(W0, -15)) == ["end 0"]
     assert "worker:0 had not ended 30 s after the others" in run.outcome.text
+
+
+def test_a_worker_that_has_joined_its_server_is_not_waited_for_when_the_chief_is_done() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))).up()
+    run.at(2, Joined(W0))
+    assert run.at(5, Exited(CHIEF, 0)) == ["TERM ps:0", "TERM worker:0"]
+
+
+def test_where_only_the_first_worker_works_and_the_others_join_its_end_ends_the_run(run: Replay) -> None:
+    assert run.at(2, Joined(W1)) == []
+    assert run.at(5, Exited(W0, 0)) == ["TERM ps:0", "TERM worker:1"]
+
+
+def test_a_run_in_which_all_have_joined_goes_on(run: Replay) -> None:
+    assert run.at(2, Joined(W0), Joined(W1)) == []
+    assert run.state.phase is RunPhase.LIVE
 
 
 def test_a_worker_that_fails_after_the_chief_is_done_does_not_spoil_the_run() -> None:

@@ -62,8 +62,8 @@ def read_checkpoint(model_dir: Path) -> Trained:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, chief=0, **options); replication None is one process alone. The same
-    `folder`, or the same arguments, means to go on training.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, folder=None, **options); replication None is one process alone.
+    The model's folder is named after the way of training unless `folder` says otherwise.
     """
     import tensorflow as tf
 
@@ -76,7 +76,14 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
     from psclust.train.worker import train_worker
 
     def train(
-        program: Any, replication: str | None = None, *, sync: bool = False, ps: int = 2, workers: int = 2, folder: str = "", **options: Any
+        program: Any,
+        replication: str | None = None,
+        *,
+        sync: bool = False,
+        ps: int = 2,
+        workers: int = 2,
+        folder: str | None = None,
+        **options: Any,
     ) -> Trained:
         model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
 

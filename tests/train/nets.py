@@ -9,7 +9,7 @@ import toys
 
 import psclust
 
-NET = {**toys.LINE, "optimizer": "MomentumOptimizer", "normalize": True, "l2": 0.0}
+NET = {**toys.LINE, "rate": 0.01, "optimizer": "MomentumOptimizer", "normalize": True, "l2": 0.0}
 
 
 def _net(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:

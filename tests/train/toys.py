@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import psclust
@@ -60,6 +62,23 @@ def _line_optimizer(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
 
 LINE = {"points": 100, "batch": 12, "rate": 0.05, "optimizer": "GradientDescentOptimizer"}
 line = psclust.Program(_line, _line_input, _line_optimizer, params=LINE)
+
+
+def _after_a_while() -> np.int64:
+    time.sleep(0.1)
+    return np.int64(0)
+
+
+def _slowly(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    dataset = _line_input(mode, params, shard)
+    if mode != psclust.ModeKeys.TRAIN:
+        return dataset
+    # A batch takes a tenth of a second: the time that a training would take that has more to do.
+    wait = tf.data.Dataset.range(1 << 30).map(lambda _: tf.compat.v1.py_func(_after_a_while, [], tf.int64))
+    return tf.data.Dataset.zip((dataset, wait)).map(lambda batch, _: batch)
+
+
+slow_line = psclust.Program(_line, _slowly, _line_optimizer, params=LINE)
 
 not_a_program = 3
 

@@ -1,0 +1,48 @@
+"""A ready train_op, the gradient step that Estimator model functions bring along: where it can be run, and whether it counts steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.replication.state import State
+from psclust.replication.tower import Tower
+
+_CHANGE = (
+    "Change the model function to end in `return EstimatorSpec(mode, loss=loss)` without train_op, and give the optimizer to the program: "
+    "`Program(model_fn, input_fn, optimizer_fn)` with `def optimizer_fn(params): return tf.compat.v1.train.AdamOptimizer(0.001)`"
+)
+
+
+def advance_with(tower: Tower, state: State, replica: int) -> Any:
+    """Runs the tower's own train_op as one step of `replica`; the new step, an int64 scalar. A train_op that leaves the global step alone
+    (`optimizer.minimize(loss)` without `global_step`) is counted here."""
+    train_op = tower.spec.train_op
+    operation = train_op if isinstance(train_op, tf.Operation) else tf.convert_to_tensor(train_op).op
+    return state.advance([operation], replica=replica, counted=_writes(operation, state.global_step))
+
+
+def refuse_train_op(tower: Tower, how: str) -> None:
+    """Raises UsageError where the tower has a train_op, which the replication described by `how` cannot use."""
+    if tower.spec.train_op is not None:
+        raise UsageError(
+            f"model_fn returned a ready train_op, and in {how} the gradients of all replicas are combined before one step is made. "
+            f"{_CHANGE}; or run it between-graph and asynchronous, where a train_op is used as it is"
+        )
+
+
+def _writes(operation: Any, variable: Any) -> bool:
+    """Whether running `operation` assigns to `variable`."""
+    holder = variable.handle.op.name
+    seen, waiting = {operation.name}, [operation]
+    while waiting:
+        current = waiting.pop()
+        if current.type.startswith("Assign") and any(value.op.name == holder for value in current.inputs):
+            return True
+        for before in (*(value.op for value in current.inputs), *current.control_inputs):
+            if before.name not in seen:
+                seen.add(before.name)
+                waiting.append(before)
+    return False

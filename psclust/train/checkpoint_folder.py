@@ -1,0 +1,101 @@
+"""The folder of a model's checkpoints: which there are, which stay, and how one becomes the last.
+
+The `checkpoint` file is TensorFlow's CheckpointState as text, with paths relative to it. It is replaced only when a checkpoint is complete,
+so a crash or a full disk leaves the one before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One checkpoint: the last part of its prefix, and when it was written, in seconds since 1970."""
+
+    name: str
+    time: float
+
+    @property
+    def step(self) -> int:
+        return int(self.name.rpartition("-")[2])
+
+
+class CheckpointFolder:
+    """`keep` checkpoints stay, and one for every `keep_every_s` seconds for good."""
+
+    def __init__(self, directory: Path, keep: int = 5, keep_every_s: float | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.directory = directory
+        self._keep = keep
+        self._keep_every_s = keep_every_s
+        self._clock = clock
+
+    def check_writable(self) -> None:
+        """Makes the folder; raises UsageError where no file can be written there."""
+        probe = self.directory / f".psclust-{os.getpid()}"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"\0" * 4096)
+            probe.unlink()
+        except OSError as error:
+            probe.unlink(missing_ok=True) if self.directory.is_dir() else None
+            raise UsageError(
+                f"{self.directory}: checkpoints cannot be written there ({error.strerror}); choose another --model-dir"
+            ) from error
+
+    def prefix(self, step: int) -> str:
+        """The prefix under which the checkpoint of `step` is written."""
+        return str(self.directory / f"model.ckpt-{step}")
+
+    def latest(self) -> str | None:
+        """The prefix of the last complete checkpoint."""
+        return tf.train.latest_checkpoint(str(self.directory))
+
+    def listed(self) -> Sequence[Listed]:
+        """The checkpoints that come and go, oldest first; one kept for good is no longer among them."""
+        state = tf.train.get_checkpoint_state(str(self.directory))
+        if state is None:
+            return []
+        times = list(state.all_model_checkpoint_timestamps)
+        times = [0.0] * (len(state.all_model_checkpoint_paths) - len(times)) + times
+        return [Listed(Path(path).name, when) for path, when in zip(state.all_model_checkpoint_paths, times, strict=True)]
+
+    def add(self, prefix: str) -> None:
+        """Makes a complete checkpoint the last one, then removes what need not stay. Raises OSError."""
+        state = tf.train.get_checkpoint_state(str(self.directory))
+        preserved = float(state.last_preserved_timestamp) if state else 0.0
+        new = Listed(Path(prefix).name, self._clock())
+        known = [*(old for old in self.listed() if old.name != new.name), new]
+        stay, go = known[-self._keep :], []
+        for old in known[: -self._keep]:
+            preserved = preserved or old.time
+            if self._keep_every_s is not None and old.time >= preserved + self._keep_every_s:
+                preserved = old.time
+            else:
+                go.append(old)
+        lines = [f'model_checkpoint_path: "{new.name}"']
+        lines += [f'all_model_checkpoint_paths: "{entry.name}"' for entry in stay]
+        lines += [f"all_model_checkpoint_timestamps: {entry.time!r}" for entry in stay]
+        lines += [f"last_preserved_timestamp: {preserved!r}"]
+        aside = self.directory / "checkpoint.new"
+        aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        aside.replace(self.directory / "checkpoint")
+        for old in go:
+            self.remove(old.name)
+
+    def remove(self, name: str) -> None:
+        """Removes the files of one checkpoint, complete or not."""
+        for path in [*self.directory.glob(f"{name}.*"), *self.directory.glob(f"{name}_parts")]:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,84 @@
+"""Session hooks, `tf.compat.v1.train.SessionRunHook`: called around a step as `MonitoredSession` calls them, without its cost where
+there are none.
+
+Every task that trains between-graph has its own; an in-graph client has those of its first tower, which are called around that tower's
+steps, in the asynchronous case in that tower's thread. A hook that requests a stop ends the training of all replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.replication.model import EstimatorSpec
+
+
+class Hooks:
+    """The hooks of one graph; made while the graph can still be added to, which is what a hook's `begin` may do."""
+
+    def __init__(self, hooks: Sequence[Any] = ()) -> None:
+        self._hooks = tuple(hooks)
+        self._coordinator = tf.train.Coordinator()
+        self.stop_requested = False
+        for hook in self._hooks:
+            if not callable(getattr(hook, "before_run", None)):
+                raise UsageError(f"{hook!r} is no session hook; derive it from tf.compat.v1.train.SessionRunHook")
+            hook.begin()
+
+    def start(self, session: Any) -> None:
+        """A new session is ready, its variables have values."""
+        with session.graph.as_default():
+            for hook in self._hooks:
+                hook.after_create_session(session, self._coordinator)
+
+    def end(self, session: Any) -> None:
+        """The work in the session has ended well."""
+        with session.graph.as_default():
+            for hook in self._hooks:
+                hook.end(session)
+
+    def callable(self, session: Any, fetches: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:
+        """A function of the values of `feeds` that runs `fetches` once in the session, with the hooks around it."""
+        if not self._hooks:
+            return session.make_callable(list(fetches), list(feeds))
+
+        def run(*values: Any) -> Any:
+            with session.graph.as_default():
+                return self._run(session, list(fetches), dict(zip(feeds, values, strict=True)))
+
+        return run
+
+    def _run(self, session: Any, fetches: Any, feed: dict[Any, Any]) -> Any:
+        context = tf.compat.v1.train.SessionRunContext(tf.compat.v1.train.SessionRunArgs(fetches, feed), session)
+        asked = {hook: hook.before_run(context) for hook in self._hooks}
+        wanted: dict[Any, Any] = {"step": fetches}
+        options, metadata = _options([request.options for request in asked.values() if request and request.options])
+        for hook, request in asked.items():
+            if request is not None:
+                wanted[hook] = request.fetches if request.fetches is not None else {}
+                feed.update(request.feed_dict or {})
+        results = session.run(wanted, feed, options, metadata)
+        for hook in self._hooks:
+            hook.after_run(context, tf.compat.v1.train.SessionRunValues(results.get(hook), options, metadata))
+        self.stop_requested = self.stop_requested or context.stop_requested
+        return results["step"]
+
+
+def training_hooks(spec: EstimatorSpec, *, chief: bool) -> list[Any]:
+    """The hooks of a spec that one client of a training runs."""
+    return [*(spec.training_hooks or ()), *((spec.training_chief_hooks or ()) if chief else ())]
+
+
+def _options(requested: Sequence[Any]) -> tuple[Any, Any]:
+    """RunOptions that satisfy all hooks, and where to put the metadata they ask for; None twice where no hook asks."""
+    if not requested:
+        return None, None
+    merged = tf.compat.v1.RunOptions()
+    for options in requested:
+        merged.trace_level = max(merged.trace_level, options.trace_level)
+        merged.timeout_in_ms = max(merged.timeout_in_ms, options.timeout_in_ms)
+        merged.output_partition_graphs = merged.output_partition_graphs or options.output_partition_graphs
+    return merged, tf.compat.v1.RunMetadata()

@@ -1,0 +1,73 @@
+"""What a program can be told to do, and which task of a cluster does it."""
+
+from __future__ import annotations
+
+import logging
+
+from psclust.train.evaluation import evaluate, write_evaluation
+from psclust.train.evaluator import evaluate_continuously, mark_training
+from psclust.train.export import export_saved_model
+from psclust.train.job import Job
+from psclust.train.options import TRAIN, TRAIN_AND_EVALUATE
+from psclust.train.prediction import write_predictions
+from psclust.train.task import BETWEEN_GRAPH
+from psclust.train.towers import train_towers
+from psclust.train.worker import train_worker
+
+LOG = logging.getLogger(__name__)
+
+
+def run(job: Job) -> None:
+    """Does what the options say: all clients train; the chief alone evaluates, predicts and exports, in a local session that needs no
+    server; an evaluator evaluates while the others train."""
+    context, do = job.context, job.options.do
+    trains = do in (TRAIN, TRAIN_AND_EVALUATE)
+    if context.is_evaluator and trains:
+        evaluate_continuously(job)
+    elif trains:
+        train(job)
+        if do == TRAIN_AND_EVALUATE and context.is_chief and job.program.has_evaluation:
+            _evaluate(job)
+            return
+    elif not context.is_chief:
+        LOG.info(
+            "%s has nothing to do: %s is the work of %s alone", context.task, do, context.replicas[0] if context.replicas else "the chief"
+        )
+    else:
+        {"evaluate": _evaluate, "predict": _predict, "export": _export}[do](job)
+        return
+    job.reporter.phase("done")
+
+
+def train(job: Job) -> int:
+    """Trains as this task, or alone; returns the global step reached, as far as this task knows it."""
+    context = job.context
+    if context.is_chief:
+        mark_training(job.model_dir, context.run, None)
+    if context.task is not None and context.replication == BETWEEN_GRAPH:
+        train_worker(job)
+    else:
+        train_towers(job)
+    step = job.reporter.progress.step
+    if context.is_chief:
+        mark_training(job.model_dir, context.run, step)
+    return step
+
+
+def _evaluate(job: Job) -> None:
+    job.reporter.phase("evaluate")
+    result = evaluate(job)
+    write_evaluation(result, job.model_dir)
+    job.reporter.phase("done", result.step, result.scalars())
+
+
+def _predict(job: Job) -> None:
+    job.reporter.phase("predict")
+    write_predictions(job)
+    job.reporter.phase("done")
+
+
+def _export(job: Job) -> None:
+    job.reporter.phase("export")
+    export_saved_model(job)
+    job.reporter.phase("done")

@@ -1,0 +1,211 @@
+"""Checkpoints: exact resumption, across every change of cluster, and what is left when one cannot be written."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+
+def _line(optimizer: str = "AdamOptimizer", **config: Any) -> Any:
+    import toys
+
+    import psclust
+
+    return replace(toys.line.with_params({"optimizer": optimizer, "batch": 4}), config=psclust.TrainConfig(**config), seed=3)
+
+
+def _shuffled(**config: Any) -> Any:
+    """Forty batches in random order, the same in every process."""
+    import toys
+
+    program = _line(**config)
+    return replace(program, input_fn=lambda params: toys.line.input_fn("train", params, toys.psclust.Shard()).repeat(3).shuffle(9, seed=5))
+
+
+def _same(one: Any, other: Any) -> None:
+    assert set(one.values) == set(other.values)
+    for name, value in one.values.items():
+        np.testing.assert_array_equal(value, other.values[name], err_msg=name)
+
+
+def test_forty_steps_are_twenty_and_twenty_more(tmp_path: Path) -> None:
+    from conftest import read_checkpoint
+
+    program = _shuffled()
+    assert program.train(tmp_path / "at once", max_steps=40) == 40
+    assert program.train(tmp_path / "in two", max_steps=20) == 20
+    assert program.train(tmp_path / "in two", max_steps=40) == 40
+    once = read_checkpoint(tmp_path / "at once")
+    _same(once, read_checkpoint(tmp_path / "in two"))
+    assert once.values["weights/Adam"].any()
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_training_goes_on_in_another_kind_of_cluster(train_here: Callable[..., Any], sharded: bool) -> None:
+    program = _line(sharded=sharded)
+    expected = train_here(program, None)
+    train_here(program, "in-graph", sync=True, ps=2, folder="moved", max_steps=10)
+    trained = train_here(program, "between-graph", sync=True, ps=3, folder="moved")
+    assert trained.step == expected.step == 25
+    for name in ("weights", "words", "bias", "weights/Adam", "weights/Adam_1", "beta1_power"):
+        np.testing.assert_allclose(trained.values[name], expected.values[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def _partitioned(shards: int) -> Any:
+    """An embedding table cut into `shards` parts, some of whose rows every step moves towards 1, with momentum."""
+    import tensorflow as tf
+
+    import psclust
+
+    v1 = tf.compat.v1
+
+    def model_fn(features: Any) -> Any:
+        cut = v1.fixed_size_partitioner(shards) if shards > 1 else None
+        with v1.variable_scope("deep", partitioner=cut):
+            table = v1.get_variable("table", [10, 2], initializer=v1.zeros_initializer())
+        rows = v1.nn.embedding_lookup(table, features, partition_strategy="div")
+        return psclust.EstimatorSpec("train", loss=tf.reduce_sum((rows - 1.0) ** 2))
+
+    def input_fn() -> Any:
+        return tf.data.Dataset.range(40).map(lambda x: [x % 10, (x * 3) % 10])
+
+    return psclust.Program(model_fn, input_fn, lambda: v1.train.MomentumOptimizer(0.1, 0.9))
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_table_may_be_cut_another_way_when_it_is_restored(train_here: Callable[..., Any], sharded: bool) -> None:
+    import psclust
+
+    config = psclust.TrainConfig(sharded=sharded)
+    expected = train_here(_partitioned(1), None)
+    for shards, ps, steps in ((3, 2, 10), (1, 2, 20), (4, 3, 30), (2, 2, 40)):
+        trained = train_here(
+            replace(_partitioned(shards), config=config), "in-graph", sync=True, workers=1, ps=ps, folder="cut", max_steps=steps
+        )
+        assert trained.step == steps
+    assert set(trained.values) == set(expected.values)
+    for name in ("deep/table", "deep/table/Momentum"):
+        assert trained.values[name].shape == (10, 2)
+        np.testing.assert_allclose(trained.values[name], expected.values[name], rtol=1e-5, err_msg=name)
+
+
+def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
+    import tensorflow as tf
+    from conftest import read_checkpoint
+
+    v1 = tf.compat.v1
+    _partitioned(3).train(tmp_path, max_steps=5)
+    table = read_checkpoint(tmp_path).values["deep/table"]
+    with tf.Graph().as_default(), v1.Session() as session:
+        whole = v1.get_variable("deep/table", [10, 2])
+        with v1.variable_scope("deep", partitioner=v1.fixed_size_partitioner(4)):
+            parts = v1.get_variable("table_in_parts", [10, 2])
+        v1.train.Saver({"deep/table": whole}).restore(session, v1.train.latest_checkpoint(str(tmp_path)))
+        v1.train.Saver({"deep/table": list(parts)}).restore(session, v1.train.latest_checkpoint(str(tmp_path)))
+        assert session.run(whole).tolist() == session.run(tf.convert_to_tensor(parts)).tolist() == table.tolist()
+
+
+def test_a_partitioned_model_is_predicted_with_uncut(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    import psclust
+
+    _partitioned(3).train(tmp_path, max_steps=5)
+
+    def model_fn(features: Any) -> Any:
+        table = tf.compat.v1.get_variable("deep/table", [10, 2])
+        return psclust.EstimatorSpec("infer", predictions=tf.gather(table, features))
+
+    program = psclust.Program(model_fn, lambda: None, predict_input_fn=lambda: tf.data.Dataset.range(10).batch(10))
+    assert len(list(program.predict(tmp_path))) == 10
+
+
+def _steps(folder: Path) -> list[int]:
+    return sorted(int(path.name.removeprefix("model.ckpt-").removesuffix(".index")) for path in folder.glob("*.index"))
+
+
+def test_checkpoints_come_every_so_many_steps_and_the_last_ones_stay(tmp_path: Path) -> None:
+    _line(save_steps=5, keep=3).train(tmp_path)
+    assert _steps(tmp_path) == [15, 20, 25]
+    _line(save_steps=None, save_seconds=None).train(tmp_path / "last")
+    assert _steps(tmp_path / "last") == [0, 25]
+
+
+def test_one_for_every_so_many_seconds_stays_for_good(tmp_path: Path) -> None:
+    from psclust.train.checkpoint_folder import CheckpointFolder
+
+    times = iter([100.0, 130.0, 155.0, 170.0, 215.0, 220.0, 290.0])
+    folder = CheckpointFolder(tmp_path, keep=2, keep_every_s=50.0, clock=lambda: next(times))
+    for step in range(7):
+        (tmp_path / f"model.ckpt-{step}.index").touch()
+        folder.add(folder.prefix(step))
+    # 100 begins; 155 is the first 50 s later, 215 the next; 220 and 290 are the last two.
+    assert _steps(tmp_path) == [2, 4, 5, 6]
+    assert [entry.step for entry in folder.listed()] == [5, 6]
+
+
+def test_an_unwritable_folder_is_refused_before_the_training(train_here: Callable[..., Any], tmp_path: Path) -> None:
+    from psclust.errors import UsageError
+
+    (tmp_path / "file").write_text("")
+    for replication in (None, "between-graph"):
+        with pytest.raises(UsageError, match=r"file/model: checkpoints cannot be written there \(.*\); choose another --model-dir"):
+            train_here(_line(), replication, folder="file/model")
+
+
+@contextmanager
+def _largest_file(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond `size` bytes: what a full disk looks like."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    import tensorflow as tf
+
+    import psclust
+    from psclust.errors import UsageError
+
+    def model_fn(features: Any) -> Any:
+        weights = tf.compat.v1.get_variable("weights", [1 << 20], initializer=tf.compat.v1.zeros_initializer())
+        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(weights) * features)
+
+    def optimizer() -> Any:
+        return tf.compat.v1.train.GradientDescentOptimizer(1.0)
+
+    config = psclust.TrainConfig(save_steps=2, save_seconds=None)
+    program = psclust.Program(model_fn, lambda: tf.data.Dataset.from_tensors(1.0).repeat(5), optimizer, config=config)
+    program.train(tmp_path, max_steps=1)
+    with (
+        _largest_file(1 << 20),
+        pytest.raises(UsageError, match=r"checkpoint of step 5 cannot be written.*the last good one is model.ckpt-1"),
+    ):
+        program.train(tmp_path)
+    assert "the checkpoint of step 3 cannot be written" in caplog.text
+    assert _steps(tmp_path) == [0, 1]
+    assert not list(tmp_path.glob("*-3*"))
+    assert program.train(tmp_path) == 5
+    assert _steps(tmp_path) == [0, 1, 3, 5]
+
+
+def test_a_checkpoint_of_another_model_is_refused(train_here: Callable[..., Any]) -> None:
+    import toys
+
+    from psclust.errors import PsclustError
+
+    train_here(toys.tally, None, folder="one")
+    with pytest.raises(PsclustError, match=r"the checkpoint of another model: weights is missing; .*Choose another --model-dir"):
+        train_here(toys.line, None, folder="one")

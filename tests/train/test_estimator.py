@@ -1,0 +1,105 @@
+"""Model functions written for `tf.estimator` of TensorFlow 1.15, which ends in a ready train_op."""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+
+def test_the_old_names_are_where_an_old_model_function_looks_for_them() -> None:
+    import tensorflow as tf
+
+    import psclust.estimator
+
+    psclust.estimator.install()
+    assert tf.compat.v1.estimator.EstimatorSpec is tf.estimator.EstimatorSpec is psclust.EstimatorSpec
+    assert tf.estimator.ModeKeys.PREDICT == "infer"
+    spec = tf.estimator.EstimatorSpec("train", loss=1.0)
+    assert spec._replace(loss=2.0).loss == 2.0
+
+
+def test_an_old_model_function_trains_evaluates_and_predicts(tmp_path: Path) -> None:
+    import old_program
+
+    program = old_program.program
+    assert program.train(tmp_path) == 80
+    result = program.evaluate(tmp_path)
+    assert result.step == 80
+    assert result.examples == 64
+    assert result.metrics["accuracy"] > 0.9
+    predictions = list(program.predict(tmp_path))
+    assert len(predictions) == 64
+    assert set(predictions[0]) == {"class", "probabilities"}
+    assert predictions[0]["probabilities"].shape == (2,)
+
+
+def test_the_steps_of_a_train_op_are_counted_once_whether_or_not_it_counts_itself(train_here: Callable[..., Any]) -> None:
+    import old_program
+
+    for counts in (True, False):
+        program = old_program.program.with_params({"counts": counts})
+        trained = train_here(program, "between-graph", workers=2 + counts)
+        assert trained.step == trained.values["psclust/positions"].sum() == 80 * (2 + counts)
+
+
+@pytest.mark.parametrize(("replication", "sync"), [("in-graph", False), ("in-graph", True), ("between-graph", True)])
+def test_a_train_op_is_refused_where_gradients_are_combined(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+    import old_program
+
+    from psclust.errors import UsageError
+
+    with pytest.raises(UsageError, match=r"ready train_op.*without train_op.*optimizer_fn.*between-graph and asynchronous"):
+        train_here(old_program.program, replication, sync=sync)
+
+
+def test_a_program_without_any_optimizer_is_an_error(tmp_path: Path) -> None:
+    import toys
+
+    import psclust
+    from psclust.errors import UsageError
+
+    program = psclust.Program(toys.line.model_fn, toys.line.input_fn, params=toys.LINE)
+    with pytest.raises(UsageError, match="neither an optimizer_fn nor a train_op"):
+        program.train(tmp_path)
+
+
+def test_any_class_with_the_same_attributes_is_a_spec(tmp_path: Path) -> None:
+    import toys
+
+    import psclust
+
+    Spec = collections.namedtuple("Spec", ["mode", "loss", "predictions", "eval_metric_ops"])
+
+    def model_fn(features: Any, labels: Any, mode: str) -> Any:
+        spec = toys.line.model_fn(features, labels, mode, {})
+        return Spec(mode, spec.loss, spec.predictions, spec.eval_metric_ops)
+
+    program = psclust.Program(model_fn, toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE)
+    assert program.train(tmp_path) == 9
+    assert program.evaluate(tmp_path).metrics["error"] > 0
+
+
+def test_something_else_is_an_error_that_names_it(tmp_path: Path) -> None:
+    import toys
+
+    import psclust
+    from psclust.errors import UsageError
+
+    program = psclust.Program(lambda features: (1, 2), toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE)
+    with pytest.raises(UsageError, match="model_fn returned a tuple"):
+        program.train(tmp_path)
+
+
+def test_an_old_model_function_runs_from_the_command_line(processes: Callable[..., Any]) -> None:
+    cluster = processes("between-graph", False, "old_program:program", "--log-seconds", "0")
+    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    result = json.loads((cluster.folder / "model" / "evaluation.json").read_text())
+    assert result["step"] == 160
+    assert result["metrics"]["accuracy"] > 0.9

@@ -1,0 +1,208 @@
+"""What a program can be told to do, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a toy model that has been trained."""
+    import toys
+
+    folder = tmp_path_factory.mktemp("model")
+    assert toys.line.train(folder) == 9
+    return folder
+
+
+def _predictor() -> Any:
+    """Predicts in mode PREDICT for three points, from features only or with labels that it must ignore."""
+    import tensorflow as tf
+    import toys
+
+    import psclust
+
+    def predict_input() -> tf.data.Dataset:
+        x = tf.constant([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        return tf.data.Dataset.from_tensor_slices({"x": x, "word": tf.constant([0, 0, 0], tf.int64)}).batch(2)
+
+    def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+        if mode != psclust.ModeKeys.PREDICT:
+            return toys.line.model_fn(features, labels, mode, params)
+        assert labels is None
+        spec = toys.line.model_fn(features, tf.zeros([tf.shape(features["x"])[0]]), mode, params)
+        return psclust.EstimatorSpec(mode, predictions={"guess": spec.predictions, "word": tf.as_string(features["word"])})
+
+    return psclust.Program(model_fn, toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE, predict_input_fn=predict_input)
+
+
+def test_evaluate_weights_the_last_batch_by_its_examples(trained: Path) -> None:
+    import toys
+
+    all_of_it = toys.line.evaluate(trained)
+    assert all_of_it.step == 9
+    assert all_of_it.examples == 100
+    one_batch = toys.line.with_params({"batch": 100}).evaluate(trained)
+    assert one_batch.metrics == pytest.approx(all_of_it.metrics, rel=1e-5)
+    assert toys.line.evaluate(trained, steps=2).examples == 24
+
+
+def test_train_and_evaluate_does_both(tmp_path: Path) -> None:
+    import toys
+
+    assert toys.line.train_and_evaluate(tmp_path, max_steps=4).step == 4
+    assert toys.line.train_and_evaluate(tmp_path).step == 9
+
+
+def test_predict_yields_a_dict_for_each_example(trained: Path) -> None:
+    predictions = list(_predictor().predict(trained))
+    assert [row["word"] for row in predictions] == [b"0"] * 3
+    guesses = np.array([row["guess"] for row in predictions])
+    # The line has slopes 2 and -3.
+    assert guesses[1] - guesses[0] > 0.5
+    assert guesses[2] - guesses[0] < -0.5
+
+
+def test_predictions_without_names_are_yielded_as_they_are(trained: Path) -> None:
+    import tensorflow as tf
+
+    import psclust
+
+    def model_fn(features: Any) -> psclust.EstimatorSpec:
+        return psclust.EstimatorSpec("infer", predictions=features * 2.0)
+
+    program = psclust.Program(model_fn, lambda: None, predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]))
+    assert [value.tolist() for value in program.predict(trained)] == [[2.0], [4.0]]
+
+
+def test_a_prediction_of_another_length_than_the_batch_is_an_error(trained: Path) -> None:
+    import tensorflow as tf
+
+    import psclust
+    from psclust.errors import UsageError
+
+    def model_fn(features: Any) -> psclust.EstimatorSpec:
+        return psclust.EstimatorSpec("infer", predictions={"all": features, "sum": tf.reduce_sum(features)})
+
+    program = psclust.Program(model_fn, lambda: None, predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]))
+    with pytest.raises(UsageError, match=r"one row for each example.*sum: \(\)"):
+        list(program.predict(trained))
+
+
+def test_an_exported_model_is_read_by_tensorflow_2_and_1(trained: Path, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    import psclust.estimator
+
+    shapes = {"x": tf.TensorSpec([None, 2], tf.float32), "word": tf.TensorSpec([None], tf.int64)}
+    receiver = psclust.estimator.export.build_raw_serving_input_receiver_fn(shapes)
+    path = _predictor().export_saved_model(tmp_path, receiver, model_dir=trained)
+    assert path.parent == tmp_path
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    expected = [row["guess"] for row in _predictor().predict(trained)]
+
+    x, word = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0, 0, 0]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
+        signature = meta.signature_def["serving_default"]
+        feed = {signature.inputs["x"].name: x, signature.inputs["word"].name: word}
+        assert session.run(signature.outputs["guess"].name, feed) == pytest.approx(expected)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        served = tf.saved_model.load(str(path)).signatures["serving_default"]
+        outputs = served(x=tf.constant(x), word=tf.constant(word, tf.int64))
+        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.tables_initializer()])
+        assert set(outputs) == {"guess", "word"}
+
+
+def test_signatures_for_serialized_examples(trained: Path, tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    import psclust.estimator
+    from psclust.errors import UsageError
+
+    export = psclust.estimator.export
+    receiver = export.build_parsing_serving_input_receiver_fn({"x": tf.io.FixedLenFeature([], tf.float32)})
+
+    def model_fn(features: Any) -> psclust.EstimatorSpec:
+        outputs = {"serving_default": export.RegressionOutput(features["x"]), "both": export.ClassificationOutput(features["x"][:, None])}
+        return psclust.EstimatorSpec("infer", predictions=features["x"], export_outputs=outputs)
+
+    program = psclust.Program(model_fn, lambda: None, serving_input_receiver_fn=receiver)
+    path = program.export_saved_model(tmp_path, model_dir=trained)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
+        signature = meta.signature_def["serving_default"]
+        assert signature.method_name == "tensorflow/serving/regress"
+        assert meta.signature_def["both"].method_name == "tensorflow/serving/classify"
+        example = tf.train.Example(features=tf.train.Features(feature={"x": tf.train.Feature(float_list={"value": [3.0]})}))
+        fed = {signature.inputs["inputs"].name: [example.SerializeToString()]}
+        assert session.run(signature.outputs["outputs"].name, fed).tolist() == [3.0]
+    raw = export.build_raw_serving_input_receiver_fn({"x": tf.TensorSpec([None], tf.float32)})
+    with pytest.raises(UsageError, match="a regression signature takes serialized examples"):
+        program.export_saved_model(tmp_path, raw, model_dir=trained)
+
+
+def test_what_is_missing_is_said_in_one_sentence(trained: Path, tmp_path: Path) -> None:
+    import tensorflow as tf
+    import toys
+
+    import psclust
+    from psclust.errors import PsclustError, UsageError
+
+    bare = psclust.Program(toys.line.model_fn, lambda: None)
+    with pytest.raises(UsageError, match="give the program a predict_input_fn"):
+        next(bare.predict(trained))
+    with pytest.raises(UsageError, match="give the program an eval_input_fn"):
+        bare.evaluate(trained)
+    with pytest.raises(UsageError, match="serving_input_receiver_fn"):
+        bare.export_saved_model(model_dir=trained)
+    with pytest.raises(UsageError, match="there is no checkpoint to evaluate"):
+        toys.line.evaluate(tmp_path)
+    with pytest.raises(UsageError, match="where are the checkpoints"):
+        toys.line.train()
+    with pytest.raises(UsageError, match="the held-out data is empty"):
+        toys.line.with_params({"points": 0}).evaluate(trained)
+    endless = psclust.Program(toys.line.model_fn, lambda: None, eval_input_fn=lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat())
+    with pytest.raises(UsageError, match="never ends"):
+        endless.evaluate(trained)
+    with pytest.raises(PsclustError, match=r"checkpoint of another model: dense is missing; sparse is missing"):
+        toys.tally.evaluate(trained)
+
+
+def test_metrics_that_are_no_pairs_are_an_error(trained: Path) -> None:
+    import toys
+
+    import psclust
+    from psclust.errors import UsageError
+
+    def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
+        return toys.line.model_fn(features, labels, mode, params)._replace(eval_metric_ops={"error": 3})
+
+    with pytest.raises(UsageError, match=r"eval_metric_ops\['error'\] is a int"):
+        psclust.Program(model_fn, toys.line.input_fn, params=toys.LINE).evaluate(trained)
+
+
+@pytest.mark.process
+def test_the_chief_alone_evaluates_and_predicts(processes: Callable[..., Any]) -> None:
+    cluster = processes("between-graph", False, "old_program:program", "--do", "train", "--max-steps", "20")
+    assert set(cluster.end().values()) == {0}
+    model_dir = cluster.folder / "model"
+    assert not (model_dir / "evaluation.json").exists()
+    for do, made in (("evaluate", "evaluation.json"), ("predict", "predictions.jsonl")):
+        cluster.arguments[2] = do
+        cluster.start("worker:0")
+        cluster.start("worker:1")
+        assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+        assert f"worker:1 has nothing to do: {do} is the work of worker:0 alone" in cluster.log("worker:1")
+        assert (model_dir / made).exists()
+    lines = [json.loads(line) for line in (model_dir / "predictions.jsonl").read_text().splitlines()]
+    assert len(lines) == 64
+    assert sum(lines[0]["probabilities"]) == pytest.approx(1.0)
