@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "EarlyStopping": "psclust.train.early_stopping",
     "batch_normalization": "psclust.replication.batch_norm",
     "Program": "psclust.train.program",
     "EstimatorSpec": "psclust.train.program",
@@ -21,7 +22,17 @@ _HOMES = {
     "TrainConfig": "psclust.train.config",
 }
 _MODULES = {"estimator": "psclust.estimator", "schedules": "psclust.train.schedules"}
-__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__", "batch_normalization", "schedules"]
+__all__ = [
+    "EarlyStopping",
+    "EstimatorSpec",
+    "ModeKeys",
+    "Program",
+    "Shard",
+    "TrainConfig",
+    "__version__",
+    "batch_normalization",
+    "schedules",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -84,7 +84,8 @@ def _combined(size: Any, mean: Any, variance: Any, exchange: Exchange) -> tuple[
     row = tf.stack([mean, variance, tf.fill(tf.shape(mean), size)])
     mine = tf.one_hot(exchange.index, exchange.replicas)[:, tf.newaxis, tf.newaxis]
     means, variances, sizes = tf.unstack(exchange.total(mine * row), axis=1)
-    weights = sizes / tf.reduce_sum(sizes, 0)
+    # Where nobody has any data left, zeros go on through the model, not NaN.
+    weights = sizes / tf.maximum(tf.reduce_sum(sizes, 0), 1.0)
     whole = tf.reduce_sum(weights * means, 0)
     return whole, tf.reduce_sum(weights * (variances + tf.math.squared_difference(means, whole)), 0)
 

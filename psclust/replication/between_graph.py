@@ -7,6 +7,7 @@ apply their gradients as they come; synchronous ones push them to the barrier (`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,6 +20,7 @@ from psclust.replication.inputs import ReplicaInput
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
 from psclust.replication.tower import Tower, build_tower
+from psclust.replication.tower_statistics import kept_by_towers
 from psclust.replication.train_op import refuse_train_op
 
 
@@ -33,6 +35,13 @@ class BetweenGraph:
     step: StepOps | None
     worker: WorkerOps | None
     chief: ChiefOps | None
+
+    @property
+    def next_step(self) -> Any:
+        """int64 scalar, the global step that a run of this replica's step leads to."""
+        ops = self.step or self.worker
+        assert ops is not None
+        return ops.step if isinstance(ops, StepOps) else ops.step[0][-1]
 
 
 def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool) -> BetweenGraph:
@@ -64,6 +73,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
             state, tower.input, tower, tower_step(tower, updates, optimizer, state, layout, replica, model.config), None, None
         )
     refuse_train_op(tower, "synchronous replication")
+    kept_by_towers(model.config, len(layout.workers), in_step=False)
     channel = build_channel(tower.contributions, layout, exchange)
     worker = worker_ops(tower, channel, layout, replica, updates)
     chiefs = chief_ops(tower, channel, optimizer, state, layout, model.config) if chief else None

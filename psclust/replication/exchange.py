@@ -40,7 +40,6 @@ class _Exchange:
         number, self._count = self._count, self._count + 1
         backward = 0
 
-        @tf.custom_gradient
         def total(value: Any) -> Any:
             def gradient(upstream: Any) -> Any:
                 nonlocal backward
@@ -49,7 +48,7 @@ class _Exchange:
 
             return self.build((number, "forward", 0), value), gradient
 
-        return total(value)
+        return tf.custom_gradient(total)(value)
 
 
 @dataclass

@@ -22,6 +22,7 @@ from psclust.replication.model import Model
 from psclust.replication.settings import Settings
 from psclust.replication.state import State, create_state
 from psclust.replication.tower import Tower, build_tower
+from psclust.replication.tower_statistics import kept_by_towers, move_own
 from psclust.replication.train_op import advance_with, refuse_train_op
 from psclust.replication.update import apply_update
 
@@ -106,9 +107,12 @@ def _sync_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: L
         loss = tf.reduce_sum(tf.stack([tf.cast(tower.loss, tf.float64) for tower in towers]) * weights) / tf.reduce_sum(weights)
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
     gradients, statistics = towers[0].divide(weighted_mean([tower.contributions for tower in towers], examples))
+    own = kept_by_towers(settings, len(towers), in_step=True)
     # Moving statistics are one set of variables that all towers share; letting each tower write them would apply them in random order.
     with tf.device(layout.parameters), tf.control_dependencies([some_left, *towers[0].update_ops]):
-        applied = apply_update(optimizer, gradients, statistics, state, layout, settings)
+        applied = apply_update(optimizer, gradients, () if own else statistics, state, layout, settings)
+        if own:
+            applied = [*applied, *move_own(towers, layout.workers, state, settings.statistics_every)]
     return [StepOps(state.advance(applied, batches=used), loss, total)]
 
 
@@ -124,6 +128,7 @@ def tower_step(
 ) -> StepOps:
     if tower.spec.train_op is not None:
         return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
+    kept_by_towers(settings, len(layout.workers), in_step=False)
     # Replicas that are not in step move shared statistics one after another, each by its share.
     statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
     # At the end of the data not even what depends on no gradient may run, such as the decay of Adam's moments of a sparse variable.

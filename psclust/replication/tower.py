@@ -17,6 +17,7 @@ from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.own_collections import own_collections, regularize_every_tower
 from psclust.replication.replica import Exchange, Replica, Statistic, building
 from psclust.replication.settings import refuse_ignored
+from psclust.replication.warnings import warn_of_silence
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,8 @@ def _build_part(
         statistics = [replace(s, value=s.value * tf.cast(data.examples, s.value.dtype)) for s in statistics]
     keys = tf.compat.v1.GraphKeys
     updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
+    if not reuse:
+        warn_of_silence(loss, updates, [statistic.variable for statistic in statistics])
     pairs = [(present(g, data.examples) if fill else g, variable) for g, variable in trained(gradients)]
     return Tower(data, loss, pairs, updates, spec, statistics, summaries)
 

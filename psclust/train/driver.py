@@ -139,11 +139,10 @@ class Driver:
                 tokens = barrier.receive(message)
                 if message.kind is Kind.LEAVE and tokens:
                     self._left(message.worker)
+                    self._release()
                 self._send(tokens)
-            if barrier.unsure and self._ops.release_exchange is not None and not self._spoilt:
-                # The others wait in an exchange for what the lost worker did not say, and it waits for them.
-                self._spoilt = True
-                self._session.run(self._ops.release_exchange, {self._ops.round: barrier.round})
+            if barrier.unsure:
+                self._release()
         if barrier.unsure or (self._spoilt and barrier.contributions):
             self._settle()
         elif barrier.contributions and barrier.stopping:
@@ -151,6 +150,12 @@ class Driver:
             self._void()
         elif barrier.contributions:
             self._apply()
+
+    def _release(self) -> None:
+        """Lets go whoever waits in an exchange for what a lost worker, or one that has left, did not say. The round will not count."""
+        if self._ops.release_exchange is not None and not self._spoilt and self._barrier.awaited:
+            self._spoilt = True
+            self._session.run(self._ops.release_exchange, {self._ops.round: self._barrier.round})
 
     def _settle(self) -> None:
         """Somebody came back in the middle of a round; looks whether a part of a gradient of its former self is in the sums."""

@@ -16,9 +16,11 @@ from psclust.replication.in_graph import StepOps
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.driver import Driver
+from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, refuse_no_data
 from psclust.train.member import Member
+from psclust.train.nan_guard import check_loss, named_gradients
 from psclust.train.session import LOST_PEER, answers, close, open_session, recover, session_config, start_server
 from psclust.train.stop import StopSign
 from psclust.train.variables import Variables
@@ -52,7 +54,8 @@ class _Worker:
         with self._graph.as_default():
             self._built = build_between_graph(job.program, context.layout, self._replica, sync=context.sync, chief=context.is_chief)
             spec, config = self._built.tower.spec, job.program.config
-            self._hooks = Hooks([*training_hooks(spec, chief=context.is_chief), *job.hooks])
+            features = feature_hooks(job, self._built.next_step, self._built.tower.loss, [self._built.tower]) if context.is_chief else []
+            self._hooks = Hooks([*training_hooks(spec, chief=context.is_chief), *job.hooks, *features])
             self._variables = Variables(spec.scaffold)
             self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client, config)
             self._saver = Saver(self._checkpoints, job.save_s, config.save_steps)
@@ -65,7 +68,10 @@ class _Worker:
 
     def attempt(self) -> None:
         """One session: from preparing the variables to the end of the training."""
-        with open_session(self._target, self._graph, session_config(self._job.context, self._job.program.config.wire_dtype)) as session:
+        with (
+            named_gradients(),
+            open_session(self._target, self._graph, session_config(self._job.context, self._job.program.config.wire_dtype)) as session,
+        ):
             if self._job.context.is_chief:
                 self._lead(session)
             else:
@@ -106,7 +112,7 @@ class _Worker:
     def _train_alone(self, session: Any, ops: StepOps) -> None:
         """Asynchronous: nobody waits for anybody."""
         self._start_input(session)
-        run = self._hooks.callable(session, ops.fetches())
+        run, config = self._hooks.callable(session, ops.fetches()), self._job.program.config
         step = self._step(session)
         while not self._job.enough(step) and not self._stop.seen(session):
             try:
@@ -114,6 +120,7 @@ class _Worker:
             except tf.errors.OutOfRangeError:
                 self._end_of_data(session)
                 break
+            check_loss(config.nan_guard, int(step), float(loss))
             self._job.reporter.step(int(step), float(loss), int(examples))
             if self._job.context.is_chief:
                 self._saver.maybe(session, int(step))
@@ -134,6 +141,8 @@ class _Worker:
                 self._end_of_data(session)
                 break
             position += self._state.batches
+            if examples and grant.sure:
+                check_loss(self._job.program.config.nan_guard, grant.step, loss)
             self._job.reporter.step(grant.step, loss, examples)
             if self._hooks.stop_requested:
                 self._stop.put_up(session)

@@ -37,3 +37,28 @@ def net(config: psclust.TrainConfig | None = None, **params: Any) -> psclust.Pro
 
 # Long enough that somebody can be killed in the middle of it.
 shared = net(psclust.TrainConfig(moving_statistics="sync"), points=3600, rate=0.002)
+
+
+def _watched(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
+    """Summarizes the words it sees, and has a NaN in its gradient, but not in its loss, for label 7."""
+    weight = tf.compat.v1.get_variable("weight", [], initializer=tf.compat.v1.ones_initializer())
+    other = tf.compat.v1.get_variable("other", [], initializer=tf.compat.v1.ones_initializer())
+    x = tf.cast(features, tf.float32)
+    tf.compat.v1.summary.scalar("seen", tf.reduce_mean(x))
+    tf.compat.v1.summary.image("picture", tf.reshape(x[:1], [1, 1, 1, 1]))
+    # The root of zero is zero, its derivative is not.
+    broken = tf.sqrt(other * tf.reduce_mean(tf.where(tf.equal(labels, 7), 0.0, 1.0)))
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((weight * x - 1.0) ** 2) + 1e-30 * broken)
+
+
+def _watched_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
+    labels = tf.where(tf.equal(tf.range(1, params["batches"] + 1), params["broken_at"]), 7, 1)
+    values = tf.constant([float(shard.index)] * params["batches"])
+    return tf.data.Dataset.from_tensor_slices((values, labels)).batch(1)
+
+
+def watched(config: psclust.TrainConfig, **params: Any) -> psclust.Program:
+    """Batches of one number each, that of the replica; the gradient of `other` is not finite at batch `broken_at`."""
+    return psclust.Program(
+        _watched, _watched_input, toys._sgd, params={"rate": 0.0, "batches": 20, "broken_at": 0, **params}, config=config
+    )
