@@ -70,6 +70,7 @@ class EvaluationGraph:
     def run(self, session: Any) -> Evaluation:
         """Evaluates what the session's variables hold. Raises UsageError where there is no data."""
         session.run(self._input)
+        self._hooks.stop_requested = False
         self._hooks.start(session)
         run = self._hooks.callable(session, self._update)
         total, seen, batches = 0.0, 0, 0

@@ -45,7 +45,9 @@ def train(job: Job) -> int:
     """Trains as this task, or alone; returns the global step reached, as far as this task knows it."""
     context = job.context
     if context.is_chief:
-        CheckpointFolder(job.model_dir).check_writable()
+        folder = CheckpointFolder(job.model_dir)
+        folder.check_writable()
+        folder.tidy()
         mark_training(job.model_dir, context.run, None)
     if context.task is not None and context.replication == BETWEEN_GRAPH:
         train_worker(job)
