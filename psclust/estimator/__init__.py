@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,7 +20,7 @@ __all__ = ["EstimatorSpec", "ModeKeys", "export", "install"]
 def install() -> None:
     """Makes this module `tf.estimator` and `tf.compat.v1.estimator` where there is none."""
     # `import tensorflow.compat.v1` makes a module of its own the first time, other than the attribute was before; both are in use then.
-    before = tf.compat.v1
-    for module in (tf, before, importlib.import_module("tensorflow.compat.v1")):
+    modules: list[Any] = [tf, tf.compat.v1, importlib.import_module("tensorflow.compat.v1")]
+    for module in modules:
         if not hasattr(module, "estimator"):
             module.estimator = sys.modules[__name__]

@@ -164,7 +164,8 @@ class Driver:
         if (counts == delivered).all() and not self._spoilt:
             self._send(self._barrier.clear())
             return
-        LOG.warning("a worker died in the middle of step %d; the step is computed again", self._step + 1)
+        if self._barrier.unsure:
+            LOG.warning("a worker died in the middle of step %d; the step is computed again", self._step + 1)
         self._void()
 
     def _void(self) -> None:

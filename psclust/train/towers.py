@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from psclust.replication.in_graph import END_OF_DATA, InGraph, StepOps, build_in_graph
 from psclust.train.checkpoint import Checkpoints
-from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, refuse_no_data
@@ -36,7 +35,6 @@ class _Client:
 
 def train_towers(job: Job) -> None:
     """Trains until the data of all towers or the wanted number of steps is used up, and leaves a checkpoint of the result."""
-    CheckpointFolder(job.model_dir).check_writable()
     layout = job.context.layout
     graph = job.new_graph()
     with graph.as_default():

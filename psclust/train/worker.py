@@ -14,7 +14,6 @@ from psclust.replication.barrier_ops import ChiefOps
 from psclust.replication.between_graph import build_between_graph
 from psclust.replication.in_graph import StepOps
 from psclust.train.checkpoint import Checkpoints
-from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.driver import Driver
 from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
@@ -36,8 +35,6 @@ _SILENT_S = 60.0
 def train_worker(job: Job) -> None:
     """Trains this task's replica until its data or the wanted number of steps is used up. The chief stays until all others have ended
     and leaves a checkpoint of the result."""
-    if job.context.is_chief:
-        CheckpointFolder(job.model_dir).check_writable()
     worker = _Worker(job)
     recover(worker.attempt, job.context, lambda: job.reporter.steps)
 
@@ -174,11 +171,12 @@ class _Worker:
         except (*LOST_PEER, tf.errors.CancelledError, RuntimeError) as error:
             # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
             # CancelledError in a running call and a RuntimeError in the next.
+            first = driver.error
             close(session)
             driver.wait()
-            if driver.error is None or isinstance(error, LOST_PEER):
+            if first is None or isinstance(error, LOST_PEER):
                 raise
-            raise driver.error from error
+            raise first from error
         if driver.error is not None:
             raise driver.error
 

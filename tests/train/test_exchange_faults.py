@@ -11,6 +11,16 @@ from test_batch_norm import same
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
+def test_who_stops_early_leaves_nobody_waiting(train_here: Callable[..., Any]) -> None:
+    import toys
+
+    import psclust
+
+    # The loss is always zero: the second three steps are no better than the first, and the chief stops.
+    program = toys.levels(psclust.TrainConfig(moving_statistics="sync", stop_after=3), batches=500)
+    assert train_here(program, "between-graph", sync=True).step == pytest.approx(6, abs=1)
+
+
 @pytest.mark.parametrize("lost", ["worker:1", "worker:0"])
 def test_a_killed_worker_leaves_nobody_waiting_and_changes_no_weight(
     processes: Callable[..., Any], train_here: Callable[..., Any], lost: str

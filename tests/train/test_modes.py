@@ -115,11 +115,10 @@ def test_an_exported_model_is_read_by_tensorflow_2_and_1(trained: Path, tmp_path
         signature = meta.signature_def["serving_default"]
         feed = {signature.inputs["x"].name: x, signature.inputs["word"].name: word}
         assert session.run(signature.outputs["guess"].name, feed) == pytest.approx(expected)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        served = tf.saved_model.load(str(path)).signatures["serving_default"]
-        outputs = served(x=tf.constant(x), word=tf.constant(word, tf.int64))
-        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.tables_initializer()])
-        assert set(outputs) == {"guess", "word"}
+    assert tf.executing_eagerly()
+    outputs = tf.saved_model.load(str(path)).signatures["serving_default"](x=tf.constant(x), word=tf.constant(word, tf.int64))
+    assert outputs["guess"].numpy() == pytest.approx(expected)
+    assert outputs["word"].numpy().tolist() == [b"0"] * 3
 
 
 def test_signatures_for_serialized_examples(trained: Path, tmp_path: Path) -> None:
@@ -203,6 +202,11 @@ def test_the_chief_alone_evaluates_and_predicts(processes: Callable[..., Any]) -
         assert cluster.end() == {"worker:0": 0, "worker:1": 0}
         assert f"worker:1 has nothing to do: {do} is the work of worker:0 alone" in cluster.log("worker:1")
         assert (model_dir / made).exists()
+    saved = model_dir / "export"
+    cluster.arguments[2] = "export"
+    cluster.start("worker:0")
+    assert cluster.end()["worker:0"] == 0
+    assert [(path / "saved_model.pb").exists() for path in saved.iterdir()] == [True]
     lines = [json.loads(line) for line in (model_dir / "predictions.jsonl").read_text().splitlines()]
     assert len(lines) == 64
     assert sum(lines[0]["probabilities"]) == pytest.approx(1.0)

@@ -65,6 +65,7 @@ def test_a_training_that_is_started_again_goes_on_where_the_data_was(train_here:
 
 def test_a_replica_without_any_data_is_an_error_that_names_it(train_here: Callable[..., Any]) -> None:
     import toys
+
     from psclust.errors import UsageError
 
     with pytest.raises(UsageError, match="worker:1 has no batch at all"):

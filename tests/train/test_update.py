@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,35 @@ def test_averaged_weights_are_in_the_checkpoint_under_tensorflows_names(
     shadow = trained.values["output/ExponentialMovingAverage"]
     assert shadow.shape == trained.values["output"].shape
     assert not np.allclose(shadow, trained.values["output"], rtol=1e-4)
+
+
+def test_evaluation_uses_the_averages(train_here: Callable[..., Any]) -> None:
+    import toys
+
+    # A weight that has moved from 0 by 1 a step, and its average: the loss is minus both words' weight.
+    trained = train_here(toys.averaged(0.5))
+    shadow = trained.values["dense/ExponentialMovingAverage"][0]
+    assert trained.values["dense"][0] == 100.0
+    assert 90.0 < shadow < 100.0
+    assert toys.averaged(0.5).evaluate(trained.model_dir).metrics["loss"] == pytest.approx(-2 * shadow)
+    assert toys.tally.evaluate(trained.model_dir).metrics["loss"] == pytest.approx(-200.0)
+    plain = train_here(toys.tally, folder="plain")
+    with pytest.raises(UsageError, match="has no moving averages"):
+        toys.averaged(0.5).evaluate(plain.model_dir)
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_wire_may_be_bfloat16_while_variables_are_not(train_here: Callable[..., Any], replication: str) -> None:
+    import toys
+
+    import psclust
+
+    exact = train_here(toys.line, replication, sync=True).values["weights"]
+    program = replace(toys.line, config=psclust.TrainConfig(wire_dtype="bfloat16"))
+    rounded = train_here(program, replication, sync=True, folder="rounded").values["weights"]
+    assert rounded.dtype == np.float32
+    assert not np.array_equal(rounded, exact)
+    np.testing.assert_allclose(rounded, exact, rtol=0.05, atol=0.02)
 
 
 def test_what_has_no_meaning_is_refused(train_here: Callable[..., Any]) -> None:

@@ -83,8 +83,8 @@ slow_line = psclust.Program(_line, _slowly, _line_optimizer, params=LINE)
 not_a_program = 3
 
 
-def _levels_input(shard: psclust.Shard) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors(tf.fill([4, 1], 10.0 * (shard.index + 1))).repeat(10)
+def _levels_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(tf.fill([4, 1], 10.0 * (shard.index + 1))).repeat(params["batches"])
 
 
 def _levels(features: Any, mode: str) -> psclust.EstimatorSpec:
@@ -92,9 +92,9 @@ def _levels(features: Any, mode: str) -> psclust.EstimatorSpec:
     return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(x))
 
 
-def levels(config: psclust.TrainConfig) -> psclust.Program:
-    """Replica i sees ten batches of the constant 10 * (i + 1), normalized."""
-    return psclust.Program(_levels, _levels_input, _sgd, params={"rate": 0.1}, config=config)
+def levels(config: psclust.TrainConfig, batches: int = 10) -> psclust.Program:
+    """Replica i sees so many batches of the constant 10 * (i + 1), normalized."""
+    return psclust.Program(_levels, _levels_input, _sgd, params={"rate": 0.1, "batches": batches}, config=config)
 
 
 def clipped(norm: float) -> psclust.Program:
@@ -107,3 +107,8 @@ def _falling(global_step: Any) -> tf.compat.v1.train.Optimizer:
 
 
 falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)
+
+
+def averaged(decay: float) -> psclust.Program:
+    """The tally, with moving averages of the weights."""
+    return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(average_decay=decay))
