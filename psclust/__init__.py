@@ -15,21 +15,33 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "EarlyStopping": "psclust.train.early_stopping",
+    "batch_normalization": "psclust.replication.batch_norm",
     "Program": "psclust.train.program",
     "EstimatorSpec": "psclust.train.program",
     "ModeKeys": "psclust.train.program",
     "Shard": "psclust.train.program",
     "TrainConfig": "psclust.train.config",
 }
-_MODULES = ("estimator",)
-__all__ = ["EstimatorSpec", "ModeKeys", "Program", "Shard", "TrainConfig", "__version__"]
+_MODULES = {"estimator": "psclust.estimator", "schedules": "psclust.train.schedules"}
+__all__ = [
+    "EarlyStopping",
+    "EstimatorSpec",
+    "ModeKeys",
+    "Program",
+    "Shard",
+    "TrainConfig",
+    "__version__",
+    "batch_normalization",
+    "schedules",
+]
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name in _MODULES:
-        return import_module(f"psclust.{name}")
+        return import_module(_MODULES[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'psclust' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

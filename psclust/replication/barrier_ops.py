@@ -14,10 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.barrier import Kind
-from psclust.replication.gradients import scale
+from psclust.replication.exchange import BarrierExchange
+from psclust.replication.gradients import GradientsAndVariables, scale
 from psclust.replication.layout import Layout
+from psclust.replication.settings import Settings
 from psclust.replication.state import State
-from psclust.replication.tower import GradientsAndVariables, Tower
+from psclust.replication.tower import Tower
+from psclust.replication.update import apply_update
 
 _MESSAGE_FIELDS = 5
 _TOKEN_FIELDS = 4
@@ -25,11 +28,13 @@ _TOKEN_FIELDS = 4
 
 @dataclass(frozen=True)
 class Channel:
-    """What workers and chief share. accumulators: one for each (gradient, variable) pair of the model, in its order."""
+    """What workers and chief share. accumulators: one for each pair of `Tower.contributions`, in its order. exchange: None where the
+    replicas share no moments."""
 
     accumulators: Sequence[Any]
     messages: Any
     tokens: Sequence[Any]
+    exchange: BarrierExchange | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class ChiefOps:
 
     pending: int32, messages waiting. receive: int64 [count, 5]. open: refuses gradients older than `round` from now on.
     counts: int32 [accumulators], gradients held. discard: one op an accumulator that empties it.
+    open_exchange, exchanged, discard_exchanged: the same of an exchange. release_exchange: lets all who wait in it go on; None where
+        there is none.
     send: one op a worker, sends its row with `step`. applied: the new step, after the mean of the round has been applied.
     release: one op a worker, sends its row with that new step.
     """
@@ -71,31 +78,36 @@ class ChiefOps:
     send: Sequence[Any]
     applied: Any
     release: Sequence[Any]
+    open_exchange: Any
+    exchanged: Sequence[Any]
+    discard_exchanged: Sequence[Any]
+    release_exchange: Any
 
 
-def build_channel(gradients: GradientsAndVariables, layout: Layout) -> Channel:
+def build_channel(contributions: GradientsAndVariables, layout: Layout, exchange: BarrierExchange | None = None) -> Channel:
     """Creates the shared queues and accumulators in the current graph."""
-    accumulators = [_accumulator(gradient, variable) for gradient, variable in gradients]
+    accumulators = [_accumulator(gradient, variable) for gradient, variable in contributions]
     with tf.device(layout.parameters):
         messages = tf.queue.FIFOQueue(-1, [tf.int64], [[_MESSAGE_FIELDS]], shared_name="psclust/messages", name="messages")
         tokens = [
             tf.queue.FIFOQueue(-1, [tf.int64], [[_TOKEN_FIELDS]], shared_name=f"psclust/tokens_{replica}", name="tokens")
             for replica in range(len(layout.workers))
         ]
-    return Channel(accumulators, messages, tokens)
+    return Channel(accumulators, messages, tokens, exchange)
 
 
 def worker_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, updates: Sequence[Any]) -> WorkerOps:
     """The side of the barrier that replica number `replica` runs; `updates` are run with every step."""
     with tf.device(layout.workers[replica]):
-        kind, nonce, round_ = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "nonce", "round"))
+        kind, nonce = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "nonce"))
+        round_ = channel.exchange.round if channel.exchange else tf.compat.v1.placeholder(tf.int64, [], name="round")
         # Every push waits for the batch, also of a gradient that does not depend on it: at the end of the data nothing may be pushed.
         with tf.control_dependencies([tower.input.examples]):
             stamp = tf.identity(round_)
         worker = tf.constant(replica, tf.int64)
         done = tf.stack([tf.constant(int(Kind.GRADIENT), tf.int64), worker, nonce, round_, tower.input.examples])
         other = tf.stack([kind, worker, nonce, round_, tf.constant(0, tf.int64)])
-    pushes = [_push(channel.accumulators[i], gradient, variable, stamp) for i, (gradient, variable) in enumerate(tower.gradients)]
+    pushes = [_push(channel.accumulators[i], gradient, variable, stamp) for i, (gradient, variable) in enumerate(tower.contributions)]
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
             reported = channel.messages.enqueue(done)
@@ -106,18 +118,19 @@ def worker_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, upd
     return WorkerOps(kind, nonce, round_, (next_token, tower.loss, tower.input.examples), say, token)
 
 
-def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layout: Layout) -> ChiefOps:
+def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layout: Layout, settings: Settings) -> ChiefOps:
     """The side of the barrier that the chief runs."""
-    workers = len(layout.workers)
+    workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]
+    accumulators, exchange = list(zip(channel.accumulators, variables, strict=True)), channel.exchange
     round_, step, examples = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("round", "step", "examples"))
     count = tf.compat.v1.placeholder(tf.int32, [], name="count")
     batches = tf.compat.v1.placeholder(tf.int64, [workers], name="batches")
     rows = tf.compat.v1.placeholder(tf.int64, [workers, _TOKEN_FIELDS - 1], name="rows")
     factor = 1.0 / tf.cast(examples, tf.float64)
-    takes = [_take(accumulator, variable) for accumulator, (_, variable) in zip(channel.accumulators, tower.gradients, strict=True)]
-    mean = [(_at(variable, scale, sums, factor), variable) for sums, (_, variable) in zip(takes, tower.gradients, strict=True)]
+    takes = [_take(accumulator, variable) for accumulator, variable in accumulators]
+    mean = [(_at(variable, scale, sums, factor), variable) for sums, variable in zip(takes, variables, strict=True)]
     with tf.device(layout.parameters):
-        applied = state.advance([optimizer.apply_gradients(mean)], batches=batches)
+        applied = state.advance(apply_update(optimizer, *tower.divide(mean), state, layout, settings), batches=batches)
     with tf.device(layout.parameters):
         return ChiefOps(
             round=round_,
@@ -128,12 +141,16 @@ def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layo
             rows=rows,
             pending=channel.messages.size(),
             receive=channel.messages.dequeue_many(count),
-            open=tf.group(*[_at(v, a.set_global_step, round_) for a, (_, v) in zip(channel.accumulators, tower.gradients, strict=True)]),
-            counts=tf.stack([_at(v, a.num_accumulated) for a, (_, v) in zip(channel.accumulators, tower.gradients, strict=True)]),
+            open=tf.group(*[_at(v, a.set_global_step, round_) for a, v in accumulators]),
+            counts=tf.stack([_at(v, a.num_accumulated) for a, v in accumulators]),
             discard=[sums.values.op if isinstance(sums, tf.IndexedSlices) else sums.op for sums in takes],
             send=[queue.enqueue(tf.concat([rows[i], [step]], 0)) for i, queue in enumerate(channel.tokens)],
             applied=applied,
             release=[queue.enqueue(tf.concat([rows[i], [applied]], 0)) for i, queue in enumerate(channel.tokens)],
+            open_exchange=exchange.open(round_) if exchange else None,
+            exchanged=exchange.counts() if exchange else [],
+            discard_exchanged=exchange.discard() if exchange else [],
+            release_exchange=exchange.release(round_) if exchange else None,
         )
 
 

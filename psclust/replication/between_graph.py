@@ -13,14 +13,16 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.in_graph import StepOps
+from psclust.replication.exchange import BarrierExchange, check_statistics
+from psclust.replication.in_graph import StepOps, tower_step
 from psclust.replication.inputs import ReplicaInput
 from psclust.replication.layout import Layout
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
 from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, TowerKind, build_tower
-from psclust.replication.train_op import advance_with, refuse_train_op
+from psclust.replication.tower_statistics import kept_by_towers
+from psclust.replication.train_op import refuse_train_op
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,13 @@ class BetweenGraph:
     worker: WorkerOps | None
     chief: ChiefOps | None
 
+    @property
+    def next_step(self) -> Any:
+        """int64 scalar, the global step that a run of this replica's step leads to."""
+        ops = self.step or self.worker
+        assert ops is not None
+        return ops.step if isinstance(ops, StepOps) else ops.step[0][-1]
+
 
 def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool) -> BetweenGraph:
     """Builds the graph of replica number `replica` of `layout` in the current graph.
@@ -43,23 +52,22 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     """
     if not layout.ps:
         raise UsageError("between-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
-    state = create_state(layout)
+    state = create_state(layout, model.config.accumulate)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    tower = build_tower(model, optimizer, layout, places_for(model, layout), replica, TowerKind(weighted=sync))
-    if not sync:
-        return BetweenGraph(state, tower.input, tower, _async_step(tower, optimizer, state, layout, replica), None, None)
-    refuse_train_op(tower, "synchronous replication")
-    channel = build_channel(tower.gradients, layout)
+    exchange = BarrierExchange(layout) if check_statistics(model.config, layout, sync=sync) else None
+    # Who has ended its data stays until all have: the others wait for its moments.
+    kind = TowerKind(weighted=sync, fill=exchange is not None, exchange=exchange.replica(replica) if exchange else None)
+    tower = build_tower(model, optimizer, layout, places_for(model, layout), replica, kind)
     # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.
-    worker = worker_ops(tower, channel, layout, replica, tower.update_ops if chief else ())
-    chiefs = chief_ops(tower, channel, optimizer, state, layout) if chief else None
+    updates = tower.update_ops if chief else ()
+    if not sync:
+        return BetweenGraph(
+            state, tower.input, tower, tower_step(tower, updates, optimizer, state, layout, replica, model.config), None, None
+        )
+    refuse_train_op(tower, "synchronous replication")
+    kept_by_towers(model.config, len(layout.workers), in_step=False)
+    channel = build_channel(tower.contributions, layout, exchange)
+    worker = worker_ops(tower, channel, layout, replica, updates)
+    chiefs = chief_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
     return BetweenGraph(state, tower.input, tower, None, worker, chiefs)
-
-
-def _async_step(tower: Tower, optimizer: Any, state: State, layout: Layout, replica: int) -> StepOps:
-    if tower.spec.train_op is not None:
-        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
-    with tf.device(layout.parameters), tf.control_dependencies(list(tower.update_ops)):
-        applied = optimizer.apply_gradients(tower.gradients)
-    return StepOps(state.advance([applied], replica=replica), tower.loss, tower.input.examples)

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.tower import GradientsAndVariables
+GradientsAndVariables = Sequence[tuple[Any, Any]]
 
 
 def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Sequence[Any]) -> GradientsAndVariables:
@@ -53,3 +53,57 @@ def scale(gradient: Any, factor: Any) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(scale(gradient.values, factor), gradient.indices, gradient.dense_shape)
     return gradient * tf.cast(factor, gradient.dtype)
+
+
+def present(gradient: Any, examples: Any) -> Any:
+    """`gradient`; of IndexedSlices no row where there are no `examples`. A batch that only fills up has a gradient of zero, but even
+    zeros touch the rows they are for: an optimizer with momentum moves them."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows = tf.where(examples > 0, tf.shape(gradient.indices)[0], 0)
+    return tf.IndexedSlices(gradient.values[:rows], gradient.indices[:rows], gradient.dense_shape)
+
+
+def merged(gradient: Any) -> Any:
+    """`gradient` with every row of IndexedSlices once: slices of the same row are summed, as a dense gradient would have them."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, position = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(gradient.values, position, tf.shape(rows)[0])
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
+
+def decay(gradients: GradientsAndVariables, rate: float) -> GradientsAndVariables:
+    """The gradients with `rate` times the variable added, for variables of at least two dimensions: kernels and tables, not biases and
+    scales. A sparse gradient stays sparse: only the rows it has decay."""
+
+    def decayed(gradient: Any, variable: Any) -> Any:
+        if variable.shape.rank < 2:
+            return gradient
+        with tf.device(variable.device):
+            if isinstance(gradient, tf.IndexedSlices):
+                gradient = merged(gradient)
+                rows = tf.gather(variable, gradient.indices)
+                return tf.IndexedSlices(gradient.values + rate * rows, gradient.indices, gradient.dense_shape)
+            return gradient + rate * variable.read_value()
+
+    return [(decayed(gradient, variable), variable) for gradient, variable in gradients]
+
+
+def clip(gradients: GradientsAndVariables, norm: float) -> GradientsAndVariables:
+    """The gradients scaled down to the global `norm` where theirs is greater. What travels between ps tasks is one number a variable."""
+    single = []
+    for gradient, variable in gradients:
+        with tf.device(variable.device):
+            single.append((merged(gradient), variable))
+    squares = []
+    for gradient, variable in single:
+        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+        with tf.device(variable.device):
+            squares.append(tf.cast(tf.reduce_sum(tf.square(values)), tf.float32))
+    factor = norm / tf.maximum(tf.sqrt(tf.add_n(squares)), norm)
+    clipped = []
+    for gradient, variable in single:
+        with tf.device(variable.device):
+            clipped.append((scale(gradient, factor), variable))
+    return clipped

@@ -8,21 +8,25 @@ One process without a cluster is the same graph with one tower and no device nam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.replication.exchange import GraphExchange, check_statistics
 from psclust.replication.gradients import weighted_mean
 from psclust.replication.inputs import ReplicaInput
 from psclust.replication.layout import Layout
 from psclust.replication.model import Model
 from psclust.replication.places import TOWER_SCOPE
+from psclust.replication.settings import Settings
 from psclust.replication.state import State, create_state
 from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, TowerKind, build_tower
+from psclust.replication.tower_statistics import kept_by_towers, move_own
 from psclust.replication.train_op import advance_with, refuse_train_op
+from psclust.replication.update import apply_update
 
 # The name of the op that ends a synchronous run of towers: all of them have come to the end of their data.
 END_OF_DATA = "psclust_end_of_data"
@@ -61,49 +65,63 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
         raise UsageError("in-graph replication needs at least one worker to hold a tower; raise the worker count (--workers 1)")
     if layout.client and not layout.ps:
         raise UsageError("in-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
-    state = create_state(layout)
+    state = create_state(layout, model.config.accumulate)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     several = len(layout.workers) > 1
     strategy = places_for(model, layout)
+    exchange = GraphExchange(len(layout.workers)) if check_statistics(model.config, layout, sync=sync) else None
+    kind = TowerKind(weighted=several and sync, fill=several and sync, bare=bool(layout.client))
     towers = []
     for replica in range(len(layout.workers)):
         with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
-            kind = TowerKind(reuse=replica > 0, weighted=several and sync, fill=several and sync, bare=bool(layout.client))
-            towers.append(build_tower(model, optimizer, layout, strategy, replica, kind))
+            own = replace(kind, reuse=replica > 0, exchange=exchange.tower(replica) if exchange else None)
+            towers.append(build_tower(model, optimizer, layout, strategy, replica, own))
         if several or layout.client:
             refuse_train_op(towers[-1], "in-graph replication")
-    steps = [_sync_step(towers, optimizer, state, layout)] if sync or not several else _async_steps(towers, optimizer, state, layout)
+    if exchange:
+        exchange.connect()
+    build_steps = _sync_steps if sync or not several else _async_steps
+    steps = build_steps(towers, optimizer, state, layout, model.config)
     return InGraph(state, steps, [tower.input for tower in towers], towers)
 
 
-def _sync_step(towers: Sequence[Tower], optimizer: Any, state: State, layout: Layout) -> StepOps:
+def _sync_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: Layout, settings: Settings) -> list[StepOps]:
     examples = [tower.input.examples for tower in towers]
     if len(towers) == 1:
-        return _tower_step(towers[0], towers[0].update_ops, optimizer, state, layout, 0)
+        return [tower_step(towers[0], towers[0].update_ops, optimizer, state, layout, 0, settings)]
     with tf.device(layout.client):
         total = tf.add_n(examples)
         some_left = tf.debugging.Assert(total > 0, ["every tower has ended its data"], name=END_OF_DATA)
         weights = tf.cast(tf.stack(examples), tf.float64)
         loss = tf.reduce_sum(tf.stack([tf.cast(tower.loss, tf.float64) for tower in towers]) * weights) / tf.reduce_sum(weights)
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
-    mean = weighted_mean([tower.gradients for tower in towers], examples)
+    gradients, statistics = towers[0].divide(weighted_mean([tower.contributions for tower in towers], examples))
+    own = kept_by_towers(settings, len(towers), in_step=True)
     # Moving statistics are one set of variables that all towers share; letting each tower write them would apply them in random order.
     with tf.device(layout.parameters), tf.control_dependencies([some_left, *towers[0].update_ops]):
-        applied = optimizer.apply_gradients(mean)
-    return StepOps(state.advance([applied], batches=used), loss, total)
+        applied = apply_update(optimizer, gradients, () if own else statistics, state, layout, settings)
+        if own:
+            applied = [*applied, *move_own(towers, layout.workers, state, settings.statistics_every)]
+    return [StepOps(state.advance(applied, batches=used), loss, total)]
 
 
-def _async_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: Layout) -> list[StepOps]:
+def _async_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: Layout, settings: Settings) -> list[StepOps]:
     return [
-        _tower_step(tower, tower.update_ops if replica == 0 else (), optimizer, state, layout, replica)
+        tower_step(tower, tower.update_ops if replica == 0 else (), optimizer, state, layout, replica, settings)
         for replica, tower in enumerate(towers)
     ]
 
 
-def _tower_step(tower: Tower, update_ops: Sequence[Any], optimizer: Any, state: State, layout: Layout, replica: int) -> StepOps:
+def tower_step(
+    tower: Tower, update_ops: Sequence[Any], optimizer: Any, state: State, layout: Layout, replica: int, settings: Settings
+) -> StepOps:
     if tower.spec.train_op is not None:
         return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
-    with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
-        applied = optimizer.apply_gradients(tower.gradients)
-    return StepOps(state.advance([applied], replica=replica), tower.loss, tower.input.examples)
+    kept_by_towers(settings, len(layout.workers), in_step=False)
+    # Replicas that are not in step move shared statistics one after another, each by its share.
+    statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
+    # At the end of the data not even what depends on no gradient may run, such as the decay of Adam's moments of a sparse variable.
+    with tf.device(layout.parameters), tf.control_dependencies([tower.input.examples, *update_ops]):
+        applied = apply_update(optimizer, tower.gradients, statistics, state, layout, settings)
+    return StepOps(state.advance(applied, replica=replica), tower.loss, tower.input.examples)

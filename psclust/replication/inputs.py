@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,8 @@ _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 @dataclass(frozen=True)
 class ReplicaInput:
     """features, labels: one batch. examples: int64 scalar, how many examples the batch has; 0 for a batch that only fills up.
-    initializer: starts the input after the first `skip` batches, an int64 placeholder; an `endless` one, bool scalar, at its beginning."""
+    initializer: starts the input after the first `skip` batches, an int64 placeholder; an `endless` one, bool scalar, at its beginning.
+    next: builds the batch after it, as (features, labels, examples)."""
 
     features: Any
     labels: Any
@@ -25,14 +27,15 @@ class ReplicaInput:
     initializer: Any
     skip: Any
     endless: Any
+    next: Callable[[], tuple[Any, Any, Any]]
 
 
-def build_input(model: Model, shard: Shard, *, fill: bool) -> ReplicaInput:
+def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1) -> ReplicaInput:
     """Builds the input of one replica in the current device scope.
 
     With `fill`, a dataset that has ended goes on for ever with copies of its first batch and `examples` 0, so that replicas in one graph
-    may end at different steps while every example counts. An endless dataset skips nothing: reading up to where it was would take as long
-    as the training before, for a place that means nothing.
+    may end at different steps while every example counts. Where `group` batches make one step, such copies complete the last one. An
+    endless dataset skips nothing: reading up to where it was would take as long as the training before, for a place that means nothing.
     """
     dataset = checked_dataset(model.dataset(ModeKeys.TRAIN, shard))
     skip = tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="skip")
@@ -40,10 +43,16 @@ def build_input(model: Model, shard: Shard, *, fill: bool) -> ReplicaInput:
     flagged = tf.data.Dataset.zip((dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip)), _for_ever(1)))
     if fill:
         flagged = flagged.concatenate(tf.data.Dataset.zip((dataset.take(1).cache().repeat(), _for_ever(0))))
+    elif group > 1:
+        flagged = _in_groups(flagged, dataset, group)
     iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
-    batch, flag = iterator.get_next()
-    features, labels = split_batch(batch)
-    return ReplicaInput(features, labels, count_examples(batch) * flag, iterator.initializer, skip, endless)
+
+    def following() -> tuple[Any, Any, Any]:
+        batch, flag = iterator.get_next()
+        return *split_batch(batch), count_examples(batch) * flag
+
+    features, labels, examples = following()
+    return ReplicaInput(features, labels, examples, iterator.initializer, skip, endless, following)
 
 
 def checked_dataset(dataset: Any) -> Any:
@@ -82,6 +91,13 @@ def refuse_python_input(graph: Any) -> None:
                 "workers are bare TensorFlow servers without Python. Use tf.data ops only, or Program(..., input_on_client=True) to run "
                 "the input in the client, or between-graph replication"
             )
+
+
+def _in_groups(flagged: Any, dataset: Any, group: int) -> Any:
+    """`flagged`, with copies of the first batch at the end where its length is no multiple of `group`."""
+    filling = tf.data.Dataset.zip((dataset.take(1).repeat(group - 1), _for_ever(0)))
+    windows = flagged.window(group)
+    return windows.flat_map(lambda *window: tf.data.Dataset.zip(window).concatenate(filling).take(group))
 
 
 def _for_ever(flag: int) -> Any:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 from psclust.errors import UsageError
+from psclust.replication.settings import Settings
 
 
 class ModeKeys:
@@ -78,6 +79,8 @@ class Model(Protocol):
 
     @property
     def input_on_client(self) -> bool: ...
+    @property
+    def config(self) -> Settings: ...
 
     def dataset(self, mode: str, shard: Shard) -> Any:
         """A `tf.data.Dataset` of batches."""

@@ -2,79 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.devices import Strategy, is_slot, replica_scope
+from psclust.replication.gradients import GradientsAndVariables, add, present, scale
 from psclust.replication.inputs import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.layout import Layout
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
-
-GradientsAndVariables = Sequence[tuple[Any, Any]]
+from psclust.replication.own_collections import own_collections, regularize_every_tower
+from psclust.replication.replica import Exchange, Replica, Statistic, building
+from psclust.replication.settings import refuse_ignored
+from psclust.replication.warnings import warn_of_silence
 
 
 @dataclass(frozen=True)
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
     `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
-    spec: what the model function returned. variables: the global ones it made, slots excepted."""
+    spec: what the model function returned. statistics: moving statistics that are to be combined with those of the other replicas, weighted
+    as the gradients are. summaries: what the model has summarized, serialized. variables: the global ones it made, slots excepted."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
     spec: EstimatorSpec
-    variables: Sequence[Any]
+    statistics: Sequence[Statistic] = ()
+    summaries: Sequence[Any] = ()
+    variables: Sequence[Any] = ()
+
+    @property
+    def contributions(self) -> GradientsAndVariables:
+        """All that is averaged over replicas: the gradients, then the statistics, each with its variable."""
+        return [*self.gradients, *((statistic.value, statistic.variable) for statistic in self.statistics)]
+
+    def divide(self, means: GradientsAndVariables) -> tuple[GradientsAndVariables, Sequence[Statistic]]:
+        """The means of `contributions` as gradients and statistics again. A variable that only another replica uses has a gradient."""
+        momenta = {statistic.variable.ref(): statistic.momentum for statistic in self.statistics}
+        gradients = [(mean, variable) for mean, variable in means if variable.ref() not in momenta]
+        return gradients, [Statistic(v, mean, momenta[v.ref()]) for mean, v in means if v.ref() in momenta]
 
 
 @dataclass(frozen=True, slots=True)
 class TowerKind:
     """reuse: the variables exist already and are shared. weighted: gradients are multiplied by the number of examples. fill: see
-    `build_input`. bare: the worker is a server without Python."""
+    `build_input`. bare: the worker is a server without Python. exchange: to the other replicas, for moments of all their batches."""
 
     reuse: bool = False
     weighted: bool = False
     fill: bool = False
     bare: bool = False
+    exchange: Exchange | None = None
 
 
 def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind) -> Tower:
-    """Builds replica number `replica` in the current graph. Raises UsageError where the user's functions break their contract."""
+    """Builds replica number `replica` in the current graph. Raises UsageError where the user's functions break their contract.
+
+    Where several batches are to be accumulated, each has the model once more in the graph, after the gradients of the one before.
+    """
+    settings = model.config
     worker = layout.workers[replica]
     with tf.device(layout.client if model.input_on_client else worker):
-        data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill)
+        data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=settings.accumulate)
     if kind.bare and not kind.reuse and not model.input_on_client:
         refuse_python_input(tf.compat.v1.get_default_graph())
     made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
-    trained_before = tf.compat.v1.trainable_variables()
-    updates_before = set(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
+    whole = kind.weighted or settings.accumulate > 1
+    parts: list[Tower] = []
+    for number in range(settings.accumulate):
+        scope = f"batch_{number}/" if number else None
+        with tf.name_scope(scope) if scope else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
+            batch = _next_batch(data, parts[-1]) if parts else data
+            part = replace(kind, reuse=kind.reuse or number > 0, weighted=whole, fill=kind.fill or number > 0)
+            parts.append(_build_part(model, optimizer, batch, replica, part))
+    variables = [v for v in tf.compat.v1.global_variables() if v.ref() not in made_before and not is_slot(v)]
+    if len(parts) == 1:
+        return replace(parts[0], variables=variables)
     with replica_scope(layout, worker, strategy):
-        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=kind.reuse):
-            spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
-            loss = checked_loss(spec)
-        if kind.reuse:
-            _refuse_new_variables(trained_before, replica)
-        if spec.train_op is not None:
-            return Tower(data, loss, (), (), spec, _made_since(made_before))
-        if optimizer is None:
-            raise UsageError(
-                "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
-                "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
-            )
-        # The weight costs nothing as the seed of backpropagation, in place of 1.
-        seed = tf.cast(data.examples, loss.dtype) if kind.weighted else None
-        variables = tf.compat.v1.trainable_variables()
-        gradients = optimizer.compute_gradients(loss, var_list=variables, grad_loss=seed) if variables else ()
-    updates = [op for op in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) if op not in updates_before]
-    return Tower(data, loss, trained(gradients), updates, spec, _made_since(made_before))
+        return replace(_joined(parts, weighted=kind.weighted), variables=variables)
 
 
-def _made_since(before: Set[Any]) -> list[Any]:
-    return [variable for variable in tf.compat.v1.global_variables() if variable.ref() not in before and not is_slot(variable)]
+def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, kind: TowerKind) -> Tower:
+    """The model and its gradients for one batch, in the current device scope."""
+    trained_before = tf.compat.v1.trainable_variables()
+    current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, kind.exchange)
+    scope = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=kind.reuse, custom_getter=regularize_every_tower())
+    with scope, building(current):
+        spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
+        loss = checked_loss(spec)
+    if kind.reuse:
+        _refuse_new_variables(trained_before, replica)
+    if spec.train_op is not None:
+        refuse_ignored(model.config)
+        return Tower(data, loss, (), (), spec)
+    if optimizer is None:
+        raise UsageError(
+            "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
+            "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
+        )
+    # The weight costs nothing as the seed of backpropagation, in place of 1.
+    seed = tf.cast(data.examples, loss.dtype) if kind.weighted else None
+    variables = tf.compat.v1.trainable_variables()
+    gradients = optimizer.compute_gradients(loss, var_list=variables, grad_loss=seed) if variables else ()
+    statistics = current.statistics
+    if kind.weighted:
+        statistics = [replace(s, value=s.value * tf.cast(data.examples, s.value.dtype)) for s in statistics]
+    keys = tf.compat.v1.GraphKeys
+    updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
+    if not kind.reuse:
+        warn_of_silence(loss, updates, [statistic.variable for statistic in statistics])
+    pairs = [(present(g, data.examples) if kind.fill else g, variable) for g, variable in trained(gradients)]
+    return Tower(data, loss, pairs, updates, spec, statistics, summaries)
+
+
+def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:
+    """The next batch of the same input, read when the gradients of the one before are there."""
+    with tf.device(data.examples.device), tf.control_dependencies([tf.group(*[gradient for gradient, _ in before.contributions])]):
+        features, labels, examples = data.next()
+    return replace(data, features=features, labels=labels, examples=examples)
+
+
+def _joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
+    """One tower of several batches, each weighted by its examples: as if they were one."""
+    examples = tf.add_n([part.input.examples for part in parts])
+    factor = 1.0 / tf.cast(tf.maximum(examples, 1), tf.float64)
+    loss = tf.add_n([tf.cast(part.loss, tf.float64) * tf.cast(part.input.examples, tf.float64) for part in parts]) * factor
+    sums: dict[Any, list[Any]] = {}
+    for gradient, variable in (pair for part in parts for pair in part.contributions):
+        sums.setdefault(variable.ref(), []).append(gradient)
+    means = [(add(gradients), reference.deref()) for reference, gradients in sums.items()]
+    if not weighted:
+        means = [(scale(total, factor), variable) for total, variable in means]
+    gradients, statistics = parts[0].divide(means)
+    first = parts[0]
+    return replace(first, input=replace(first.input, examples=examples), loss=loss, gradients=gradients, statistics=statistics)
 
 
 def checked_loss(spec: EstimatorSpec) -> Any:

@@ -20,6 +20,7 @@ from psclust.errors import PsclustError
 from psclust.replication.state import PASSING, POSITIONS
 from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.config import TrainConfig
+from psclust.train.nan_guard import FiniteCheck
 from psclust.train.session import brief, is_lost_peer
 
 
@@ -41,6 +42,7 @@ class Checkpoints:
         self._folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
         self._sharded = config.sharded
         self._entries = [entry_of(variable) for variable in variables if variable.op.name not in PASSING]
+        self._finite = FiniteCheck(variables, config.nan_guard)
         here = _cpu_of(device)
         with tf.name_scope("checkpoint"):
             with tf.device(here):
@@ -83,7 +85,8 @@ class Checkpoints:
 
     def save(self, session: Any, step: int) -> str:
         """Writes `model.ckpt-<step>` and removes those that need not stay. Raises PsclustError where the folder cannot be written, in which
-        case the last checkpoint is still there, and the session's own error where a server is lost."""
+        case the last checkpoint is still there, or for values that are not finite, and the session's own error where a server is lost."""
+        self._finite.check(session, step)
         prefix = self._folder.prefix(step)
         try:
             self._folder.directory.mkdir(parents=True, exist_ok=True)

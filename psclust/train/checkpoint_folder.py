@@ -10,6 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +48,16 @@ class CheckpointFolder:
             probe.write_bytes(b"\0" * 4096)
             probe.unlink()
         except OSError as error:
-            probe.unlink(missing_ok=True) if self.directory.is_dir() else None
+            with suppress(OSError):
+                probe.unlink()
             raise UsageError(
                 f"{self.directory}: checkpoints cannot be written there ({error.strerror}); choose another --model-dir"
             ) from error
+
+    def tidy(self) -> None:
+        """Removes what a process that was killed in the middle of writing has left. For the one who writes there."""
+        for path in [*self.directory.glob("model.ckpt-*.tempstate*"), *self.directory.glob("model.ckpt-*_parts")]:
+            _remove(path)
 
     def prefix(self, step: int) -> str:
         """The prefix under which the checkpoint of `step` is written."""
@@ -95,7 +102,11 @@ class CheckpointFolder:
     def remove(self, name: str) -> None:
         """Removes the files of one checkpoint, complete or not."""
         for path in [*self.directory.glob(f"{name}.*"), *self.directory.glob(f"{name}_parts")]:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

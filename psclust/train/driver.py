@@ -19,12 +19,16 @@ from psclust.train.session import close
 
 LOG = logging.getLogger(__name__)
 
+# An accumulator counts its own number up whenever somebody takes from it. Who is let go from an old round must not close it to the new one.
+_SLACK = 100
+
 
 class Driver:
     """Drives the barrier of `workers` replicas in `session`, in a thread of its own, from global step `step` on.
 
     finished: replicas that had ended before. enough(step): whether training stops at that step. left(replica): called when a replica has
-    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables.
+    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables. fresh: the variables are
+    new, so no earlier driver can have left anybody waiting in an exchange.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Driver:
         enough: Callable[[int], bool],
         left: Callable[[int], None],
         updated: Callable[[int], None],
+        fresh: bool = False,
     ) -> None:
         self._session = session
         self._ops = ops
@@ -49,6 +54,8 @@ class Driver:
         # Microseconds since 1970: greater than every round of an earlier driver, which advanced by one or two a step.
         self._barrier = Barrier(set(range(workers)) - set(finished), time.time_ns() // 1000)
         self._barrier.stopping = enough(step)
+        # An exchange may hold workers in the middle of their step; to let them go spoils the round for all.
+        self._spoilt = ops.release_exchange is not None and not fresh
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
         self.error: Exception | None = None
 
@@ -82,18 +89,29 @@ class Driver:
     def _open(self) -> None:
         """Shuts out everything an earlier barrier left behind and calls everybody in."""
         ops = self._ops
-        self._empty_accumulators()
+        self._empty_accumulators(slack=_SLACK if self._spoilt else 0)
         self._receive(self._session.run(ops.pending))
+        if self._spoilt:
+            self._session.run(ops.release_exchange, {ops.round: self._barrier.round})
         self._send([Token(worker, Kind.RESYNC, 0, self._barrier.round) for worker in range(self._workers)])
 
-    def _empty_accumulators(self) -> None:
-        """Leaves every accumulator empty and closed to all gradients before the barrier's round."""
+    def _empty_accumulators(self, slack: int = 0) -> None:
+        """Leaves every accumulator empty and closed to all gradients before the barrier's round; with `slack`, an exchange only closed to
+        what is older by that much."""
         ops, round_ = self._ops, self._barrier.round
         # In two steps, because emptying an accumulator advances its number by one, and gradients must be refused before it is emptied.
-        self._session.run(ops.open, {ops.round: round_ - 1})
-        counts = self._session.run(ops.counts)
-        self._session.run([op for op, count in zip(ops.discard, counts, strict=True) if count])
-        self._session.run(ops.open, {ops.round: round_})
+        self._open_at(round_ - 1, slack)
+        counts, exchanged = self._session.run([ops.counts, ops.exchanged])
+        # While somebody waits in an exchange, whoever else takes from it waits behind.
+        exchanged = [0 for _ in exchanged] if slack else exchanged
+        full = [op for op, count in zip([*ops.discard, *ops.discard_exchanged], [*counts, *exchanged], strict=True) if count]
+        self._session.run(full)
+        self._open_at(round_, slack)
+
+    def _open_at(self, round_: int, slack: int) -> None:
+        self._session.run(self._ops.open, {self._ops.round: round_})
+        if self._ops.open_exchange is not None:
+            self._session.run(self._ops.open_exchange, {self._ops.round: round_ - slack})
 
     def _receive(self, count: int) -> list[Message]:
         if not count:
@@ -116,12 +134,16 @@ class Driver:
     def _round(self) -> None:
         barrier = self._barrier
         while barrier.awaited:
-            for message in self._receive(len(barrier.awaited)):
+            # Who waits in an exchange sends nothing before a lost worker's successor has been heard, so that one is heard by itself.
+            for message in self._receive(1 if self._ops.release_exchange is not None else len(barrier.awaited)):
                 tokens = barrier.receive(message)
                 if message.kind is Kind.LEAVE and tokens:
                     self._left(message.worker)
+                    self._release()
                 self._send(tokens)
-        if barrier.unsure:
+            if barrier.unsure:
+                self._release()
+        if barrier.unsure or (self._spoilt and barrier.contributions):
             self._settle()
         elif barrier.contributions and barrier.stopping:
             # Somebody asked to stop while others were at work on this step, which is never made.
@@ -129,17 +151,25 @@ class Driver:
         elif barrier.contributions:
             self._apply()
 
+    def _release(self) -> None:
+        """Lets go whoever waits in an exchange for what a lost worker, or one that has left, did not say. The round will not count."""
+        if self._ops.release_exchange is not None and not self._spoilt and self._barrier.awaited:
+            self._spoilt = True
+            self._session.run(self._ops.release_exchange, {self._ops.round: self._barrier.round})
+
     def _settle(self) -> None:
         """Somebody came back in the middle of a round; looks whether a part of a gradient of its former self is in the sums."""
         delivered = len(self._barrier.contributions)
         counts = self._session.run(self._ops.counts)
-        if (counts == delivered).all():
+        if (counts == delivered).all() and not self._spoilt:
             self._send(self._barrier.clear())
             return
-        LOG.warning("a worker died while it pushed its gradient of step %d; the step is computed again", self._step + 1)
+        if self._barrier.unsure:
+            LOG.warning("a worker died in the middle of step %d; the step is computed again", self._step + 1)
         self._void()
 
     def _void(self) -> None:
+        self._spoilt = False
         tokens = self._barrier.repeat()
         self._empty_accumulators()
         self._send(tokens)
@@ -147,7 +177,13 @@ class Driver:
     def _apply(self) -> None:
         ops, contributions = self._ops, self._barrier.contributions
         batches = np.zeros([self._workers], np.int64)
-        batches[list(contributions)] = 1
+        batches[[worker for worker, examples in contributions.items() if examples]] = 1
+        if not batches.any():
+            # Replicas that wait for each other end together: all data has ended.
+            self._barrier.stopping = True
+            self._empty_accumulators()
+            self._send(self._barrier.advance())
+            return
         self._barrier.stopping = self._enough(self._step + 1)
         tokens = self._barrier.advance()
         feed = {ops.examples: sum(contributions.values()), ops.batches: batches, ops.rows: self._rows(tokens)}

@@ -19,6 +19,7 @@ from psclust.replication.tower import checked_loss
 from psclust.train.hooks import Hooks
 from psclust.train.inference import Restorer, restored
 from psclust.train.job import Job
+from psclust.train.json_values import as_json
 
 LOG = logging.getLogger(__name__)
 
@@ -35,6 +36,9 @@ class Evaluation:
     def __str__(self) -> str:
         values = " ".join(f"{name} {value:.4g}" for name, value in self.metrics.items() if isinstance(value, float))
         return f"evaluation: {values} ({self.examples} examples) at step {self.step}"
+
+    def as_json(self) -> str:
+        return json.dumps(as_json(asdict(self)))
 
     def scalars(self) -> dict[str, float]:
         return {name: value for name, value in self.metrics.items() if isinstance(value, float)}
@@ -60,12 +64,13 @@ class EvaluationGraph:
             self._values = {name: value for name, (value, _) in metrics.items()}
             self._input = iterator.initializer
             self._hooks = Hooks([*(spec.evaluation_hooks or ()), *job.hooks])
-            self.restorer = Restorer(spec.scaffold)
+            self.restorer = Restorer(spec.scaffold, job.program.config)
         self.graph.finalize()
 
     def run(self, session: Any) -> Evaluation:
         """Evaluates what the session's variables hold. Raises UsageError where there is no data."""
         session.run(self._input)
+        self._hooks.stop_requested = False
         self._hooks.start(session)
         run = self._hooks.callable(session, self._update)
         total, seen, batches = 0.0, 0, 0
@@ -99,7 +104,7 @@ def evaluate(job: Job) -> Evaluation:
 def write_evaluation(result: Evaluation, directory: Path) -> None:
     """Writes `evaluation.json`."""
     aside = directory / "evaluation.json.new"
-    aside.write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
+    aside.write_text(result.as_json() + "\n", encoding="utf-8")
     aside.replace(directory / "evaluation.json")
 
 

@@ -11,7 +11,6 @@ import logging
 import shutil
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.train.checkpoint_folder import CheckpointFolder, Listed
-from psclust.train.evaluation import Evaluation, EvaluationGraph
+from psclust.train.evaluation import Evaluation, EvaluationGraph, write_evaluation
 from psclust.train.job import Job
 from psclust.train.session import open_session
 
@@ -104,7 +103,7 @@ class _Records:
 
     def add(self, result: Evaluation, name: str) -> None:
         with open(self._directory / _RESULTS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(result)) + "\n")
+            file.write(result.as_json() + "\n")
         if self._take(result):
             self._keep_best(result, name)
 
@@ -129,6 +128,6 @@ class _Records:
             shutil.rmtree(aside)
             return
         CheckpointFolder(aside).add(str(aside / name))
-        (aside / "evaluation.json").write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
+        write_evaluation(result, aside)
         shutil.rmtree(self._directory / _BEST, ignore_errors=True)
         aside.rename(self._directory / _BEST)

@@ -43,7 +43,7 @@ def export_saved_model(job: Job, directory: Path | None = None, receiver_fn: Cal
         receiver = call_with(receiver_fn, params=dict(job.program.params or {}))
         spec = job.program.spec(receiver.features, None, ModeKeys.PREDICT)
         found = _signatures(spec, receiver)
-        restorer = Restorer(spec.scaffold)
+        restorer = Restorer(spec.scaffold, job.program.config)
         with restored(graph, restorer, job.model_dir, "export") as (session, prefix):
             path = _write(session, found, restorer, directory or job.model_dir / "export")
     LOG.info("exported %s to %s", Path(prefix).name, path)

@@ -13,8 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.train.averages import averages, refuse_without_averages
 from psclust.train.checkpoint import entry_of, refuse_another_model
 from psclust.train.checkpoint_folder import CheckpointFolder
+from psclust.train.config import TrainConfig
 from psclust.train.scaffold import Setup
 from psclust.train.session import open_session
 
@@ -22,13 +24,16 @@ from psclust.train.session import open_session
 class Restorer:
     """Gives the global variables of the current graph their values in a checkpoint.
 
-    With a scaffold that has a `saver`, that one restores what it knows: a model function may so evaluate averages of its variables.
+    With a scaffold that has a `saver`, that one restores what it knows: a model function may so evaluate averages of its variables. Without
+    one, a `config` with average_decay means that trained variables are restored from their moving averages.
     """
 
-    def __init__(self, scaffold: Any = None) -> None:
+    def __init__(self, scaffold: Any = None, config: TrainConfig | None = None) -> None:
         self._setup = Setup(scaffold)
         variables = tf.compat.v1.global_variables()
         given = getattr(scaffold, "saver", None)
+        self._averages = averages() if given is None and config is not None and config.average_decay is not None else None
+        given = given or (tf.compat.v1.train.Saver(self._averages) if self._averages else None)
         known = _variables_of(given)
         rest = [variable for variable in variables if variable.op.name not in known]
         self._entries = [entry_of(variable) for variable in rest]
@@ -40,6 +45,7 @@ class Restorer:
         """Raises PsclustError for the checkpoint of another model, and TensorFlow's NotFoundError where it has just been removed."""
         found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
+        refuse_without_averages(prefix, self._averages or {}, found)
         # Outside its graph a saver believes in eager execution, where that has not been switched off.
         with session.graph.as_default():
             for saver in self._savers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.evaluation import evaluate, write_evaluation
 from psclust.train.evaluator import evaluate_continuously, mark_training
 from psclust.train.export import export_saved_model
@@ -34,6 +35,7 @@ def run(job: Job) -> None:
             "%s has nothing to do: %s is the work of %s alone", context.task, do, context.replicas[0] if context.replicas else "the chief"
         )
     else:
+        CheckpointFolder(job.model_dir).check_writable()
         {"evaluate": _evaluate, "predict": _predict, "export": _export}[do](job)
         return
     job.reporter.phase("done")
@@ -43,6 +45,9 @@ def train(job: Job) -> int:
     """Trains as this task, or alone; returns the global step reached, as far as this task knows it."""
     context = job.context
     if context.is_chief:
+        folder = CheckpointFolder(job.model_dir)
+        folder.check_writable()
+        folder.tidy()
         mark_training(job.model_dir, context.run, None)
     if context.task is not None and context.replication == BETWEEN_GRAPH:
         train_worker(job)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from psclust.replication.model import ModeKeys, Shard
 from psclust.train.hooks import Hooks
 from psclust.train.inference import Restorer, restored
 from psclust.train.job import Job
+from psclust.train.json_values import as_json
 
 LOG = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ def predict(job: Job) -> Iterator[Any]:
         spec = job.program.spec(features, None, ModeKeys.PREDICT)
         predictions = checked_predictions(spec)
         hooks = Hooks([*(spec.prediction_hooks or ()), *job.hooks])
-        restorer = Restorer(spec.scaffold)
+        restorer = Restorer(spec.scaffold, job.program.config)
     graph.finalize()
     with restored(graph, restorer, job.model_dir, "predict with") as (session, _):
         session.run(iterator.initializer)
@@ -70,19 +70,6 @@ def checked_predictions(spec: Any) -> dict[str, Any]:
     if predictions is None or (isinstance(predictions, dict) and not predictions):
         raise UsageError(f"model_fn returned no predictions in mode {spec.mode!r}; return EstimatorSpec(mode, predictions=...)")
     return dict(predictions) if isinstance(predictions, dict) else {"predictions": predictions}
-
-
-def as_json(value: Any) -> Any:
-    """A prediction as JSON can say it: arrays as lists, bytes as text, and null for what is not finite."""
-    if isinstance(value, dict):
-        return {name: as_json(part) for name, part in value.items()}
-    if isinstance(value, (np.ndarray, np.generic)):
-        return as_json(value.tolist())
-    if isinstance(value, list):
-        return [as_json(part) for part in value]
-    if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _examples(batch: dict[str, Any], *, single: bool) -> Iterator[Any]:

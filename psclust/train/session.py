@@ -29,13 +29,15 @@ _PEER_DEADLINE_S = 300.0
 _POLL_S = 0.1
 
 
-def session_config(context: TaskContext) -> Any:
+def session_config(context: TaskContext, wire_dtype: str = "float32") -> Any:
     """A ConfigProto that names the tasks a session uses, so that it never waits for any other: in-graph all ps and workers, between-graph
-    all ps, and the process's own task."""
+    all ps, and the process's own task. With a `wire_dtype` of bfloat16, float32 values are rounded to it between tasks."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
-    return tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=filters)
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=filters)
+    config.graph_options.enable_bfloat16_sendrecv = wire_dtype == "bfloat16"
+    return config
 
 
 def start_server(context: TaskContext) -> str:

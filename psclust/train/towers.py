@@ -13,9 +13,10 @@ import tensorflow as tf
 from psclust.replication.in_graph import END_OF_DATA, InGraph, StepOps, build_in_graph
 from psclust.train.balance import warn_if_uneven
 from psclust.train.checkpoint import Checkpoints
-from psclust.train.checkpoint_folder import CheckpointFolder
+from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
+from psclust.train.nan_guard import check_loss, named_gradients
 from psclust.train.session import open_session, recover, session_config, start_server
 from psclust.train.variables import Source, Variables
 
@@ -36,14 +37,16 @@ class _Client:
 
 def train_towers(job: Job) -> None:
     """Trains until the data of all towers or the wanted number of steps is used up, and leaves a checkpoint of the result."""
-    CheckpointFolder(job.model_dir).check_writable()
     layout = job.context.layout
     graph = job.new_graph()
     with graph.as_default():
         built = build_in_graph(job.program, layout, sync=job.context.sync)
         warn_if_uneven(built.towers[0], layout)
         spec = built.towers[0].spec
-        hooks = Hooks([*training_hooks(spec, chief=True), *job.hooks])
+        leading = built.steps[0]
+        # Where towers have steps of their own, one step runs one tower.
+        seen = built.towers if len(built.steps) == 1 else built.towers[:1]
+        hooks = Hooks([*training_hooks(spec, chief=True), *job.hooks, *feature_hooks(job, leading.step, leading.loss, seen)])
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
         saver = Saver(checkpoints, job.save_s, job.program.config.save_steps)
         client = _Client(job, built, Variables(spec.scaffold), checkpoints, saver, hooks)
@@ -51,7 +54,7 @@ def train_towers(job: Job) -> None:
     target = start_server(job.context)
 
     def attempt() -> None:
-        with open_session(target, graph, session_config(job.context)) as session:
+        with named_gradients(), open_session(target, graph, session_config(job.context, job.program.config.wire_dtype)) as session:
             _train(client, session)
 
     recover(attempt, job.context, lambda: job.reporter.steps)
@@ -95,6 +98,7 @@ def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, savin
             if END_OF_DATA in str(error.message):
                 return
             raise
+        check_loss(client.job.program.config.nan_guard, int(step), float(loss))
         client.job.reporter.step(int(step), float(loss), int(examples))
         if hooks.stop_requested and stop:
             stop.set()

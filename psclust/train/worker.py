@@ -18,11 +18,12 @@ from psclust.replication.layout import Layout
 from psclust.train.agreement import Agreement
 from psclust.train.balance import warn_if_uneven
 from psclust.train.checkpoint import Checkpoints
-from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.driver import Driver
+from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
 from psclust.train.member import Member
+from psclust.train.nan_guard import check_loss, named_gradients
 from psclust.train.session import answers, close, open_session, recover, session_config, start_server
 from psclust.train.stop import StopSign
 from psclust.train.variables import Source, Variables
@@ -38,8 +39,6 @@ _SILENT_S = 60.0
 def train_worker(job: Job) -> None:
     """Trains this task's replica until its data or the wanted number of steps is used up. The chief stays until all others have ended
     and leaves a checkpoint of the result."""
-    if job.context.is_chief:
-        CheckpointFolder(job.model_dir).check_writable()
     worker = _Worker(job)
     recover(worker.attempt, job.context, lambda: job.reporter.steps)
 
@@ -64,7 +63,8 @@ class _Worker:
             if context.is_chief:
                 warn_if_uneven(self._built.tower, layout)
             spec, config = self._built.tower.spec, job.program.config
-            self._hooks = Hooks([*training_hooks(spec, chief=context.is_chief), *job.hooks])
+            features = feature_hooks(job, self._built.next_step, self._built.tower.loss, [self._built.tower]) if context.is_chief else []
+            self._hooks = Hooks([*training_hooks(spec, chief=context.is_chief), *job.hooks, *features])
             self._variables = Variables(spec.scaffold)
             self._checkpoints = Checkpoints(self._variables.all, job.model_dir, context.layout.client, config)
             self._saver = Saver(self._checkpoints, job.save_s, config.save_steps)
@@ -77,7 +77,10 @@ class _Worker:
 
     def attempt(self) -> None:
         """One session: from preparing the variables to the end of the training."""
-        with open_session(self._target, self._graph, session_config(self._job.context)) as session:
+        with (
+            named_gradients(),
+            open_session(self._target, self._graph, session_config(self._job.context, self._job.program.config.wire_dtype)) as session,
+        ):
             if self._job.context.is_chief:
                 self._agreement.publish(session)
                 self._lead(session)
@@ -101,7 +104,8 @@ class _Worker:
 
     def _lead(self, session: Any) -> None:
         source = self._variables.prepare(session, self._checkpoints)
-        if source is Source.INITIAL:
+        fresh = source is Source.INITIAL
+        if fresh:
             self._saver.save(session, 0)
         if source is Source.CHECKPOINT:
             # Back before the end of its own data, perhaps.
@@ -117,7 +121,7 @@ class _Worker:
             self._train(session)
             self._await_others(session)
         else:
-            self._lead_in_step(session, self._built.chief)
+            self._lead_in_step(session, self._built.chief, fresh=fresh)
         step = self._step(session)
         self._saver.save(session, step)
         LOG.info("trained to step %d", step)
@@ -136,7 +140,7 @@ class _Worker:
     def _train_alone(self, session: Any, ops: StepOps) -> None:
         """Asynchronous: nobody waits for anybody."""
         self._start_input(session)
-        run = self._hooks.callable(session, ops.fetches())
+        run, config = self._hooks.callable(session, ops.fetches()), self._job.program.config
         step = self._step(session)
         while not self._job.enough(step) and not self._stop.seen(session):
             try:
@@ -144,6 +148,7 @@ class _Worker:
             except tf.errors.OutOfRangeError:
                 self._end_of_data(session)
                 break
+            check_loss(config.nan_guard, int(step), float(loss))
             self._job.reporter.step(int(step), float(loss), int(examples))
             if self._job.context.is_chief:
                 self._saver.maybe(session, int(step))
@@ -165,7 +170,9 @@ class _Worker:
             except tf.errors.OutOfRangeError:
                 self._end_of_data(session)
                 break
-            position += 1
+            position += self._state.batches
+            if examples and grant.sure:
+                check_loss(self._job.program.config.nan_guard, grant.step, loss)
             self._job.reporter.step(grant.step, loss, examples)
             if self._hooks.stop_requested:
                 self._stop.put_up(session)
@@ -175,7 +182,7 @@ class _Worker:
                 position = self._start_input(session)
         member.leave()
 
-    def _lead_in_step(self, session: Any, ops: ChiefOps) -> None:
+    def _lead_in_step(self, session: Any, ops: ChiefOps, *, fresh: bool) -> None:
         """The synchronous chief: its own replica in this thread, the barrier in another."""
         driver = Driver(
             session,
@@ -186,6 +193,7 @@ class _Worker:
             enough=self._job.enough,
             left=lambda replica: self._left(session, replica, driver),
             updated=lambda step: self._saver.maybe(session, step),
+            fresh=fresh,
         )
         if self._stop.is_up(session):
             driver.stop()

@@ -66,13 +66,12 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
     """
     import tensorflow as tf
 
+    from psclust.train import modes
     from psclust.train.job import Job
     from psclust.train.options import Options
     from psclust.train.progress import ProgressFile
     from psclust.train.report import Reporter
     from psclust.train.task import TaskContext
-    from psclust.train.towers import train_towers
-    from psclust.train.worker import train_worker
 
     for name, value in SERVER.items():
         monkeypatch.setenv(name, value)
@@ -95,16 +94,16 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
 
         if replication is None:
-            train_towers(job(TaskContext()))
+            modes.train(job(TaskContext()))
         elif replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
             _serve(tf, cluster, "ps", "worker")
-            train_towers(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
+            modes.train(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             _serve(tf, cluster, "ps")
             contexts = [TaskContext(task, cluster, replication, sync, policy=policy) for task in cluster.tasks() if task.job != "ps"]
-            _run_together([lambda context=context: train_worker(job(context)) for context in contexts])
+            _run_together([lambda context=context: modes.train(job(context)) for context in contexts])
         return read_checkpoint(model_dir)
 
     return train

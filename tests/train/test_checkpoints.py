@@ -153,6 +153,16 @@ def test_one_for_every_so_many_seconds_stays_for_good(tmp_path: Path) -> None:
     assert [entry.step for entry in folder.listed()] == [5, 6]
 
 
+def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "model.ckpt-7.data-00000-of-00001.tempstate123").touch()
+    (tmp_path / "model.ckpt-7_parts").mkdir()
+    (tmp_path / "model.ckpt-7_parts" / "part-00000-of-00002.index").touch()
+    (tmp_path / "model.ckpt-6.index").touch()
+    _line().train(tmp_path, max_steps=1)
+    assert _steps(tmp_path) == [0, 1, 6]
+    assert not list(tmp_path.glob("model.ckpt-7*"))
+
+
 def test_an_unwritable_folder_is_refused_before_the_training(train_here: Callable[..., Any], tmp_path: Path) -> None:
     from psclust.errors import UsageError
 

@@ -85,6 +85,18 @@ def test_one_hook_of_the_chief_that_requests_a_stop_ends_the_training_of_all(
         assert 7 <= trained.step < 100000
 
 
+@pytest.mark.parametrize(("replication", "sync"), WAYS)
+def test_the_error_of_a_hook_comes_through(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+    import tensorflow as tf
+
+    class Failing(tf.compat.v1.train.SessionRunHook):
+        def after_run(self, run_context: Any, run_values: Any) -> None:
+            raise RuntimeError("the loss is no number")
+
+    with pytest.raises(RuntimeError, match="the loss is no number"):
+        train_here(_with(training_chief_hooks=lambda: [Failing()]), replication, sync=sync)
+
+
 def test_a_hook_of_another_worker_stops_all_at_a_whole_step(train_here: Callable[..., Any]) -> None:
     import tensorflow as tf
 

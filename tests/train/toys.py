@@ -114,3 +114,34 @@ def _shuffled_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> 
 
 
 shuffled = psclust.Program(_shuffled, _shuffled_input, _line_optimizer, params=LINE | {"extra": False})
+
+
+def _levels_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(tf.fill([4, 1], 10.0 * (shard.index + 1))).repeat(params["batches"])
+
+
+def _levels(features: Any, mode: str) -> psclust.EstimatorSpec:
+    x = psclust.batch_normalization(features, mode == psclust.ModeKeys.TRAIN, momentum=0.5, name="norm")
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(x))
+
+
+def levels(config: psclust.TrainConfig, batches: int = 10) -> psclust.Program:
+    """Replica i sees so many batches of the constant 10 * (i + 1), normalized."""
+    return psclust.Program(_levels, _levels_input, _sgd, params={"rate": 0.1, "batches": batches}, config=config)
+
+
+def clipped(norm: float) -> psclust.Program:
+    """The tally, with updates no longer than `norm`."""
+    return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(clip_norm=norm))
+
+
+def _falling(global_step: Any) -> tf.compat.v1.train.Optimizer:
+    return tf.compat.v1.train.GradientDescentOptimizer(psclust.schedules.piecewise(global_step, [9], [1.0, 0.1]))
+
+
+falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)
+
+
+def averaged(decay: float) -> psclust.Program:
+    """The tally, with moving averages of the weights."""
+    return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(average_decay=decay))

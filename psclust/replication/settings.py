@@ -1,0 +1,40 @@
+"""The settings of a training that shape the graph; `psclust.train.config.TrainConfig` is the one implementation and says what they mean."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from psclust.errors import UsageError
+
+
+class Settings(Protocol):
+    @property
+    def clip_norm(self) -> float | None: ...
+    @property
+    def accumulate(self) -> int: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def average_decay(self) -> float | None: ...
+    @property
+    def moving_statistics(self) -> str: ...
+    @property
+    def statistics_every(self) -> int: ...
+    @property
+    def nan_guard(self) -> str: ...
+
+
+def refuse_ignored(settings: Settings) -> None:
+    """Raises UsageError where a setting changes the gradient step, and the model brings a ready one."""
+    found = {
+        "clip_norm": settings.clip_norm is not None,
+        "weight_decay": settings.weight_decay > 0,
+        "accumulate": settings.accumulate > 1,
+        "average_decay": settings.average_decay is not None,
+    }
+    names = [name for name, used in found.items() if used]
+    if names:
+        raise UsageError(
+            f"TrainConfig has {', '.join(names)}, and model_fn returns a ready train_op, which knows nothing of it: return no train_op and "
+            "give the program an optimizer_fn, or leave the setting out"
+        )

@@ -1,0 +1,73 @@
+"""Moving statistics that every tower keeps for itself, and that are averaged and handed back every so many updates.
+
+What crosses the wire is then one exchange in `every` updates, at the price that towers drift apart in between. What a tower has gathered
+since the last exchange is lost with its worker; variables and checkpoints hold the last average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.replication.batch_norm import move
+from psclust.replication.replica import Statistic
+from psclust.replication.settings import Settings
+from psclust.replication.state import State
+from psclust.replication.tower import Tower
+
+
+def kept_by_towers(settings: Settings, replicas: int, *, in_step: bool) -> bool:
+    """Whether towers keep their own statistics. Raises UsageError where they are to and cannot."""
+    if settings.statistics_every == 1 or replicas == 1 or settings.moving_statistics == "first":
+        return False
+    if not in_step or settings.moving_statistics != "mean":
+        raise UsageError(
+            f"statistics_every={settings.statistics_every} averages the moving statistics of towers in one graph: it needs in-graph "
+            "synchronous replication and moving_statistics 'mean'. Leave it out: elsewhere statistics travel with the gradients"
+        )
+    return True
+
+
+def move_own(towers: Sequence[Tower], workers: Sequence[str], state: State, every: int) -> Sequence[Any]:
+    """The ops that move each tower's own statistics, and average them where the step that is being made is a multiple of `every`."""
+    copies = [
+        [_copy(s, worker, index) for s in tower.statistics] for index, (tower, worker) in enumerate(zip(towers, workers, strict=True))
+    ]
+    moved = []
+    for tower, own in zip(towers, copies, strict=True):
+        examples = tower.input.examples
+        for statistic, copy in zip(tower.statistics, own, strict=True):
+            with tf.device(copy.device):
+                value = statistic.value / tf.cast(tf.maximum(examples, 1), statistic.value.dtype)
+                rate = (1 - statistic.momentum) * tf.cast(examples > 0, value.dtype)
+            moved.append(move(copy, value, rate))
+    with tf.control_dependencies(moved):
+        due = tf.equal((state.global_step + 1) % every, 0)
+        shared = [statistic.variable for statistic in towers[0].statistics]
+        return [*moved, tf.cond(due, lambda: _average(shared, copies), lambda: tf.constant(False))]
+
+
+def _copy(statistic: Statistic, worker: str, index: int) -> Any:
+    """A local variable of the worker that starts, in every session, at what all towers share."""
+    name = f"{statistic.variable.op.name}/tower_{index}"
+    with tf.device(worker):
+        return tf.compat.v1.Variable(
+            statistic.variable.read_value,
+            trainable=False,
+            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+            name=name,
+            use_resource=True,
+            dtype=statistic.variable.dtype.base_dtype,
+        )
+
+
+def _average(shared: Sequence[Any], copies: Sequence[Sequence[Any]]) -> Any:
+    done = []
+    for variable, own in zip(shared, zip(*copies, strict=True), strict=True):
+        mean = tf.add_n([copy.read_value() for copy in own]) / len(own)
+        done += [target.assign(mean, read_value=False) for target in (variable, *own)]
+    with tf.control_dependencies(done):
+        return tf.constant(True)

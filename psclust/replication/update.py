@@ -1,0 +1,64 @@
+"""One update of the variables: what happens between a gradient that is ready to be applied and the step that counts it.
+
+In order: weight decay, clipping by global norm, a look for values that are not finite, the optimizer, moving statistics, the moving
+average of the weights. It is built once for an in-graph step, once at the chief of a synchronous barrier and once in every asynchronous
+replica, so each of these acts once an update, however many replicas contributed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.batch_norm import move
+from psclust.replication.gradients import GradientsAndVariables, clip, decay
+from psclust.replication.layout import Layout
+from psclust.replication.replica import Statistic
+from psclust.replication.settings import Settings
+from psclust.replication.state import State
+
+# In the message of the op that refuses an update with values that are not finite.
+NOT_FINITE = "psclust_not_finite"
+
+
+def apply_update(
+    optimizer: Any,
+    gradients: GradientsAndVariables,
+    statistics: Sequence[Statistic],
+    state: State,
+    layout: Layout,
+    settings: Settings,
+) -> Sequence[Any]:
+    """The ops of one update with the (averaged) `gradients` and `statistics`, in the current control dependencies."""
+    with tf.device(layout.parameters):
+        if settings.weight_decay:
+            gradients = decay(gradients, settings.weight_decay)
+        if settings.clip_norm is not None:
+            gradients = clip(gradients, settings.clip_norm)
+        checked = [_all_finite(gradients, state)] if settings.nan_guard == "gradients" else []
+        with tf.control_dependencies(checked):
+            applied = optimizer.apply_gradients(gradients)
+            moved = [move(statistic.variable, statistic.value, 1 - statistic.momentum) for statistic in statistics]
+        if settings.average_decay is None:
+            return [applied, *moved]
+        # With the step as its count of updates the average forgets the initial values soon: min(decay, (1 + step) / (10 + step)).
+        # Variables and names are TensorFlow's own, `<variable>/ExponentialMovingAverage`.
+        average = tf.compat.v1.train.ExponentialMovingAverage(settings.average_decay, tf.cast(state.global_step, tf.float32))
+        with tf.control_dependencies([applied]):
+            return [average.apply(tf.compat.v1.trainable_variables()), *moved]
+
+
+def _all_finite(gradients: GradientsAndVariables, state: State) -> Any:
+    """Fails with the names of the variables whose gradient is not finite; `psclust.train.nan_guard` reads them."""
+    flags = []
+    for gradient, variable in gradients:
+        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+        with tf.device(variable.device):
+            flags.append(tf.reduce_all(tf.math.is_finite(values)))
+    finite = tf.stack(flags)
+    names = tf.constant([variable.op.name for _, variable in gradients])
+    bad = tf.strings.reduce_join(tf.boolean_mask(names, ~finite), separator=", ")
+    where = tf.strings.join([NOT_FINITE, " step=", tf.strings.as_string(state.global_step + 1), " variables=", bad, ";"])
+    return tf.debugging.Assert(tf.reduce_all(finite), [where], summarize=1)

@@ -1,0 +1,46 @@
+"""A session hook that writes what chosen steps did, on which device and when, for chrome://tracing and Perfetto."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.client import timeline
+
+LOG = logging.getLogger(__name__)
+
+
+class Profile(tf.compat.v1.train.SessionRunHook):
+    """Writes `trace-<step>.json` into `directory` for each of `steps`, in Chrome's trace format. `step`: the tensor of the step that a
+    run leads to. Tracing is on for these runs only, so a step is chosen by the one before it."""
+
+    def __init__(self, step: Any, steps: Collection[int], directory: Path) -> None:
+        self._step = step
+        self._steps = frozenset(steps)
+        self._directory = directory
+        self._next = 0
+        self._known = False
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._known = False
+
+    def before_run(self, run_context: Any) -> Any:
+        # Where this process does not know the step yet, any might be the one.
+        traced = bool(self._steps) and (not self._known or self._next in self._steps)
+        level = tf.compat.v1.RunOptions.FULL_TRACE if traced else tf.compat.v1.RunOptions.NO_TRACE
+        options = tf.compat.v1.RunOptions(trace_level=level) if traced else None
+        return tf.compat.v1.train.SessionRunArgs(self._step, options=options)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        step = int(run_values.results)
+        self._next, self._known = step + 1, True
+        if run_values.run_metadata is None or step not in self._steps:
+            return
+        trace = timeline.Timeline(run_values.run_metadata.step_stats).generate_chrome_trace_format()
+        path = self._directory / f"trace-{step}.json"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path.write_text(trace, encoding="utf-8")
+        LOG.info("step %d: wrote %s", step, path)

@@ -1,0 +1,98 @@
+"""Summaries, traces, early stopping and the NaN guard, in every replication."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psclust.errors import PsclustError
+
+pytestmark = pytest.mark.tensorflow
+
+EVERYWHERE = [(None, False), ("in-graph", True), ("between-graph", True), ("in-graph", False), ("between-graph", False)]
+HERE = pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
+
+
+def _watched(**settings: Any) -> Any:
+    import nets
+
+    import psclust
+
+    params = {name: settings.pop(name) for name in ("broken_at", "batches", "rate") if name in settings}
+    return nets.watched(psclust.TrainConfig(**settings), **params)
+
+
+def _events(folder: Path) -> dict[str, dict[int, float]]:
+    """tag -> step -> value, 0 for what is no scalar."""
+    import tensorflow as tf
+
+    found: dict[str, dict[int, float]] = {}
+    for file in sorted(folder.glob("events.*")):
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
+            for value in event.summary.value:
+                found.setdefault(value.tag, {})[event.step] = value.simple_value
+    return found
+
+
+@HERE
+def test_summaries_have_the_same_tags_in_a_folder_for_each_tower(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
+    trained = train_here(_watched(summary_steps=5), replication, sync=sync)
+    first = _events(trained.model_dir)
+    assert set(first) == {"seen", "picture/image", "loss"} or set(first) == {"seen", "picture/image/0", "loss"}
+    assert set(first["seen"].values()) == {0.0}
+    if sync or replication is None:
+        assert sorted(first["seen"]) == [1, 5, 10, 15, 20]
+    second = _events(trained.model_dir / "tower_1")
+    assert set(second.get("seen", {}).values()) == ({1.0} if replication == "in-graph" and sync else set())
+
+
+@HERE
+def test_chosen_steps_leave_a_chrome_trace(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+    trained = train_here(_watched(profile_steps=(3,) if sync or replication is None else tuple(range(3, 30))), replication, sync=sync)
+    traces = sorted(trained.model_dir.glob("trace-*.json"))
+    assert traces
+    if sync or replication is None:
+        assert [path.name for path in traces] == ["trace-3.json"]
+    assert any(event.get("ph") == "X" for event in json.loads(traces[0].read_text())["traceEvents"])
+
+
+@HERE
+def test_training_stops_when_the_loss_gets_no_better(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+    # The loss never changes: the second five steps are no better than the first.
+    trained = train_here(_watched(stop_after=5, batches=20000), replication, sync=sync)
+    assert trained.step == pytest.approx(10, abs=2) if sync or replication is None else trained.step < 40000
+
+
+@HERE
+def test_a_gradient_that_is_not_finite_is_named_and_not_applied(
+    train_here: Callable[..., Any], replication: str | None, sync: bool, tmp_path: Path
+) -> None:
+    with pytest.raises(PsclustError, match=r"step \d+: the gradient of other is not finite, and was not applied; lower the learning rate"):
+        train_here(_watched(nan_guard="gradients", broken_at=8, rate=0.1), replication, sync=sync, folder="broken")
+    _the_checkpoint_is_good(tmp_path / "broken")
+
+
+@HERE
+def test_a_loss_that_is_not_finite_ends_the_training(
+    train_here: Callable[..., Any], replication: str | None, sync: bool, tmp_path: Path
+) -> None:
+    import numpy as np
+
+    with pytest.raises(PsclustError, match=r"step \d+: (the loss is nan|other.* has values that are not finite)"):
+        train_here(_watched(broken_at=8, rate=0.1), replication, sync=sync, folder="broken")
+    assert np.isfinite(_the_checkpoint_is_good(tmp_path / "broken"))
+
+
+def _the_checkpoint_is_good(folder: Path) -> float:
+    import numpy as np
+    import tensorflow as tf
+
+    value = float(tf.train.load_checkpoint(str(folder)).get_tensor("other"))
+    assert np.isfinite(value)
+    return value

@@ -1,0 +1,127 @@
+"""What happens to a gradient before it is applied: the same in every replication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_batch_norm import same
+
+from psclust.errors import UsageError
+
+pytestmark = pytest.mark.tensorflow
+
+EVERYWHERE = [("in-graph", True), ("between-graph", True), ("in-graph", False), ("between-graph", False)]
+
+
+def _net(**settings: Any) -> Any:
+    import nets
+
+    import psclust
+
+    params = {name: settings.pop(name) for name in list(settings) if name in nets.NET}
+    return nets.net(psclust.TrainConfig(**settings), **{"normalize": False, **params})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"clip_norm": 0.5, "weight_decay": 0.1, "average_decay": 0.9},
+        {"l2": 0.1, "optimizer": "AdamOptimizer"},
+        {"weight_decay": 0.1, "optimizer": "AdagradOptimizer"},
+    ],
+)
+def test_every_number_of_replicas_gives_the_same_weights(train_here: Callable[..., Any], settings: dict[str, Any]) -> None:
+    program = _net(**settings, points=97)
+    alone = train_here(program)
+    plain = train_here(_net(points=97, optimizer=settings.get("optimizer", "MomentumOptimizer")), folder="plain")
+    assert not np.allclose(alone.values["first/weights"], plain.values["first/weights"], rtol=1e-3)
+    for replication in ("in-graph", "between-graph"):
+        same(alone, train_here(program, replication, sync=True, workers=3))
+
+
+def test_accumulated_batches_are_one_batch_as_large(train_here: Callable[..., Any]) -> None:
+    # 97 points in batches of 4, three of them an update: 25 batches make eight updates and one of a single batch, of one point.
+    whole = train_here(_net(points=97))
+    assert whole.step == 9
+    settings = {"accumulate": 3, "clip_norm": 1e6}
+    parts = train_here(_net(points=97, batch=4, **settings), folder="parts")
+    same(whole, parts)
+    for replication in ("in-graph", "between-graph"):
+        same(whole, train_here(_net(points=97, batch=4, accumulate=3), replication, sync=True, workers=2))
+
+
+@pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
+def test_the_update_is_clipped_after_averaging_duplicate_rows_included(
+    train_here: Callable[..., Any], replication: str, sync: bool
+) -> None:
+    import toys
+
+    # Of both variables the gradient is a half in each of two rows (sync) or one in one row (async); every word comes twice in a batch.
+    norm = 1.0 if sync else 2**0.5
+    program = toys.clipped(0.1)
+    trained = train_here(program, replication, sync=sync)
+    each = 0.1 / norm * (0.5 if sync else 1.0) * 100
+    assert trained.values["dense"].tolist() == pytest.approx([each, each, 0.0, 0.0], rel=1e-4)
+    assert trained.values["sparse"][:, 0].tolist() == pytest.approx([each, each, 0.0, 0.0], rel=1e-4)
+
+
+def test_duplicate_rows_are_summed_before_the_norm() -> None:
+    import tensorflow as tf
+
+    from psclust.replication.gradients import clip
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        table = tf.compat.v1.get_variable("table", [4, 2])
+        twice = tf.IndexedSlices(tf.constant([[3.0, 0.0], [0.0, 1.0], [0.0, 4.0]]), tf.constant([2, 0, 2]), tf.constant([4, 2]))
+        ((clipped, _),) = clip([(twice, table)], 1.0)
+        assert isinstance(clipped, tf.IndexedSlices)
+        dense = session.run(tf.convert_to_tensor(clipped))
+    np.testing.assert_allclose(dense, np.array([[0, 1], [0, 0], [3, 4], [0, 0]]) / 26**0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
+def test_averaged_weights_are_in_the_checkpoint_under_tensorflows_names(
+    train_here: Callable[..., Any], replication: str, sync: bool
+) -> None:
+    trained = train_here(_net(average_decay=0.5), replication, sync=sync)
+    shadow = trained.values["output/ExponentialMovingAverage"]
+    assert shadow.shape == trained.values["output"].shape
+    assert not np.allclose(shadow, trained.values["output"], rtol=1e-4)
+
+
+def test_evaluation_uses_the_averages(train_here: Callable[..., Any]) -> None:
+    import toys
+
+    # A weight that has moved from 0 by 1 a step, and its average: the loss is minus both words' weight.
+    trained = train_here(toys.averaged(0.5))
+    shadow = trained.values["dense/ExponentialMovingAverage"][0]
+    assert trained.values["dense"][0] == 100.0
+    assert 90.0 < shadow < 100.0
+    assert toys.averaged(0.5).evaluate(trained.model_dir).metrics["loss"] == pytest.approx(-2 * shadow)
+    assert toys.tally.evaluate(trained.model_dir).metrics["loss"] == pytest.approx(-200.0)
+    plain = train_here(toys.tally, folder="plain")
+    with pytest.raises(UsageError, match="has no moving averages"):
+        toys.averaged(0.5).evaluate(plain.model_dir)
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_wire_may_be_bfloat16_while_variables_are_not(train_here: Callable[..., Any], replication: str) -> None:
+    import toys
+
+    import psclust
+
+    exact = train_here(toys.line, replication, sync=True).values["weights"]
+    program = replace(toys.line, config=psclust.TrainConfig(wire_dtype="bfloat16"))
+    rounded = train_here(program, replication, sync=True, folder="rounded").values["weights"]
+    assert rounded.dtype == np.float32
+    assert not np.array_equal(rounded, exact)
+    np.testing.assert_allclose(rounded, exact, rtol=0.05, atol=0.02)
+
+
+def test_what_has_no_meaning_is_refused(train_here: Callable[..., Any]) -> None:
+    with pytest.raises(UsageError, match="choose moving_statistics 'mean'"):
+        train_here(_net(accumulate=2, moving_statistics="sync", normalize=True), "in-graph", sync=True)
