@@ -71,7 +71,7 @@ def bench() -> Iterator[Bench]:
         tower = build_tower(toys.tally, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout)
         workers = [worker_ops(tower, channel, layout, replica, ()) for replica in range(2)]
-        chief = chief_ops(tower, channel, optimizer, state, layout)
+        chief = chief_ops(tower, channel, optimizer, state, layout, toys.tally.config)
         dense = next(accumulator for accumulator in channel.accumulators if isinstance(accumulator, tf.compat.v1.ConditionalAccumulator))
         half_pushes = [dense.apply_grad([7.0] * 4, local_step=worker.round) for worker in workers]
         with tf.compat.v1.Session(graph=graph) as session:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,15 +28,20 @@ def test_an_input_function_takes_any_subset_of_mode_params_and_shard() -> None:
 
 
 def test_a_model_function_takes_labels_mode_and_params_where_it_names_them() -> None:
-    assert _program(model_fn=lambda features: features).spec("x", "y", "train") == "x"
-    assert _program(model_fn=lambda features, labels: labels).spec("x", "y", "train") == "y"
-    assert _program(model_fn=lambda x, mode, y: (x, mode, y)).spec("x", "y", "train") == ("x", "train", "y")
-    assert _program(model_fn=lambda *both, **rest: (both, sorted(rest))).spec("x", "y", "train") == (("x", "y"), ["mode", "params"])
-    assert _program(model_fn=lambda features, labels, mode, params: (labels, mode, params)).spec("x", None, "eval") == (
-        None,
-        "eval",
-        {"rate": 0.5},
-    )
+    def called(model_fn: Callable[..., object], labels: str | None = "y", mode: str = "train") -> object:
+        """What a model function makes of its arguments, carried out as its predictions."""
+
+        @functools.wraps(model_fn)
+        def spec(*positional: object, **named: object) -> psclust.EstimatorSpec:
+            return psclust.EstimatorSpec(mode, predictions=model_fn(*positional, **named))
+
+        return _program(model_fn=spec).spec("x", labels, mode).predictions
+
+    assert called(lambda features: features) == "x"
+    assert called(lambda features, labels: labels) == "y"
+    assert called(lambda x, mode, y: (x, mode, y)) == ("x", "train", "y")
+    assert called(lambda *both, **rest: (both, sorted(rest))) == (("x", "y"), ["config", "mode", "params"])
+    assert called(lambda features, labels, mode, params: (labels, mode, params), None, "eval") == (None, "eval", {"rate": 0.5})
 
 
 def test_a_parameter_that_is_neither_offered_nor_has_a_default_is_the_users_type_error() -> None:
