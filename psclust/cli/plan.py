@@ -8,6 +8,9 @@ import click
 
 from psclust.cli import output
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, json_option, read_request, request_options
+from psclust.cli.variables import PlannedPlacement, planned_placement
+from psclust.errors import UsageError
+from psclust.placement import render
 from psclust.plan.build import Run, build
 from psclust.plan.diff import Changes, compare
 from psclust.plan.render import render_plan
@@ -18,18 +21,50 @@ from psclust.spec.cluster import Task
 @click.command(context_settings=REQUEST_CONTEXT, short_help="Show what `up` would start.")
 @request_options
 @json_option
-def command(as_json: bool, **flags: object) -> None:
-    """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; and what would
-    change if the run is up. Ports that psclust chooses read `auto` until then. Nothing is started."""
+def command(as_json: bool, **flags: object) -> int:
+    """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
+    program, which ps would hold each variable and what a step moves over the network; and what would change if the run is up. Ports that
+    psclust chooses read `auto` until then. No task is started; a psclust program is imported, in a process of its own."""
     request = read_request(**flags)  # type: ignore[arg-type]
     running = _running_plan(request)
     plan = _draft(request, running)
     changes = compare(running, plan) if running else None
+    if not as_json:
+        output.say(render_plan(plan) + "\n")
+    placement, problem = _placement(request, plan)
     if as_json:
-        output.data({**asdict(plan), "changes": asdict(_by_name(changes)) if changes is not None else None})
-        return
-    output.say(render_plan(plan) + "\n")
-    _show_changes(plan, changes)
+        shown = asdict(_by_name(changes)) if changes is not None else None
+        output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None})
+    else:
+        if placement is not None:
+            _show_placement(placement)
+        _show_changes(plan, changes)
+    if problem is None:
+        return 0
+    output.error(str(problem))
+    return problem.exit_code
+
+
+def _placement(request: UpRequest, plan: Plan) -> tuple[PlannedPlacement | None, UsageError | None]:
+    """A program that cannot be asked leaves the rest of the plan worth reading."""
+    try:
+        return planned_placement(request, plan), None
+    except UsageError as error:
+        return None, error
+
+
+def _show_placement(placement: PlannedPlacement) -> None:
+    table = placement.table
+    output.say(f"placement {placement.policy} on {placement.ps} ps:\n")
+    output.table(render.VARIABLES, render.variable_cells(table))
+    output.say()
+    output.table(render.TOTALS, render.total_cells(table))
+    output.say(f"\non the wire, {placement.replicas} replicas, {placement.wire_dtype}:\n")
+    output.table(render.WIRE, render.wire_cells(table, placement.way))
+    for line in (render.wire_note(table), table.warning and f"warning: {table.warning}."):
+        if line:
+            output.say(f"\n{line}")
+    output.say()
 
 
 def _running_plan(request: UpRequest) -> Plan | None:

@@ -7,7 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.schema import Placement
 
 # A frozen or cut peer becomes UnavailableError instead of a hang (both the keepalive and the HTTP/2 ping timeout are needed), and
 # http_proxy never captures traffic between tasks.
@@ -33,6 +35,11 @@ class Site:
 
 def render_cluster(cluster: ClusterSpec) -> str:
     return json.dumps(cluster.as_dict(), separators=(",", ":"))
+
+
+def placement_policy(placement: Placement) -> Policy:
+    """What the cluster file says of placement, as tasks read it in PSCLUST_PLACEMENT."""
+    return Policy(placement.policy, placement.pin, placement.max_shard_bytes)
 
 
 def library_environment(site: Site) -> dict[str, str]:

@@ -14,9 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.barrier import Kind
-from psclust.replication.devices import Layout
 from psclust.replication.exchange import BarrierExchange
 from psclust.replication.gradients import GradientsAndVariables, scale
+from psclust.replication.layout import Layout
 from psclust.replication.settings import Settings
 from psclust.replication.state import State
 from psclust.replication.tower import Tower

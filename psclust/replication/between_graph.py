@@ -13,13 +13,14 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.devices import Layout, RoundRobin
 from psclust.replication.exchange import BarrierExchange, check_statistics
 from psclust.replication.in_graph import StepOps, tower_step
 from psclust.replication.inputs import ReplicaInput
+from psclust.replication.layout import Layout
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
-from psclust.replication.tower import Tower, build_tower
+from psclust.replication.survey import places_for
+from psclust.replication.tower import Tower, TowerKind, build_tower
 from psclust.replication.tower_statistics import kept_by_towers
 from psclust.replication.train_op import refuse_train_op
 
@@ -55,17 +56,9 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     exchange = BarrierExchange(layout) if check_statistics(model.config, layout, sync=sync) else None
-    tower = build_tower(
-        model,
-        optimizer,
-        layout,
-        RoundRobin(layout.ps),
-        replica,
-        weighted=sync,
-        # Who has ended its data stays until all have: the others wait for its moments.
-        fill=exchange is not None,
-        exchange=exchange.replica(replica) if exchange else None,
-    )
+    # With an exchange, who has ended its data stays until all have: the others wait for its moments.
+    kind = TowerKind(weighted=sync, fill=exchange is not None, exchange=exchange.replica(replica) if exchange else None)
+    tower = build_tower(model, optimizer, layout, places_for(model, layout), replica, kind)
     # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.
     updates = tower.update_ops if chief else ()
     if not sync:

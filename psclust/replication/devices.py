@@ -1,58 +1,36 @@
 """Which device every op of a replicated graph is put on.
 
-Variables go to the ps tasks round robin in order of creation, through TensorFlow's own `replica_device_setter`; everything else goes to
-the replica's worker. Two things are done differently from a bare setter. Local variables (metrics, for example) stay on their worker: the
-setter would put them on a ps, under one name for all workers, which then overwrite each other's counts. And a model's variables alone
-are counted: what the optimizer creates follows its variable or sits on the first ps, so the same model is placed the same way
-whatever optimizer trains it.
+Variables go to the ps tasks that a strategy names, by default round robin in order of creation, through TensorFlow's own
+`replica_device_setter`; everything else goes to the replica's worker. Two things are done differently from a bare setter. Local
+variables (metrics, for example) stay on their worker: the setter would put them on a ps, under one name for all workers, which then
+overwrite each other's counts. And a model's variables alone are counted: what the optimizer creates follows its variable or sits on the
+first ps, so the same model is placed the same way whatever optimizer trains it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
-Strategy = Callable[[Any], int]
+from psclust.replication.layout import Layout
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The devices of a replicated graph.
+class Strategy(Protocol):
+    """Which ps holds a variable (`psclust.replication.places.Places`)."""
 
-    ps: number of ps tasks; 0 means one process without a cluster.
-    workers: device of every replica, such as `/job:worker/task:1`; an empty string is this process.
-    client: device of the process that drives the session.
-    """
+    def __call__(self, op: Any, /) -> int:
+        """The ps of an op that `replica_device_setter` puts on one."""
 
-    ps: int
-    workers: tuple[str, ...]
-    client: str
-
-    @property
-    def parameters(self) -> str:
-        """Where the step counter and all that belongs to no model variable lives."""
-        return "/job:ps/task:0" if self.ps else ""
+    def getter(self) -> Callable[..., Any]:
+        """The `custom_getter` of one replica's variable scope."""
 
 
-LOCAL = Layout(ps=0, workers=("",), client="")
-
-
-class RoundRobin:
-    """A `ps_strategy` that deals variables out in order of creation. One object is shared by all towers of a graph, which reuse each
-    other's variables, so that every variable is counted once."""
-
-    def __init__(self, ps: int) -> None:
-        self._ps = ps
-        self._count = 0
-
-    def __call__(self, _op: Any) -> int:
-        index = self._count % self._ps
-        self._count += 1
-        return index
+def is_slot(variable: Any) -> bool:
+    """Whether an optimizer has made `variable` beside another one, whose device it shares."""
+    return any(group != f"loc:@{variable.op.name}".encode() for group in variable.op.colocation_groups())
 
 
 @contextmanager
@@ -66,5 +44,6 @@ def replica_scope(layout: Layout, worker: str, strategy: Strategy) -> Iterator[N
         with tf.device(worker):
             return next_creator(**kwargs)
 
-    with tf.compat.v1.device(setter if layout.ps else worker), tf.compat.v1.variable_creator_scope(keep_local):
+    variables = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), custom_getter=strategy.getter())
+    with tf.compat.v1.device(setter if layout.ps else worker), tf.compat.v1.variable_creator_scope(keep_local), variables:
         yield

@@ -21,7 +21,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Layout
+from psclust.replication.layout import Layout
 from psclust.replication.settings import Settings
 
 _Key = tuple[int, str, int]

@@ -14,14 +14,16 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Layout, RoundRobin
 from psclust.replication.exchange import GraphExchange, check_statistics
 from psclust.replication.gradients import weighted_mean
-from psclust.replication.inputs import ReplicaInput, refuse_python_input
+from psclust.replication.inputs import ReplicaInput
+from psclust.replication.layout import Layout
 from psclust.replication.model import Model
+from psclust.replication.places import TOWER_SCOPE
 from psclust.replication.settings import Settings
 from psclust.replication.state import State, create_state
-from psclust.replication.tower import Tower, build_tower
+from psclust.replication.survey import places_for
+from psclust.replication.tower import Tower, TowerKind, build_tower
 from psclust.replication.tower_statistics import kept_by_towers, move_own
 from psclust.replication.train_op import advance_with, refuse_train_op
 from psclust.replication.update import apply_update
@@ -67,28 +69,21 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     several = len(layout.workers) > 1
-    strategy = RoundRobin(layout.ps)
+    strategy = places_for(model, layout)
     exchange = GraphExchange(len(layout.workers)) if check_statistics(model.config, layout, sync=sync) else None
     towers = []
     for replica in range(len(layout.workers)):
-        with tf.name_scope(f"tower_{replica}"):
-            towers.append(
-                build_tower(
-                    model,
-                    optimizer,
-                    layout,
-                    strategy,
-                    replica,
-                    reuse=replica > 0,
-                    weighted=several and sync,
-                    fill=several and sync,
-                    exchange=exchange.tower(replica) if exchange else None,
-                )
+        with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
+            kind = TowerKind(
+                reuse=replica > 0,
+                weighted=several and sync,
+                fill=several and sync,
+                bare=bool(layout.client),
+                exchange=exchange.tower(replica) if exchange else None,
             )
+            towers.append(build_tower(model, optimizer, layout, strategy, replica, kind))
         if several or layout.client:
             refuse_train_op(towers[-1], "in-graph replication")
-        if replica == 0 and layout.client and not model.input_on_client:
-            refuse_python_input(tf.compat.v1.get_default_graph())
     if exchange:
         exchange.connect()
     build_steps = _sync_steps if sync or not several else _async_steps

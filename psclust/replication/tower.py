@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Layout, Strategy, replica_scope
+from psclust.replication.devices import Strategy, is_slot, replica_scope
 from psclust.replication.gradients import GradientsAndVariables, add, present, scale
-from psclust.replication.inputs import ReplicaInput, build_input
+from psclust.replication.inputs import ReplicaInput, build_input, refuse_python_input
+from psclust.replication.layout import Layout
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.own_collections import own_collections, regularize_every_tower
 from psclust.replication.replica import Exchange, Replica, Statistic, building
@@ -24,14 +25,15 @@ from psclust.replication.warnings import warn_of_silence
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
     `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
-    spec: what the model function returned. statistics: moving statistics that are to be combined with those of the other replicas, weighted
-    as the gradients are. summaries: what the model has summarized, serialized."""
+    spec: what the model function returned. variables: the global ones it made, slots excepted. statistics: moving statistics that are to be
+    combined with those of the other replicas, weighted as the gradients are. summaries: what the model has summarized, serialized."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
     spec: EstimatorSpec
+    variables: Sequence[Any] = ()
     statistics: Sequence[Statistic] = ()
     summaries: Sequence[Any] = ()
 
@@ -47,55 +49,54 @@ class Tower:
         return gradients, [Statistic(v, mean, momenta[v.ref()]) for mean, v in means if v.ref() in momenta]
 
 
-def build_tower(
-    model: Model,
-    optimizer: Any,
-    layout: Layout,
-    strategy: Strategy,
-    replica: int,
-    *,
-    reuse: bool = False,
-    weighted: bool = False,
-    fill: bool = False,
-    exchange: Exchange | None = None,
-) -> Tower:
-    """Builds replica number `replica` in the current graph.
+@dataclass(frozen=True, slots=True)
+class TowerKind:
+    """reuse: the variables exist already and are shared. weighted: gradients are multiplied by the number of examples. fill: see
+    `build_input`. bare: the worker is a server without Python. exchange: to the other replicas, for moments of all their batches."""
 
-    reuse: the variables exist already and are shared; raises UsageError where the model creates new ones all the same.
-    weighted: gradients are multiplied by the number of examples, at no cost, by seeding backpropagation with it instead of 1.
-    fill: see `build_input`. exchange: to the other replicas, for moments of all their batches.
+    reuse: bool = False
+    weighted: bool = False
+    fill: bool = False
+    bare: bool = False
+    exchange: Exchange | None = None
+
+
+def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind) -> Tower:
+    """Builds replica number `replica` in the current graph. Raises UsageError where the user's functions break their contract.
+
     Where several batches are to be accumulated, each has the model once more in the graph, after the gradients of the one before.
     """
-    settings = model.config
+    batches = model.config.accumulate
     worker = layout.workers[replica]
     with tf.device(layout.client if model.input_on_client else worker):
-        data = build_input(model, Shard(replica, len(layout.workers)), fill=fill, group=settings.accumulate)
-    whole = weighted or settings.accumulate > 1
+        data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=batches)
+    if kind.bare and not kind.reuse and not model.input_on_client:
+        refuse_python_input(tf.compat.v1.get_default_graph())
+    made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
+    first = replace(kind, weighted=kind.weighted or batches > 1)
     parts: list[Tower] = []
-    for number in range(settings.accumulate):
-        scope = f"batch_{number}/" if number else None
-        with tf.name_scope(scope) if scope else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
+    for number in range(batches):
+        with tf.name_scope(f"batch_{number}/") if number else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
             batch = _next_batch(data, parts[-1]) if parts else data
-            parts.append(
-                _build_part(model, optimizer, batch, replica, exchange, reuse=reuse or number > 0, weighted=whole, fill=fill or number > 0)
-            )
-    if len(parts) == 1:
-        return parts[0]
+            parts.append(_build_part(model, optimizer, batch, replica, replace(first, reuse=True, fill=True) if parts else first))
     with replica_scope(layout, worker, strategy):
-        return _joined(parts, weighted=weighted)
+        tower = parts[0] if batches == 1 else _joined(parts, weighted=kind.weighted)
+    return replace(tower, variables=_made_since(made_before))
 
 
-def _build_part(
-    model: Model, optimizer: Any, data: ReplicaInput, replica: int, exchange: Exchange | None, *, reuse: bool, weighted: bool, fill: bool
-) -> Tower:
+def _made_since(before: Set[Any]) -> list[Any]:
+    return [variable for variable in tf.compat.v1.global_variables() if variable.ref() not in before and not is_slot(variable)]
+
+
+def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, kind: TowerKind) -> Tower:
     """The model and its gradients for one batch, in the current device scope."""
     trained_before = tf.compat.v1.trainable_variables()
-    current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, exchange)
-    scope = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse, custom_getter=regularize_every_tower())
+    current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, kind.exchange)
+    scope = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=kind.reuse, custom_getter=regularize_every_tower())
     with scope, building(current):
         spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
         loss = checked_loss(spec)
-    if reuse:
+    if kind.reuse:
         _refuse_new_variables(trained_before, replica)
     if spec.train_op is not None:
         refuse_ignored(model.config)
@@ -105,17 +106,19 @@ def _build_part(
             "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
             "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
         )
-    seed = tf.cast(data.examples, loss.dtype) if weighted else None
-    gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
+    # The weight costs nothing as the seed of backpropagation, in place of 1.
+    seed = tf.cast(data.examples, loss.dtype) if kind.weighted else None
+    variables = tf.compat.v1.trainable_variables()
+    gradients = optimizer.compute_gradients(loss, var_list=variables, grad_loss=seed) if variables else ()
     statistics = current.statistics
-    if weighted:
+    if kind.weighted:
         statistics = [replace(s, value=s.value * tf.cast(data.examples, s.value.dtype)) for s in statistics]
     keys = tf.compat.v1.GraphKeys
     updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
-    if not reuse:
+    if not kind.reuse:
         warn_of_silence(loss, updates, [statistic.variable for statistic in statistics])
-    pairs = [(present(g, data.examples) if fill else g, variable) for g, variable in trained(gradients)]
-    return Tower(data, loss, pairs, updates, spec, statistics, summaries)
+    pairs = [(present(g, data.examples) if kind.fill else g, variable) for g, variable in trained(gradients)]
+    return Tower(data, loss, pairs, updates, spec, statistics=statistics, summaries=summaries)
 
 
 def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:

@@ -13,8 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.batch_norm import move
-from psclust.replication.devices import Layout
 from psclust.replication.gradients import GradientsAndVariables, clip, decay
+from psclust.replication.layout import Layout
 from psclust.replication.replica import Statistic
 from psclust.replication.settings import Settings
 from psclust.replication.state import State

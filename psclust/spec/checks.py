@@ -23,6 +23,7 @@ def check(file: ClusterFile) -> Iterator[Problem]:
     yield from _program(file)
     if is_psclust_program(file):
         yield from _psclust_program(file)
+        yield from _pins(file)
     yield from _jobs(file)
     yield from _ends_with(file, jobs)
     yield from check_room(file, jobs)
@@ -97,6 +98,14 @@ def _psclust_program(file: ClusterFile) -> Iterator[Problem]:
         if file.replication == "in-graph" and name in file.jobs and file.jobs[name].count:
             text = "an in-graph program has one client, which psclust adds by itself; remove this job."
             yield Problem(("jobs", name), text, reads)
+
+
+def _pins(file: ClusterFile) -> Iterator[Problem]:
+    count = file.jobs["ps"].count if "ps" in file.jobs else 0
+    for pattern, index in file.placement.pin.items():
+        if count and index >= count:
+            text = f"there is no ps:{index} to hold these variables: the last one is ps:{count - 1}; indices begin at 0."
+            yield Problem(("placement", "pin", pattern), text, (("jobs", "ps", "count"), ("jobs", "ps", "addresses")))
 
 
 def _jobs(file: ClusterFile) -> Iterator[Problem]:

@@ -42,8 +42,11 @@ def lay_over(data: dict[str, object], origins: Origins, overrides: Iterable[Over
 
 
 def _spell_out(data: dict[str, object], overrides: list[Override]) -> dict[str, object]:
-    """A copy in which `ps: 2` reads `ps: {count: 2}`, with the default jobs in place where flags change some of them."""
+    """A copy in which `ps: 2` reads `ps: {count: 2}` and `placement: balanced` `placement: {policy: balanced}`, with the default jobs in
+    place where flags change some of them."""
     data = dict(data)
+    if isinstance(data.get("placement"), str) and any(override.path[0] == "placement" for override in overrides):
+        data["placement"] = {"policy": data["placement"]}
     if "jobs" not in data and any(override.path[0] == "jobs" for override in overrides):
         data["jobs"] = {name: job.count for name, job in default_jobs().items()}
     jobs = data.get("jobs")

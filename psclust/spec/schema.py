@@ -4,7 +4,7 @@ editors' JSON Schema and the planner all read these models; after `load` nobody 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -13,6 +13,8 @@ from pydantic_core import CoreSchema
 from psclust.spec.cluster import Host
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZES = {"": 1, **{f"{letter}B": 1000**power for power, letter in enumerate(("", "K", "M", "G", "T"))}}
+_SIZES |= {"kB": 1000, **{f"{letter}iB": 1024**power for power, letter in enumerate(("K", "M", "G", "T"), 1)}}
 
 
 def parse_seconds(value: object) -> object:
@@ -23,6 +25,16 @@ def parse_seconds(value: object) -> object:
     if match is None:
         raise ValueError(f"{value!r} is not a duration; write seconds, or a number with ms, s, m, h or d, for example 90s or 10m")
     return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def parse_bytes(value: object) -> object:
+    """`8000000`, `"8MB"` (8 * 10^6), `"512KiB"` (512 * 2^10) as bytes. Raises ValueError for a text that is no size."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)
+    if match is None or match[2] not in _SIZES:
+        raise ValueError(f"{value!r} is not a size; write a number of bytes, or a number with KB, MB, GB, KiB, MiB or GiB")
+    return int(match[1]) * _SIZES[match[2]]
 
 
 def _parse_ports(value: object) -> object:
@@ -59,6 +71,13 @@ Seconds = Annotated[
     BeforeValidator(parse_seconds),
     Field(ge=0, allow_inf_nan=False),
     WithJsonSchema(_SECONDS | _words("seconds, or a time such as 90s, 10m or 2h")),
+]
+_SIZE = r"^\s*\d+\s*([kKMGT]?B|[KMGT]iB)?\s*$"
+Bytes = Annotated[
+    int,
+    BeforeValidator(parse_bytes),
+    Field(ge=1),
+    WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE} | _words("a size such as 8MB, 512KiB or 8000000")),
 ]
 # `auto`: the kernel picks; `2222`: task i of the job gets 2222 + i; `2300-2399`: the first free ones of the range.
 _PORTS = r"^(auto|\d{1,5}|\d{1,5}-\d{1,5})$"
@@ -102,6 +121,12 @@ JobNames = Annotated[list[JobName], _some("worker", "chief")]
 ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], _some(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]
 Update = Literal["sync", "async"]
+PlacementPolicy = Literal["round_robin", "balanced"]
+_PATTERN = r"^\S+$"
+Pins = Annotated[
+    dict[Annotated[str, Field(pattern=_PATTERN)], Annotated[int, Field(ge=0)]],
+    Field(json_schema_extra=_keys(_PATTERN, "a pattern of variable names such as embeddings/*", {"embeddings/*": 0})),
+]
 
 
 class _Model(BaseModel):
@@ -141,6 +166,31 @@ class Deadlines(_Model):
     stop: Seconds = Field(default=10.0, description="Between TERM and KILL when a task is stopped.")
     finish: Seconds = Field(default=60.0, description="For the other programs, once those that decide the end have ended.")
     run: Seconds | None = Field(default=None, description="Time limit of the whole run; none by default.")
+
+
+class Placement(_Model):
+    """Which ps holds a variable. A plain word in the file means `policy`."""
+
+    policy: PlacementPolicy = Field(
+        default="round_robin",
+        description="round_robin: each variable on the next ps, in the order in which the model makes them, as in TensorFlow; "
+        "balanced: by bytes, the largest first, onto the ps that holds least.",
+    )
+    pin: Pins = Field(
+        default_factory=dict, description="Pattern of variable names -> index of the ps that holds them; the first that fits."
+    )
+    max_shard_bytes: Bytes | None = Field(
+        default=None, description="Larger variables are cut into shards, by rows; a number or a size such as 8MB. Default: none is cut."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return {"policy": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string", "enum": list(get_args(PlacementPolicy))}, handler(core_schema)]}
 
 
 class Job(_Model):
@@ -219,8 +269,9 @@ class _Common(_Model):
         default=None, description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph."
     )
     update: Update = Field(default="async", description="sync: one step waits for every worker's gradient; async: nobody waits.")
-    placement: Literal["round_robin"] = Field(
-        default="round_robin", description="Which ps holds a variable: each the next one, as in TensorFlow."
+    placement: Placement = Field(
+        default_factory=Placement,
+        description="Which ps holds a variable: round_robin, balanced (by bytes), or a mapping that also pins and cuts variables.",
     )
     ports: Ports = Field(
         default="auto", description="auto: free ones; 2222: task i of a job gets 2222 + i; 2300-2399: the first free ones of the range."

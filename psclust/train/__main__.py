@@ -1,4 +1,5 @@
-"""`python -m psclust.train module:program [options]`: trains a program as the task that the environment names, or alone.
+"""`python -m psclust.train module:program [options]`: trains a program as the task that the environment names, or alone; with `--describe`
+in front, says what variables it has.
 
 A user's mistake is one sentence on stderr and its exit code; an exception of the user's own code keeps its traceback.
 """
@@ -16,6 +17,7 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.estimator import install
+from psclust.train.describe import FLAG, describe_program
 from psclust.train.job import Job
 from psclust.train.load import load_program
 from psclust.train.modes import run
@@ -31,12 +33,16 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     # Graphs and sessions are what this package is made of; all other TensorFlow 2 behavior (resource variables, control flow) stays.
     tf.compat.v1.disable_eager_execution()
     try:
-        options = parse_options(arguments)
+        describing = list(arguments[:1]) == [FLAG]
+        options = parse_options(arguments[1:] if describing else arguments)
         context = read_context(environment)
         # Before the user's module is loaded: it may look for `tf.estimator` at once.
         install()
         program = load_program(options.program)
         program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
+        if describing:
+            sys.stdout.write(f"{describe_program(program)}\n")
+            return 0
         with tempfile.TemporaryDirectory(prefix="psclust-") as scratch:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
             run(job)

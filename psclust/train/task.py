@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from psclust.errors import UsageError
-from psclust.replication.devices import LOCAL, Layout
+from psclust.placement.policy import Policy
+from psclust.replication.layout import LOCAL, Layout
 from psclust.spec.cluster import ClusterSpec, Task
 
 IN_GRAPH = "in-graph"
@@ -28,6 +29,7 @@ class TaskContext:
     run_dir: Path | None = None
     progress_file: Path | None = None
     run: str | None = None
+    policy: Policy = field(default_factory=Policy)
 
     @property
     def replicas(self) -> tuple[Task, ...]:
@@ -51,7 +53,7 @@ class TaskContext:
     def layout(self) -> Layout:
         if self.task is None or self.cluster is None:
             return LOCAL
-        return Layout(len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas), device(self.task))
+        return Layout(len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas), device(self.task), self.policy)
 
     @property
     def peers(self) -> tuple[Task, ...]:
@@ -88,7 +90,8 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         raise UsageError(f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. Start the program with `psclust up`") from error
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
-    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress, run)
+    policy = Policy.parse(environment.get("PSCLUST_PLACEMENT", ""))
+    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress, run, policy)
     if not context.is_evaluator:
         context.address(task)
     return context

@@ -50,5 +50,19 @@ def test_it_fits_on_a_screen() -> None:
 def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> None:
     commented = rf"^# (?=({'|'.join(ClusterText.model_fields)}):|  )"
     file = loaded(tmp_path, re.sub(commented, "", render_init("mnist", "a.b:c"), flags=re.MULTILINE))
-    given = {"name", "jobs", "program", "args", "role_by", "replication", "update", "hosts", "ports", "env", "restart", "deadlines"}
+    given = {
+        "name",
+        "jobs",
+        "program",
+        "args",
+        "role_by",
+        "replication",
+        "update",
+        "placement",
+        "hosts",
+        "ports",
+        "env",
+        "restart",
+        "deadlines",
+    }
     assert file.model_fields_set == given

@@ -34,6 +34,13 @@ REFUSED_BY_BOTH = [
     "hosts: a\nhostfile: b",
     "program: ''",
     "ends_with: []",
+    "placement: greedy",
+    "placement: {policy: greedy}",
+    "placement: {max_shard_bytes: 8 megabytes}",
+    "placement: {max_shard_bytes: 8XB}",
+    "placement: {pin: {'': 0}}",
+    "placement: {pin: {a: -1}}",
+    "placement: {pins: {a: 0}}",
 ]
 
 
@@ -75,6 +82,9 @@ def test_editor_and_loader_refuse_the_same(text: str, tmp_path: Path) -> None:
         "env: {A: 1, B: x, C: true}",
         "deadlines: {run: 2h, stop: 5}",
         "recovery_wait: false",
+        "placement: balanced",
+        "placement: {policy: round_robin, pin: {'a/*': 1}, max_shard_bytes: 8MB}",
+        "placement: {max_shard_bytes: 8000000}",
         "ports: 2222",
         "jobs: {ps: {task_args: {0: [--x]}}}",
     ],
@@ -90,6 +100,7 @@ def test_every_key_of_a_file_and_of_a_job_is_explained() -> None:
     for properties in (
         schema["properties"],
         job["properties"],
+        definitions["Placement"]["anyOf"][1]["properties"],
         definitions["Restart"]["properties"],
         definitions["Deadlines"]["properties"],
     ):

@@ -64,6 +64,14 @@ LINE = {"points": 100, "batch": 12, "rate": 0.05, "optimizer": "GradientDescentO
 line = psclust.Program(_line, _line_input, _line_optimizer, params=LINE)
 
 
+def _broken_model(features: Any) -> psclust.EstimatorSpec:
+    raise ZeroDivisionError(features)
+
+
+broken = psclust.Program(_broken_model, _line_input, _sgd, params=LINE)
+no_loss = psclust.Program(lambda features, mode: psclust.EstimatorSpec(mode), _line_input, _sgd, params=LINE)
+
+
 def _after_a_while() -> np.int64:
     time.sleep(0.1)
     return np.int64(0)
@@ -112,3 +120,28 @@ falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)
 def averaged(decay: float) -> psclust.Program:
     """The tally, with moving averages of the weights."""
     return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(average_decay=decay))
+
+
+def _shuffled(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """`_line`, but the replica that calls it last creates its variables in another order, as a model that walks through a set might."""
+    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE):
+        names = ["words", "bias", "weights"] if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST) else []
+        for name in names:
+            shape = {"bias": [], "words": [5, 1], "weights": [2]}[name]
+            initializer = tf.compat.v1.ones_initializer() if name == "words" else tf.compat.v1.zeros_initializer()
+            tf.compat.v1.get_variable(name, shape, initializer=initializer)
+        if params["extra"] and names:
+            tf.compat.v1.get_variable("extra", [3], initializer=tf.compat.v1.zeros_initializer())
+        return _line(features, labels, mode, params)
+
+
+_LAST = "toys/last replica"
+
+
+def _shuffled_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    if shard.count > 1 and shard.index == shard.count - 1:
+        tf.compat.v1.get_default_graph().add_to_collection(_LAST, _LAST)
+    return _line_input(mode, params, shard)
+
+
+shuffled = psclust.Program(_shuffled, _shuffled_input, _line_optimizer, params=LINE | {"extra": False})

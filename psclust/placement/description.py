@@ -1,0 +1,31 @@
+"""What a program says of its variables when `psclust plan` asks it: one line of its output, between whatever else it prints."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from psclust.placement.variable import Variable
+
+_MARK = "psclust-variables: "
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """variables: whole, in the order in which the model makes them. wire_dtype: in which float32 values travel."""
+
+    variables: tuple[Variable, ...]
+    wire_dtype: str = "float32"
+
+    def render(self) -> str:
+        data = {"variables": [variable.as_dict() for variable in self.variables], "wire_dtype": self.wire_dtype}
+        return _MARK + json.dumps(data)
+
+    @classmethod
+    def find(cls, output: str) -> Description | None:
+        """The description in a program's output; None where there is none."""
+        line = next((line for line in output.splitlines() if line.startswith(_MARK)), None)
+        if line is None:
+            return None
+        data = json.loads(line.removeprefix(_MARK))
+        return cls(tuple(Variable.from_dict(entry) for entry in data["variables"]), data["wire_dtype"])

@@ -1,0 +1,209 @@
+"""What a placement comes to: the bytes every ps holds, how uneven that is, what a step moves over the network, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from psclust.placement.partition import cut
+from psclust.placement.policy import BALANCED, Policy, place
+from psclust.placement.variable import Variable, dtype_bytes
+
+IMBALANCE_LIMIT = 1.2
+WAYS = ("in-graph sync", "in-graph async", "between-graph sync", "between-graph async")
+_INDEX_BYTES = 8
+# What a suggestion of `max_shard_bytes` is made of: powers of two down to here.
+_SMALLEST_SHARD = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One variable, or one shard. share: of all bytes, 0 to 1."""
+
+    variable: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    ps: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Bytes between the ps and the replicas for one step of one way to train. busiest: the part of the ps with most of it.
+
+    A synchronous step is one gradient of every replica, an asynchronous one that of a single replica: a replica pulls every trained
+    variable once and pushes its gradient once. at_least: sparse variables are left out, because the rows that a batch touches are unknown.
+    """
+
+    way: str
+    pulled: int
+    pushed: int
+    busiest: int
+    at_least: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """rows: in the order of the variables. totals: bytes of each ps. imbalance: the largest total over the mean. sparse: variables of
+    which only rows travel, and how many are unknown. warning: a sentence where one ps holds too much; None where none does."""
+
+    rows: tuple[Row, ...]
+    totals: tuple[int, ...]
+    imbalance: float
+    wire: tuple[Wire, ...]
+    sparse: tuple[str, ...]
+    warning: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def tabulate(variables: Sequence[Variable], ps: int, policy: Policy, *, workers: int, wire_dtype: str | None = None) -> Table:
+    """The table of whole `variables` on `ps` parameter servers and `workers` replicas. Raises UsageError for an impossible pin."""
+    pieces = cut(variables, policy.max_shard_bytes)
+    placed = place(pieces, ps, policy)
+    totals = _totals(pieces, placed, ps)
+    total = sum(totals)
+    rows = tuple(
+        Row(piece.name, piece.shape, piece.dtype, piece.bytes, placed[piece.name], piece.bytes / total if total else 0.0)
+        for piece in pieces
+    )
+    return Table(
+        rows=rows,
+        totals=totals,
+        imbalance=imbalance(totals),
+        wire=tuple(_wire(way, pieces, placed, ps, workers, wire_dtype) for way in WAYS),
+        sparse=tuple(variable.name for variable in variables if variable.trained and variable.sparse),
+        warning=warning(variables, ps, policy),
+    )
+
+
+def imbalance(totals: Sequence[int]) -> float:
+    """The largest total over the mean: 1 is even, the number of ps means that one holds all."""
+    total = sum(totals)
+    return max(totals) * len(totals) / total if total else 1.0
+
+
+def warning(variables: Sequence[Variable], ps: int, policy: Policy) -> str | None:
+    """One sentence where the largest ps holds more than 1.2 times the mean: who, how much, and what would help. The advice is tried before
+    it is given."""
+    pieces = cut(variables, policy.max_shard_bytes)
+    placed = place(pieces, ps, policy)
+    totals = _totals(pieces, placed, ps)
+    uneven = imbalance(totals)
+    if uneven <= IMBALANCE_LIMIT:
+        return None
+    largest = max(range(ps), key=totals.__getitem__)
+    cause = max((piece for piece in pieces if placed[piece.name] == largest), key=lambda piece: piece.bytes)
+    share = totals[largest] / sum(totals)
+    text = f"ps:{largest} holds {int(100 * share)} % of the variables' bytes ({uneven:.1f} times the mean)"
+    alone = cause.bytes * ps > IMBALANCE_LIMIT * sum(totals)
+    if alone:
+        text += f", {format_bytes(cause.bytes)} of them in {cause.name}"
+    return f"{text}; {_advice(variables, ps, policy, cause)}"
+
+
+def _advice(variables: Sequence[Variable], ps: int, policy: Policy, cause: Variable) -> str:
+    """What would bring the imbalance under the limit, the smallest change first."""
+    candidates = [replace(policy, kind=BALANCED)] if policy.kind != BALANCED else []
+    for size in _shard_sizes(variables, ps, policy):
+        candidates.append(replace(policy, kind=BALANCED, max_shard_bytes=size))
+    found = next((candidate for candidate in candidates if _imbalance_of(variables, ps, candidate) <= IMBALANCE_LIMIT), None)
+    if found is not None and found.max_shard_bytes == policy.max_shard_bytes:
+        return f"write placement: {BALANCED}" if not policy.pin and policy.max_shard_bytes is None else f"write policy: {BALANCED}"
+    if found is not None:
+        limit = format_size(found.max_shard_bytes or 0)
+        return f"write placement: {{policy: {BALANCED}, max_shard_bytes: {limit}}} to cut {cause.whole or cause.name}"
+    if policy.pinned(cause.name, cause.whole) is not None:
+        return f"{cause.name} is pinned there: change the pin, or pin it by shards"
+    if not cause.divisible and cause.whole is None:
+        return f"{cause.name} was not made with tf.compat.v1.get_variable, so it cannot be cut: make it so, or use fewer ps"
+    return f"no other placement of these {len(variables)} variables is even; use fewer ps"
+
+
+def _shard_sizes(variables: Sequence[Variable], ps: int, policy: Policy) -> list[int]:
+    """Powers of two below the mean of a ps, the largest first."""
+    mean = max(1, sum(variable.bytes for variable in variables) // ps)
+    size = 1 << (mean.bit_length() - 1)
+    sizes = []
+    while size >= _SMALLEST_SHARD:
+        if policy.max_shard_bytes is None or size < policy.max_shard_bytes:
+            sizes.append(size)
+        size //= 2
+    return sizes[:8]
+
+
+def _imbalance_of(variables: Sequence[Variable], ps: int, policy: Policy) -> float:
+    pieces = cut(variables, policy.max_shard_bytes)
+    return imbalance(_totals(pieces, place(pieces, ps, policy), ps))
+
+
+def _totals(pieces: Sequence[Variable], placed: dict[str, int], ps: int) -> tuple[int, ...]:
+    totals = [0] * ps
+    for piece in pieces:
+        totals[placed[piece.name]] += piece.bytes
+    return tuple(totals)
+
+
+def _wire(way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None) -> Wire:
+    replicas = workers if way.endswith(" sync") else 1
+    pulled, pushed = [0] * ps, [0] * ps
+    unknown = False
+    touched = _touched(pieces)
+    for piece in pieces:
+        if not piece.trained:
+            continue
+        if piece.sparse and piece.rows is None:
+            unknown = True
+            continue
+        rows = touched[piece.name] if piece.sparse else 0
+        row_elements = piece.elements // max(1, piece.shape[0] if piece.shape else 1)
+        values = (rows * row_elements if piece.sparse else piece.elements) * _wire_bytes(piece.dtype, wire_dtype)
+        pulled[placed[piece.name]] += values * replicas
+        pushed[placed[piece.name]] += (values + rows * _INDEX_BYTES) * replicas
+    both = [pull + push for pull, push in zip(pulled, pushed, strict=True)]
+    return Wire(way, sum(pulled), sum(pushed), max(both), unknown)
+
+
+def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
+    """Piece -> how many rows of it a batch touches, where that is known. How they fall on the shards of a table depends on the data; they
+    are spread evenly."""
+    heights: dict[str, int] = {}
+    for piece in pieces:
+        if piece.whole is not None:
+            heights[piece.whole] = heights.get(piece.whole, 0) + piece.shape[0]
+    above: dict[str, int] = {}
+    touched = {}
+    for piece in pieces:
+        if piece.rows is None:
+            continue
+        if piece.whole is None:
+            touched[piece.name] = piece.rows
+            continue
+        start = above.get(piece.whole, 0)
+        end = above[piece.whole] = start + piece.shape[0]
+        touched[piece.name] = piece.rows * end // heights[piece.whole] - piece.rows * start // heights[piece.whole]
+    return touched
+
+
+def _wire_bytes(dtype: str, wire_dtype: str | None) -> int:
+    """Only float32 travels in another dtype: `graph_options.enable_bfloat16_sendrecv` casts nothing else."""
+    return dtype_bytes(wire_dtype if wire_dtype and dtype == "float32" else dtype)
+
+
+def format_bytes(count: float) -> str:
+    """`512 B`, `1.5 kB`, `64.0 MB`: powers of 1000, as networks are sold."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def format_size(count: int) -> str:
+    """A size as the cluster file writes it: `8MiB`, `64KiB`, or the number of bytes."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size and count % size == 0:
+            return f"{count // size}{unit}"
+    return str(count)

@@ -1,0 +1,20 @@
+"""Saying at the start of a training when one ps holds much more than its share."""
+
+from __future__ import annotations
+
+import logging
+
+from psclust.placement.table import warning
+from psclust.replication.layout import Layout
+from psclust.replication.survey import describe
+from psclust.replication.tower import Tower
+
+LOG = logging.getLogger(__name__)
+
+
+def warn_if_uneven(tower: Tower, layout: Layout) -> None:
+    """Logs one sentence, with what to change, where the largest ps holds more than 1.2 times the mean."""
+    if layout.ps > 1:
+        text = warning(describe(tower), layout.ps, layout.policy)
+        if text is not None:
+            LOG.warning("%s", text)

@@ -1,0 +1,89 @@
+"""`psclust plan` of a psclust program: which ps would hold what."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from psclust.testing.command import CommandBed
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+GOLDEN = Path(__file__).parent / "golden"
+
+PROGRAM = """
+import psclust, tensorflow as tf
+
+print("importing", "psclust-variables or not")
+
+def model_fn(features, labels, mode, params):
+    table = tf.compat.v1.get_variable("table", [params["words"], 16])
+    rows = tf.nn.embedding_lookup(table, features)
+    if params["broken"]:
+        raise KeyError("nothing of that name")
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(rows))
+
+def input_fn(params):
+    return tf.data.Dataset.range(100).batch(10, drop_remainder=params["even"])
+
+program = psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdagradOptimizer(0.1), params={"words": 1000, "even": True,
+    "broken": False})
+"""
+
+
+def test_the_table_of_the_digits_is_as_it_was(bed: CommandBed) -> None:
+    code, said = bed.run("plan", "--name", "x", "--ps", "2", "--workers", "3", "--sync", "psclust.examples.digits:program")
+    assert code == 0, said
+    text = said[said.index("placement ") :]
+    golden = GOLDEN / "plan-digits.txt"
+    if os.environ.get("PSCLUST_GOLDEN") == "write":
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_a_table_is_cut_and_its_rows_counted(bed: CommandBed) -> None:
+    bed.write("mine.py", PROGRAM)
+    flags = ["--ps", "2", "--placement", "balanced", "--max-shard-bytes", "40KB"]
+    code, said = bed.run("plan", "--json", *flags, "mine:program", "--config", "wire_dtype=bfloat16")
+    assert code == 0, said
+    placement = json.loads(said)["placement"]
+    assert [(row["variable"], row["shape"], row["ps"]) for row in placement["table"]["rows"]] == [
+        ("table/part_0", [500, 16], 0),
+        ("table/part_1", [500, 16], 1),
+    ]
+    assert placement["wire_dtype"] == "bfloat16"
+    asynchronous = next(wire for wire in placement["table"]["wire"] if wire["way"] == placement["way"])
+    # Ten rows of 16 elements of two bytes, and ten indices of eight.
+    assert (asynchronous["pulled"], asynchronous["pushed"], asynchronous["at_least"]) == (320, 400, False)
+
+
+def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(bed: CommandBed) -> None:
+    bed.write("mine.py", PROGRAM)
+    code, said = bed.run("plan", "--ps", "2", "mine:program", "--set", "even=false")
+    assert code == 0, said
+    assert "at least: how many rows a batch touches is not known before training (table)" in said
+    assert "warning: ps:0 holds 100 % of the variables' bytes (2.0 times the mean), 64.0 kB of them in table; " in said
+    assert "write placement: {policy: balanced, max_shard_bytes: 16KiB} to cut table." in said
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"),
+    [
+        (["mine:progam"], "psclust: mine:progam: module 'mine' has no 'progam'; it has program\n"),
+        (
+            ["mine:program", "--set", "broken=true"],
+            "psclust: mine:program: its variables are not known: KeyError: 'nothing of that name'\n",
+        ),
+    ],
+)
+def test_a_program_that_cannot_be_built_is_one_sentence_after_the_tasks(bed: CommandBed, program: list[str], sentence: str) -> None:
+    bed.write("mine.py", PROGRAM)
+    code, said = bed.run("plan", *program)
+    assert code == 2
+    assert sentence in said
+    assert "worker:1  on " in said
+    assert "Traceback" not in said

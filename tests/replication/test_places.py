@@ -1,0 +1,288 @@
+"""On which device every variable of a replicated graph is, for each policy and in both replications."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from psclust.errors import UsageError
+from psclust.placement.policy import Policy
+
+pytestmark = pytest.mark.tensorflow
+
+WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
+SIZES = {"small": 10, "large": 1000, "middle": 600, "tiny": 1}
+BALANCED = {"large": 0, "middle": 1, "small": 1, "tiny": 1}
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Iterator[None]:
+    import tensorflow as tf
+
+    # TensorFlow's mode is the whole process's; what trains here switches eager execution off for good.
+    tf.compat.v1.disable_eager_execution()
+    with tf.Graph().as_default():
+        yield
+
+
+def program(order: list[str], **params: Any) -> Any:
+    import tensorflow as tf
+
+    import psclust
+
+    def model_fn(features: Any, mode: str) -> Any:
+        total = tf.reduce_sum(features)
+        for name in order:
+            total += tf.reduce_sum(tf.compat.v1.get_variable(name, [SIZES[name]], initializer=tf.compat.v1.zeros_initializer()))
+        tf.compat.v1.metrics.mean(total)
+        return psclust.EstimatorSpec(mode, loss=total)
+
+    def input_fn() -> Any:
+        return tf.data.Dataset.from_tensors([1.0]).repeat(3)
+
+    return psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdamOptimizer(0.1), **params)
+
+
+def built(replication: str, model: Any, policy: Policy, ps: int = 2) -> Mapping[str, str]:
+    """Name -> device of every variable in the current graph, once it is built."""
+    import tensorflow as tf
+
+    from psclust.replication.between_graph import build_between_graph
+    from psclust.replication.in_graph import build_in_graph
+    from psclust.replication.layout import Layout
+
+    if replication == "in-graph":
+        build_in_graph(model, Layout(ps, WORKERS, "/job:client/task:0", policy), sync=True)
+    else:
+        build_between_graph(model, Layout(ps, WORKERS, WORKERS[1], policy), 1, sync=False, chief=False)
+    variables = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
+    return {variable.op.name: variable.device for variable in variables}
+
+
+def ps_of(devices: Mapping[str, str], names: list[str]) -> list[int]:
+    return [int(devices[name].removeprefix("/job:ps/task:")) for name in names]
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_round_robin_is_the_order_of_creation(replication: str) -> None:
+    devices = built(replication, program(list(SIZES)), Policy())
+    assert ps_of(devices, list(SIZES)) == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize("order", [["small", "large", "middle", "tiny"], ["tiny", "middle", "large", "small"]])
+def test_balanced_is_the_same_in_any_order(replication: str, order: list[str]) -> None:
+    devices = built(replication, program(order), Policy("balanced"))
+    assert dict(zip(BALANCED, ps_of(devices, list(BALANCED)), strict=True)) == BALANCED
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize("kind", ["round_robin", "balanced"])
+def test_pins_win_over_the_policy(replication: str, kind: str) -> None:
+    devices = built(replication, program(list(SIZES)), Policy(kind, {"t*": 0, "large": 1, "middle": 2}), ps=3)
+    assert ps_of(devices, ["tiny", "large", "middle"]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize("policy", [Policy(), Policy("balanced"), Policy("balanced", max_shard_bytes=1000)], ids=str)
+def test_slots_are_with_their_variable_and_local_ones_on_the_worker(replication: str, policy: Policy) -> None:
+    devices = built(replication, program(list(SIZES)), policy)
+    slots = [name for name in devices if name.endswith(("/Adam", "/Adam_1"))]
+    assert len(slots) >= 2 * len(SIZES)
+    assert all(devices[name] == devices[name.rpartition("/")[0]] for name in slots)
+    assert all(device.startswith("/job:worker/") for name, device in devices.items() if "mean" in name)
+    assert devices["global_step"] == "/job:ps/task:0"
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_large_variables_are_cut_and_their_shards_placed_like_any_other(replication: str) -> None:
+    devices = built(replication, program(list(SIZES)), Policy("balanced", max_shard_bytes=2000))
+    assert "large" not in devices
+    assert sorted(ps_of(devices, ["large/part_0", "large/part_1"])) == [0, 1]
+    assert sorted(ps_of(devices, ["middle/part_0", "middle/part_1"])) == [0, 1]
+    assert "small" in devices
+
+
+def test_what_plan_says_is_what_training_does() -> None:
+    import tensorflow as tf
+
+    from psclust.placement.table import tabulate
+    from psclust.replication.survey import survey
+
+    for policy in (Policy(), Policy("balanced"), Policy(pin={"large": 1}, max_shard_bytes=1000)):
+        model = program(list(SIZES))
+        table = tabulate(survey(model), 2, policy, workers=2)
+        with tf.Graph().as_default():
+            devices = built("between-graph", model, policy)
+        assert ps_of(devices, [row.variable for row in table.rows]) == [row.ps for row in table.rows]
+
+
+def test_a_pin_beyond_the_last_ps_is_told() -> None:
+    with pytest.raises(UsageError, match="'large' is pinned to ps:7, and there are 2 ps"):
+        built("in-graph", program(list(SIZES)), Policy(pin={"large": 7}))
+
+
+@pytest.mark.parametrize("order", [["small", "large"], ["large", "small"]])
+def test_a_variable_that_no_survey_has_seen_goes_by_its_name(order: list[str]) -> None:
+    model = program(order)
+    once = model.model_fn
+
+    def grows(features: Any, mode: str) -> Any:
+        spec = once(features, mode)
+        order.insert(0, "middle")
+        return spec
+
+    devices = built("between-graph", replace(model, model_fn=grows), Policy("balanced"), ps=3)
+    assert ps_of(devices, ["large", "small", "middle"]) == [0, 1, zlib.crc32(b"middle") % 3]
+
+
+def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
+    import tensorflow as tf
+
+    import psclust
+
+    def model_fn(features: Any, mode: str) -> Any:
+        table = tf.compat.v1.get_variable("table", [100, 4])
+        return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(tf.nn.embedding_lookup(table, features)))
+
+    def input_fn() -> Any:
+        return tf.data.Dataset.range(100).batch(10)
+
+    model = psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdagradOptimizer(0.1))
+    devices = built("between-graph", model, Policy("balanced", max_shard_bytes=800))
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    gathers = [op for op in operations if op.type == "ResourceGather"]
+    assert [op.device for op in gathers] == [devices["table/part_0"], devices["table/part_1"]]
+    assert not [op.name for op in operations if "ConcatPartitions" in op.name]
+    assert {op.device for op in operations if op.type in ("DynamicPartition", "ParallelDynamicStitch")} == {WORKERS[1]}
+
+
+def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
+    import tensorflow as tf
+
+    from psclust.replication.places import Places
+
+    nn = tf.compat.v1.nn
+    value = np.arange(14, dtype=np.float32).reshape(7, 2)
+    places = Places(1, Policy(max_shard_bytes=24))
+    with tf.compat.v1.variable_scope("", custom_getter=places.getter()):
+        table = tf.compat.v1.get_variable("table", initializer=value)
+    assert [shard.shape.as_list() for shard in table] == [[3, 2], [2, 2], [2, 2]]
+    ids = tf.constant([[6, 0], [3, 4]])
+    bags = tf.sparse.from_dense(tf.constant([[6, 0, 3], [4, 5, 0]]))
+    whole = tf.constant(value)
+    reads = [
+        (tf.gather(table, ids), tf.gather(whole, ids)),
+        (tf.nn.embedding_lookup(table, ids), tf.gather(whole, ids)),
+        (nn.embedding_lookup(table, ids), tf.gather(whole, ids)),
+        (nn.embedding_lookup(table, ids, "mod"), tf.gather(whole, ids)),
+        (nn.embedding_lookup_sparse(table, bags, None), nn.embedding_lookup_sparse(whole, bags, None)),
+        (nn.safe_embedding_lookup_sparse(table, bags), nn.safe_embedding_lookup_sparse(whole, bags)),
+        (table + 1.0, whole + 1.0),
+        (2.0 * table, 2.0 * whole),
+        (-table[1:3], -whole[1:3]),
+        (tf.matmul(table, table, transpose_a=True), tf.matmul(whole, whole, transpose_a=True)),
+        (tf.nn.l2_loss(table), tf.nn.l2_loss(whole)),
+    ]
+    with tf.compat.v1.Session() as session:
+        session.run(table.initializer)
+        for got, expected in session.run(reads):
+            np.testing.assert_array_equal(got, expected)
+        session.run(table.assign(-value))
+        np.testing.assert_array_equal(session.run(table.read_value()), -value)
+    assert isinstance(tf.gradients(tf.gather(table, ids), list(table))[2], tf.IndexedSlices)
+    assert table.as_tensor() is tf.convert_to_tensor(table)
+
+
+@pytest.mark.parametrize("initializer", ["he_normal", "random_uniform_initializer", "glorot_uniform"])
+def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None:
+    import tensorflow as tf
+
+    from psclust.replication.places import Places
+
+    v1 = tf.compat.v1
+    make = getattr(v1.initializers, initializer, None) or getattr(v1, initializer)
+    values = []
+    for limit in (None, 64, 24):
+        with tf.Graph().as_default(), v1.Session() as session:
+            with v1.variable_scope("", custom_getter=Places(1, Policy(max_shard_bytes=limit)).getter()):
+                table = v1.get_variable("table", [9, 2], initializer=make(seed=3))
+            session.run(table.initializer)
+            values.append(session.run(tf.convert_to_tensor(table)))
+    np.testing.assert_array_equal(values[0], values[1])
+    np.testing.assert_array_equal(values[0], values[2])
+
+
+def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
+    import tensorflow as tf
+
+    from psclust.replication.places import Places
+
+    v1 = tf.compat.v1
+    with v1.variable_scope("", custom_getter=Places(1, Policy(max_shard_bytes=4)).getter()):
+        made = [
+            v1.get_variable("local", [10], collections=[v1.GraphKeys.LOCAL_VARIABLES]),
+            v1.get_variable("scalar", [], tf.float64),
+            v1.get_variable("partitioned", [10], partitioner=v1.fixed_size_partitioner(2)),
+        ]
+    assert [type(variable).__name__ for variable in made] == ["ResourceVariable", "ResourceVariable", "PartitionedVariable"]
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy("balanced")], ids=["round robin", "balanced"])
+def test_slots_of_a_ready_train_op_do_not_count(policy: Policy) -> None:
+    import tensorflow as tf
+
+    import psclust
+
+    model = program(list(SIZES))
+    inner = model.model_fn
+
+    def model_fn(features: Any, mode: str) -> Any:
+        loss = inner(features, mode).loss
+        train = tf.compat.v1.train.AdamOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_global_step())
+        late = tf.compat.v1.get_variable("late", [5])
+        return psclust.EstimatorSpec(mode, loss=loss + late[0], train_op=train)
+
+    devices = built("between-graph", psclust.Program(model_fn, model.input_fn), policy)
+    late = 0 if policy.kind == "round_robin" else 1
+    assert ps_of(devices, ["small", "large", "middle", "tiny", "late"]) == [*([0, 1, 0, 1] if late == 0 else [1, 0, 1, 1]), late]
+    assert devices["large/Adam"] == devices["large"]
+
+
+def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
+    import tensorflow as tf
+
+    from psclust.replication.places import Places
+
+    v1 = tf.compat.v1
+    places = Places(1, Policy(max_shard_bytes=8))
+    with v1.variable_scope("", custom_getter=places.getter()):
+        first = v1.get_variable("table", [4, 1])
+        with pytest.raises(ValueError, match="already exists"):
+            v1.get_variable("table", [4, 1])
+        with v1.variable_scope("", reuse=v1.AUTO_REUSE):
+            assert v1.get_variable("table", [4, 1]) is first
+    with v1.variable_scope("", reuse=True, custom_getter=places.getter()):
+        again = v1.get_variable("table")
+        with pytest.raises(ValueError, match="specified shape"):
+            v1.get_variable("table", [5, 1])
+    assert again is not first
+    assert list(again)[1] is list(first)[1]
+
+
+def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    from psclust.replication.between_graph import build_between_graph
+    from psclust.replication.layout import Layout
+    from psclust.train.balance import warn_if_uneven
+
+    layout = Layout(2, WORKERS, WORKERS[0], Policy(max_shard_bytes=3000))
+    tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower
+    warn_if_uneven(tower, layout)
+    assert caplog.messages == []
+    warn_if_uneven(tower, Layout(2, WORKERS, WORKERS[0]))
+    assert caplog.messages[0].startswith("ps:0 holds 99 % of the variables' bytes (2.0 times the mean), 4.0 kB of them in large; write ")

@@ -1,0 +1,49 @@
+"""Variables cut into shards and placed by bytes are trained as if they were whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from psclust.placement.policy import Policy
+
+pytestmark = pytest.mark.tensorflow
+
+# The weights are 8 bytes, the table of words 20, the tally's variables 16 each.
+CUT = Policy("balanced", max_shard_bytes=8)
+
+
+@pytest.mark.parametrize("optimizer", ["MomentumOptimizer", "AdamOptimizer"])
+def test_a_model_in_shards_is_the_same_model(train_here: Callable[..., Any], optimizer: str) -> None:
+    import toys
+
+    program = toys.line.with_params({"optimizer": optimizer})
+    alone = train_here(program)
+    for replication in ("in-graph", "between-graph"):
+        cut = train_here(program, replication, sync=True, policy=CUT)
+        for name in ("weights", "words", "bias"):
+            np.testing.assert_allclose(cut.values[name], alone.values[name], rtol=1e-5, atol=1e-6, err_msg=f"{replication} {name}")
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize("sync", [True, False])
+def test_every_gradient_of_a_shard_counts_once(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+    import toys
+
+    trained = train_here(toys.tally, replication, sync=sync, policy=CUT)
+    each = 50.0 if sync else 100.0
+    assert trained.values["dense"].tolist() == [each, each, 0.0, 0.0]
+    assert trained.values["sparse"][:, 0].tolist() == [each, each, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(("first", "then"), [(CUT, Policy()), (Policy(), CUT), (CUT, Policy(max_shard_bytes=4))], ids=str)
+def test_a_training_goes_on_with_other_cuts_and_another_placement(train_here: Callable[..., Any], first: Policy, then: Policy) -> None:
+    import toys
+
+    train_here(toys.tally, "in-graph", sync=True, policy=first, max_steps=30, folder="model")
+    trained = train_here(toys.tally, "between-graph", sync=True, ps=3, policy=then, folder="model")
+    assert trained.step == 100
+    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [50.0, 50.0, 0.0, 0.0]
