@@ -56,7 +56,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     exchange = BarrierExchange(layout) if check_statistics(model.config, layout, sync=sync) else None
-    # With an exchange, who has ended its data stays until all have: the others wait for its moments.
+    # Who has ended its data stays until all have: the others wait for its moments.
     kind = TowerKind(weighted=sync, fill=exchange is not None, exchange=exchange.replica(replica) if exchange else None)
     tower = build_tower(model, optimizer, layout, places_for(model, layout), replica, kind)
     # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.

@@ -8,7 +8,7 @@ One process without a cluster is the same graph with one tower and no device nam
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -71,17 +71,12 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
     several = len(layout.workers) > 1
     strategy = places_for(model, layout)
     exchange = GraphExchange(len(layout.workers)) if check_statistics(model.config, layout, sync=sync) else None
+    kind = TowerKind(weighted=several and sync, fill=several and sync, bare=bool(layout.client))
     towers = []
     for replica in range(len(layout.workers)):
         with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
-            kind = TowerKind(
-                reuse=replica > 0,
-                weighted=several and sync,
-                fill=several and sync,
-                bare=bool(layout.client),
-                exchange=exchange.tower(replica) if exchange else None,
-            )
-            towers.append(build_tower(model, optimizer, layout, strategy, replica, kind))
+            own = replace(kind, reuse=replica > 0, exchange=exchange.tower(replica) if exchange else None)
+            towers.append(build_tower(model, optimizer, layout, strategy, replica, own))
         if several or layout.client:
             refuse_train_op(towers[-1], "in-graph replication")
     if exchange:

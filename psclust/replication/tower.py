@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,17 +25,17 @@ from psclust.replication.warnings import warn_of_silence
 class Tower:
     """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
     `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
-    spec: what the model function returned. variables: the global ones it made, slots excepted. statistics: moving statistics that are to be
-    combined with those of the other replicas, weighted as the gradients are. summaries: what the model has summarized, serialized."""
+    spec: what the model function returned. statistics: moving statistics that are to be combined with those of the other replicas, weighted
+    as the gradients are. summaries: what the model has summarized, serialized. variables: the global ones it made, slots excepted."""
 
     input: ReplicaInput
     loss: Any
     gradients: GradientsAndVariables
     update_ops: Sequence[Any]
     spec: EstimatorSpec
-    variables: Sequence[Any] = ()
     statistics: Sequence[Statistic] = ()
     summaries: Sequence[Any] = ()
+    variables: Sequence[Any] = ()
 
     @property
     def contributions(self) -> GradientsAndVariables:
@@ -69,23 +69,22 @@ def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy
     batches = model.config.accumulate
     worker = layout.workers[replica]
     with tf.device(layout.client if model.input_on_client else worker):
-        data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=batches)
+        data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=settings.accumulate)
     if kind.bare and not kind.reuse and not model.input_on_client:
         refuse_python_input(tf.compat.v1.get_default_graph())
     made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
-    first = replace(kind, weighted=kind.weighted or batches > 1)
+    whole = kind.weighted or settings.accumulate > 1
     parts: list[Tower] = []
     for number in range(batches):
         with tf.name_scope(f"batch_{number}/") if number else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
             batch = _next_batch(data, parts[-1]) if parts else data
-            parts.append(_build_part(model, optimizer, batch, replica, replace(first, reuse=True, fill=True) if parts else first))
+            part = replace(kind, reuse=kind.reuse or number > 0, weighted=whole, fill=kind.fill or number > 0)
+            parts.append(_build_part(model, optimizer, batch, replica, part))
+    variables = [v for v in tf.compat.v1.global_variables() if v.ref() not in made_before and not is_slot(v)]
+    if len(parts) == 1:
+        return replace(parts[0], variables=variables)
     with replica_scope(layout, worker, strategy):
-        tower = parts[0] if batches == 1 else _joined(parts, weighted=kind.weighted)
-    return replace(tower, variables=_made_since(made_before))
-
-
-def _made_since(before: Set[Any]) -> list[Any]:
-    return [variable for variable in tf.compat.v1.global_variables() if variable.ref() not in before and not is_slot(variable)]
+        return replace(_joined(parts, weighted=kind.weighted), variables=variables)
 
 
 def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, kind: TowerKind) -> Tower:
@@ -118,7 +117,7 @@ def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, 
     if not kind.reuse:
         warn_of_silence(loss, updates, [statistic.variable for statistic in statistics])
     pairs = [(present(g, data.examples) if kind.fill else g, variable) for g, variable in trained(gradients)]
-    return Tower(data, loss, pairs, updates, spec, statistics=statistics, summaries=summaries)
+    return Tower(data, loss, pairs, updates, spec, statistics, summaries)
 
 
 def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:

@@ -84,8 +84,8 @@ class Checkpoints:
         return self._folder.latest()
 
     def save(self, session: Any, step: int) -> str:
-        """Writes `model.ckpt-<step>` and removes those that need not stay. Raises PsclustError where the folder cannot be written or a
-        value is not finite, in which case the last checkpoint is still there, and the session's own error where a server is lost."""
+        """Writes `model.ckpt-<step>` and removes those that need not stay. Raises PsclustError where the folder cannot be written, in which
+        case the last checkpoint is still there, or for values that are not finite, and the session's own error where a server is lost."""
         self._finite.check(session, step)
         prefix = self._folder.prefix(step)
         try:

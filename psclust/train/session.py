@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.FailedPreconditionError, tf.errors.CancelledError)
 # Several servers' errors come as one of any class, each on a line of its own.
 _LOST_PEER_LINE = re.compile(r"^(UNAVAILABLE|ABORTED): ", re.MULTILINE)
-_NO_INFORMATION = re.compile(r"Graph execution error:|=*")
+_NO_INFORMATION = re.compile(r"Graph execution error:|=*|Detected at node .*|File \".*|\[\[.*|Original stack trace .*")
 
 _MAX_FAILURES_WITHOUT_A_STEP = 5
 _PEER_DEADLINE_S = 300.0

@@ -104,7 +104,8 @@ class _Worker:
 
     def _lead(self, session: Any) -> None:
         source = self._variables.prepare(session, self._checkpoints)
-        if source is Source.INITIAL:
+        fresh = source is Source.INITIAL
+        if fresh:
             self._saver.save(session, 0)
         if source is Source.CHECKPOINT:
             # Back before the end of its own data, perhaps.

@@ -19,6 +19,7 @@ from psclust.replication.state import State, create_state
 from psclust.replication.tower import TowerKind, build_tower
 from psclust.testing.wait import wait_until
 from psclust.train.driver import Driver
+from psclust.train.hooks import Hooks
 from psclust.train.member import Grant, Member
 
 pytestmark = pytest.mark.tensorflow
@@ -50,7 +51,7 @@ class Bench:
         return driver
 
     def join(self, replica: int) -> Member:
-        member = Member(self.session, self.workers[replica])
+        member = Member(self.session, self.workers[replica], Hooks())
         assert member.join().go
         return member
 

@@ -91,6 +91,31 @@ slow_line = psclust.Program(_line, _slowly, _line_optimizer, params=LINE)
 not_a_program = 3
 
 
+def _shuffled(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """`_line`, but the replica that calls it last creates its variables in another order, as a model that walks through a set might."""
+    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE):
+        names = ["words", "bias", "weights"] if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST) else []
+        for name in names:
+            shape = {"bias": [], "words": [5, 1], "weights": [2]}[name]
+            initializer = tf.compat.v1.ones_initializer() if name == "words" else tf.compat.v1.zeros_initializer()
+            tf.compat.v1.get_variable(name, shape, initializer=initializer)
+        if params["extra"] and names:
+            tf.compat.v1.get_variable("extra", [3], initializer=tf.compat.v1.zeros_initializer())
+        return _line(features, labels, mode, params)
+
+
+_LAST = "toys/last replica"
+
+
+def _shuffled_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    if shard.count > 1 and shard.index == shard.count - 1:
+        tf.compat.v1.get_default_graph().add_to_collection(_LAST, _LAST)
+    return _line_input(mode, params, shard)
+
+
+shuffled = psclust.Program(_shuffled, _shuffled_input, _line_optimizer, params=LINE | {"extra": False})
+
+
 def _levels_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors(tf.fill([4, 1], 10.0 * (shard.index + 1))).repeat(params["batches"])
 
@@ -120,28 +145,3 @@ falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)
 def averaged(decay: float) -> psclust.Program:
     """The tally, with moving averages of the weights."""
     return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(average_decay=decay))
-
-
-def _shuffled(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """`_line`, but the replica that calls it last creates its variables in another order, as a model that walks through a set might."""
-    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE):
-        names = ["words", "bias", "weights"] if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST) else []
-        for name in names:
-            shape = {"bias": [], "words": [5, 1], "weights": [2]}[name]
-            initializer = tf.compat.v1.ones_initializer() if name == "words" else tf.compat.v1.zeros_initializer()
-            tf.compat.v1.get_variable(name, shape, initializer=initializer)
-        if params["extra"] and names:
-            tf.compat.v1.get_variable("extra", [3], initializer=tf.compat.v1.zeros_initializer())
-        return _line(features, labels, mode, params)
-
-
-_LAST = "toys/last replica"
-
-
-def _shuffled_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
-    if shard.count > 1 and shard.index == shard.count - 1:
-        tf.compat.v1.get_default_graph().add_to_collection(_LAST, _LAST)
-    return _line_input(mode, params, shard)
-
-
-shuffled = psclust.Program(_shuffled, _shuffled_input, _line_optimizer, params=LINE | {"extra": False})
