@@ -66,7 +66,7 @@ def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy
 
     Where several batches are to be accumulated, each has the model once more in the graph, after the gradients of the one before.
     """
-    batches = model.config.accumulate
+    settings = model.config
     worker = layout.workers[replica]
     with tf.device(layout.client if model.input_on_client else worker):
         data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=settings.accumulate)
@@ -75,8 +75,9 @@ def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy
     made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
     whole = kind.weighted or settings.accumulate > 1
     parts: list[Tower] = []
-    for number in range(batches):
-        with tf.name_scope(f"batch_{number}/") if number else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
+    for number in range(settings.accumulate):
+        scope = f"batch_{number}/" if number else None
+        with tf.name_scope(scope) if scope else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
             batch = _next_batch(data, parts[-1]) if parts else data
             part = replace(kind, reuse=kind.reuse or number > 0, weighted=whole, fill=kind.fill or number > 0)
             parts.append(_build_part(model, optimizer, batch, replica, part))

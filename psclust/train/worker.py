@@ -121,7 +121,7 @@ class _Worker:
             self._train(session)
             self._await_others(session)
         else:
-            self._lead_in_step(session, self._built.chief, fresh=source is Source.INITIAL)
+            self._lead_in_step(session, self._built.chief, fresh=fresh)
         step = self._step(session)
         self._saver.save(session, step)
         LOG.info("trained to step %d", step)
