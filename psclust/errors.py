@@ -26,6 +26,10 @@ class ClusterFileError(UsageError):
         super().__init__("\n".join(self.problems))
 
 
+class NotFiniteError(PsclustError):
+    """A loss, a gradient or a variable is not finite any more; going on would only spoil more."""
+
+
 class StartError(PsclustError):
     """The cluster could not be started: a busy port, a missing library, a server that never answered."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.errors import PsclustError, UsageError
+from psclust.errors import NotFiniteError, PsclustError, UsageError
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.options import Options
 from psclust.train.program import Program
@@ -78,6 +78,8 @@ class Saver:
         if due or (event and step != self._last):
             try:
                 self.save(session, step)
+            except NotFiniteError:
+                raise
             except PsclustError as error:
                 LOG.warning("%s", error)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.errors import PsclustError
+from psclust.errors import NotFiniteError
 from psclust.replication.update import NOT_FINITE
 
 _REPORT = re.compile(NOT_FINITE + r" step=(\d+) variables=([^;]*);")
@@ -23,23 +23,23 @@ _HINT = "lower the learning rate, set clip_norm, or look at the input; training 
 
 
 def check_loss(guard: str, step: int, loss: float) -> None:
-    """Raises PsclustError for a loss that is not finite, unless the guard is off."""
+    """Raises NotFiniteError for a loss that is not finite, unless the guard is off."""
     if guard != "off" and not math.isfinite(loss):
-        raise PsclustError(f"step {step}: the loss is {loss}; {_HINT}")
+        raise NotFiniteError(f"step {step}: the loss is {loss}; {_HINT}")
 
 
-def gradients_error(error: Any) -> PsclustError | None:
+def gradients_error(error: Any) -> NotFiniteError | None:
     """What the update has refused, as a sentence; None for any other error of TensorFlow."""
     found = _REPORT.search(str(error.message))
     if found is None:
         return None
     step, names = found.groups()
-    return PsclustError(f"step {step}: the gradient of {names} is not finite, and was not applied; {_HINT}")
+    return NotFiniteError(f"step {step}: the gradient of {names} is not finite, and was not applied; {_HINT}")
 
 
 @contextmanager
 def named_gradients() -> Iterator[None]:
-    """Turns what the update refuses inside into the PsclustError of `gradients_error`."""
+    """Turns what the update refuses inside into the NotFiniteError of `gradients_error`."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -59,11 +59,11 @@ class FiniteCheck:
             self._flags = [_is_finite(variable) for variable in floating]
 
     def check(self, session: Any, step: int) -> None:
-        """Raises PsclustError where a variable has a value that is not finite."""
+        """Raises NotFiniteError where a variable has a value that is not finite."""
         if self._flags:
             bad = [name for name, finite in zip(self._names, session.run(self._flags), strict=True) if not finite]
             if bad:
-                raise PsclustError(f"step {step}: {', '.join(bad)} has values that are not finite, and no checkpoint is written; {_HINT}")
+                raise NotFiniteError(f"step {step}: {', '.join(bad)} has values that are not finite, and no checkpoint is written; {_HINT}")
 
 
 def _is_finite(variable: Any) -> Any:

@@ -96,3 +96,10 @@ def _the_checkpoint_is_good(folder: Path) -> float:
     value = float(tf.train.load_checkpoint(str(folder)).get_tensor("other"))
     assert np.isfinite(value)
     return value
+
+
+def test_a_checkpoint_that_is_due_does_not_pass_over_values_that_are_not_finite(train_here: Callable[..., Any], tmp_path: Path) -> None:
+    # The guard looks at the loss of a step after it; a checkpoint of every step comes first.
+    with pytest.raises(PsclustError, match="step 8: other has values that are not finite, and no checkpoint is written"):
+        train_here(_watched(broken_at=8, rate=0.1, save_steps=1), folder="broken")
+    assert sorted(tmp_path.glob("broken/model.ckpt-*.index"))[-1].name == "model.ckpt-7.index"
