@@ -27,21 +27,22 @@ def test_an_input_function_takes_any_subset_of_mode_params_and_shard() -> None:
     assert _program(input_fn=lambda **kwargs: sorted(kwargs)).dataset("train", SHARD) == ["mode", "params", "shard"]
 
 
+def _seen(function: Callable[..., Any], labels: Any = "y", mode: str = "train") -> Any:
+    """What a model function of that signature sees of its arguments."""
+
+    @functools.wraps(function)
+    def model_fn(*values: Any, **named: Any) -> psclust.EstimatorSpec:
+        return psclust.EstimatorSpec(mode, loss=function(*values, **named))
+
+    return _program(model_fn=model_fn).spec("x", labels, mode).loss
+
+
 def test_a_model_function_takes_labels_mode_and_params_where_it_names_them() -> None:
-    def called(model_fn: Callable[..., object], labels: str | None = "y", mode: str = "train") -> object:
-        """What a model function makes of its arguments, carried out as its predictions."""
-
-        @functools.wraps(model_fn)
-        def spec(*positional: object, **named: object) -> psclust.EstimatorSpec:
-            return psclust.EstimatorSpec(mode, predictions=model_fn(*positional, **named))
-
-        return _program(model_fn=spec).spec("x", labels, mode).predictions
-
-    assert called(lambda features: features) == "x"
-    assert called(lambda features, labels: labels) == "y"
-    assert called(lambda x, mode, y: (x, mode, y)) == ("x", "train", "y")
-    assert called(lambda *both, **rest: (both, sorted(rest))) == (("x", "y"), ["config", "mode", "params"])
-    assert called(lambda features, labels, mode, params: (labels, mode, params), None, "eval") == (None, "eval", {"rate": 0.5})
+    assert _seen(lambda features: features) == "x"
+    assert _seen(lambda features, labels: labels) == "y"
+    assert _seen(lambda x, mode, y: (x, mode, y)) == ("x", "train", "y")
+    assert _seen(lambda *both, **rest: (both, sorted(rest))) == (("x", "y"), ["config", "mode", "params"])
+    assert _seen(lambda features, labels, mode, params: (labels, mode, params), None, "eval") == (None, "eval", {"rate": 0.5})
 
 
 def test_a_parameter_that_is_neither_offered_nor_has_a_default_is_the_users_type_error() -> None:
