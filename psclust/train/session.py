@@ -76,13 +76,17 @@ def close(session: Any) -> None:
         LOG.debug("closing a session: %s", error)
 
 
-def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int]) -> None:
-    """Runs `attempt` until it returns. Each time it loses a server, waits until all its peers answer again and tries once more.
+def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int], *, pause_s: float = 0.1) -> None:
+    """Runs `attempt` until it returns: when all peers answer, because a session waits without end for one that is not there, and once more
+    each time it loses a server.
 
-    Raises the error itself after five failures without a step in between, and PsclustError where a peer stays away for five minutes.
+    It pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure without a step in between: TensorFlow
+    itself needs up to a second to connect again. Raises the error itself after five such failures, and PsclustError where a peer stays away
+    for five minutes.
     """
     failures = 0
     while True:
+        wait_for_peers(context, _PEER_DEADLINE_S)
         before = steps_done()
         try:
             attempt()
@@ -95,8 +99,7 @@ def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Calla
             LOG.warning("lost a server (%s); reconnecting", brief(error))
         else:
             return
-        time.sleep(_POLL_S * 2**failures)
-        wait_for_peers(context, _PEER_DEADLINE_S)
+        time.sleep(pause_s * 2**failures)
 
 
 def wait_for_peers(context: TaskContext, deadline_s: float) -> None:

@@ -92,8 +92,11 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
     policy = Policy.parse(environment.get("PSCLUST_PLACEMENT", ""))
     context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress, run, policy)
-    if not context.is_evaluator:
-        context.address(task)
+    if context.is_evaluator:
+        return context
+    context.address(task)
+    if replication == BETWEEN_GRAPH and task not in context.replicas:
+        raise UsageError(f"PSCLUST_TASK is {task}: between-graph, the program runs on chief and workers, every other task is a bare server")
     return context
 
 
