@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.barrier import Kind
-from psclust.replication.devices import Layout
 from psclust.replication.gradients import scale
+from psclust.replication.layout import Layout
 from psclust.replication.state import State
 from psclust.replication.tower import GradientsAndVariables, Tower
 

@@ -13,12 +13,13 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.devices import Layout, RoundRobin
+from psclust.replication.devices import RoundRobin
 from psclust.replication.in_graph import StepOps
 from psclust.replication.inputs import ReplicaInput
+from psclust.replication.layout import Layout
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
-from psclust.replication.tower import Tower, build_tower
+from psclust.replication.tower import Tower, TowerKind, build_tower
 from psclust.replication.train_op import advance_with, refuse_train_op
 
 
@@ -45,7 +46,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     state = create_state(layout)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    tower = build_tower(model, optimizer, layout, RoundRobin(layout.ps), replica, weighted=sync)
+    tower = build_tower(model, optimizer, layout, RoundRobin(layout.ps), replica, TowerKind(weighted=sync))
     if not sync:
         return BetweenGraph(state, tower.input, tower, _async_step(tower, optimizer, state, layout, replica), None, None)
     refuse_train_op(tower, "synchronous replication")

@@ -11,34 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.layout import Layout
+
 Strategy = Callable[[Any], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The devices of a replicated graph.
-
-    ps: number of ps tasks; 0 means one process without a cluster.
-    workers: device of every replica, such as `/job:worker/task:1`; an empty string is this process.
-    client: device of the process that drives the session.
-    """
-
-    ps: int
-    workers: tuple[str, ...]
-    client: str
-
-    @property
-    def parameters(self) -> str:
-        """Where the step counter and all that belongs to no model variable lives."""
-        return "/job:ps/task:0" if self.ps else ""
-
-
-LOCAL = Layout(ps=0, workers=("",), client="")
 
 
 class RoundRobin:

@@ -14,12 +14,13 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Layout, RoundRobin
+from psclust.replication.devices import RoundRobin
 from psclust.replication.gradients import weighted_mean
-from psclust.replication.inputs import ReplicaInput, refuse_python_input
+from psclust.replication.inputs import ReplicaInput
+from psclust.replication.layout import Layout
 from psclust.replication.model import Model
 from psclust.replication.state import State, create_state
-from psclust.replication.tower import Tower, build_tower
+from psclust.replication.tower import Tower, TowerKind, build_tower
 from psclust.replication.train_op import advance_with, refuse_train_op
 
 # The name of the op that ends a synchronous run of towers: all of them have come to the end of their data.
@@ -67,15 +68,10 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
     towers = []
     for replica in range(len(layout.workers)):
         with tf.name_scope(f"tower_{replica}"):
-            towers.append(
-                build_tower(
-                    model, optimizer, layout, strategy, replica, reuse=replica > 0, weighted=several and sync, fill=several and sync
-                )
-            )
+            kind = TowerKind(reuse=replica > 0, weighted=several and sync, fill=several and sync, bare=bool(layout.client))
+            towers.append(build_tower(model, optimizer, layout, strategy, replica, kind))
         if several or layout.client:
             refuse_train_op(towers[-1], "in-graph replication")
-        if replica == 0 and layout.client and not model.input_on_client:
-            refuse_python_input(tf.compat.v1.get_default_graph())
     steps = [_sync_step(towers, optimizer, state, layout)] if sync or not several else _async_steps(towers, optimizer, state, layout)
     return InGraph(state, steps, [tower.input for tower in towers], towers)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.devices import Layout
+from psclust.replication.layout import Layout
 
 POSITIONS = "psclust/positions"
 DONE = "psclust/done"
@@ -43,10 +43,10 @@ class State:
         with tf.device(self.global_step.device), tf.control_dependencies([moved]):
             return tf.identity(step, name="step")
 
-    def mark_done(self, replicas: Any) -> Any:
-        """The op that sets `done` for `replicas`, int32 [any]."""
+    def mark_done(self, replica: Any, done: Any) -> Any:
+        """The op that sets element `replica`, int32 scalar, of `done`, to an int64 scalar."""
         with tf.device(self.done.device):
-            return tf.raw_ops.ResourceScatterUpdate(resource=self.done.handle, indices=replicas, updates=tf.ones_like(replicas, tf.int64))
+            return tf.raw_ops.ResourceScatterUpdate(resource=self.done.handle, indices=replica, updates=done)
 
     def ask_to_stop(self) -> Any:
         """The op that sets `stop`."""

@@ -9,8 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.devices import Layout, Strategy, replica_scope
-from psclust.replication.inputs import ReplicaInput, build_input
+from psclust.replication.devices import Strategy, replica_scope
+from psclust.replication.inputs import ReplicaInput, build_input, refuse_python_input
+from psclust.replication.layout import Layout
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 
 GradientsAndVariables = Sequence[tuple[Any, Any]]
@@ -29,33 +30,31 @@ class Tower:
     spec: EstimatorSpec
 
 
-def build_tower(
-    model: Model,
-    optimizer: Any,
-    layout: Layout,
-    strategy: Strategy,
-    replica: int,
-    *,
-    reuse: bool = False,
-    weighted: bool = False,
-    fill: bool = False,
-) -> Tower:
-    """Builds replica number `replica` in the current graph.
+@dataclass(frozen=True, slots=True)
+class TowerKind:
+    """reuse: the variables exist already and are shared. weighted: gradients are multiplied by the number of examples. fill: see
+    `build_input`. bare: the worker is a server without Python."""
 
-    reuse: the variables exist already and are shared; raises UsageError where the model creates new ones all the same.
-    weighted: gradients are multiplied by the number of examples, at no cost, by seeding backpropagation with it instead of 1.
-    fill: see `build_input`.
-    """
+    reuse: bool = False
+    weighted: bool = False
+    fill: bool = False
+    bare: bool = False
+
+
+def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind) -> Tower:
+    """Builds replica number `replica` in the current graph. Raises UsageError where the user's functions break their contract."""
     worker = layout.workers[replica]
     with tf.device(layout.client if model.input_on_client else worker):
-        data = build_input(model, Shard(replica, len(layout.workers)), fill=fill)
+        data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill)
+    if kind.bare and not kind.reuse and not model.input_on_client:
+        refuse_python_input(tf.compat.v1.get_default_graph())
     trained_before = tf.compat.v1.trainable_variables()
     updates_before = set(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS))
     with replica_scope(layout, worker, strategy):
-        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=reuse):
+        with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=kind.reuse):
             spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)
         loss = checked_loss(spec)
-        if reuse:
+        if kind.reuse:
             _refuse_new_variables(trained_before, replica)
         if spec.train_op is not None:
             return Tower(data, loss, (), (), spec)
@@ -64,8 +63,10 @@ def build_tower(
                 "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
                 "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
             )
-        seed = tf.cast(data.examples, loss.dtype) if weighted else None
-        gradients = optimizer.compute_gradients(loss, var_list=tf.compat.v1.trainable_variables(), grad_loss=seed)
+        # The weight costs nothing as the seed of backpropagation, in place of 1.
+        seed = tf.cast(data.examples, loss.dtype) if kind.weighted else None
+        variables = tf.compat.v1.trainable_variables()
+        gradients = optimizer.compute_gradients(loss, var_list=variables, grad_loss=seed) if variables else ()
     updates = [op for op in tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS) if op not in updates_before]
     return Tower(data, loss, trained(gradients), updates, spec)
 

@@ -6,8 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# The phase of a program that has called Server.join: it does nothing by itself any more.
+# The phases of a script whose process is only a server any more: it has called Server.join, or has ended well.
 SERVING = "serving"
+FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class TaskStatus:
     exit_code: int | None
     since: float
     log: str | None
-    joined: bool = False  # a program that has become a server (Server.join)
+    joined: bool = False  # a program whose process is only a server any more
     lost_output: int = 0  # bytes that found no room on disk
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from psclust.rundir.folder import write_atomically
-from psclust.rundir.status import SERVING
+from psclust.rundir.status import FINISHED, SERVING
+from psclust.runtime.server import wait_for_a_signal
 
 
 def lower_recovery_wait(seconds: float) -> None:
@@ -23,19 +24,42 @@ def lower_recovery_wait(seconds: float) -> None:
         _set_default(inspect.unwrap(owner.__init__), "recovery_wait_secs", seconds)
 
 
-def announce_join(progress_file: str) -> None:
-    """Say in the task's progress file that the program has called `Server.join`, which never returns: from then on it is a server, to be
-    stopped when the work of the others is done, and not a program to be waited for."""
-    from tensorflow.python.training import server_lib
+class OwnServers:
+    """Watches the TensorFlow servers that a program starts in its own process, and tells psclust what the program's exit code cannot.
 
-    join = server_lib.Server.join
+    A program that calls `Server.join`, which never returns, is a server from then on: to be stopped when the work of the others is done,
+    and not waited for. And a server lives on when its program has ended well: a client whose session has no device filters
+    contacts every task when it begins, and would wait for ever for one that has finished already."""
 
-    def announced_join(server: Any) -> None:
+    def __init__(self, progress_file: str) -> None:
+        self._progress_file = Path(progress_file)
+        self._started = False
+
+    def watch(self) -> None:
+        """From now on, for the life of the process."""
+        from tensorflow.python.training import server_lib
+
+        join, start = server_lib.Server.join, server_lib.Server.start
+
+        def announced_join(server: Any) -> None:
+            self._say(SERVING)
+            join(server)
+
+        def noted_start(server: Any) -> None:
+            self._started = True
+            start(server)
+
+        server_lib.Server.join, server_lib.Server.start = announced_join, noted_start
+
+    def outlive_program(self) -> None:
+        """Where the program has started a server, serve until the supervisor ends this process."""
+        if self._started:
+            self._say(FINISHED)
+            wait_for_a_signal()
+
+    def _say(self, phase: str) -> None:
         with suppress(OSError):
-            write_atomically(Path(progress_file), json.dumps({"phase": SERVING}))
-        join(server)
-
-    server_lib.Server.join = announced_join
+            write_atomically(self._progress_file, json.dumps({"phase": phase}))
 
 
 def _set_default(function: Callable[..., Any], parameter: str, value: object) -> None:

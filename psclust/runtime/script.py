@@ -63,13 +63,13 @@ def program(arguments: Sequence[str]) -> Program | None:
     return Program((first, *rest), os.path.dirname(os.path.realpath(first)), code=code, path=path) if code else None
 
 
-def run(wanted: Program) -> NoReturn:
-    """Run it as `__main__` and end the process as the interpreter would."""
+def run(wanted: Program, after_success: Callable[[], None] | None = None) -> NoReturn:
+    """Run it as `__main__` and end the process as the interpreter would. `after_success` is called last, when all is said and written."""
     known = frozenset(sys.modules) - {"__main__"}
-    finish(_run(wanted), known)
+    finish(_run(wanted), known, after_success)
 
 
-def finish(status: int | None, known: frozenset[str]) -> NoReturn:
+def finish(status: int | None, known: frozenset[str], after_success: Callable[[], None] | None = None) -> NoReturn:
     """End as the interpreter does, by SIGINT where `status` is None, and short of tearing down the modules in `known`, those of the fork
     server: TensorFlow's threads may still be running in them."""
     for last_duty in (threading._shutdown, atexit._run_exitfuncs, lambda: _let_go(known)):  # type: ignore[attr-defined]
@@ -82,6 +82,8 @@ def finish(status: int | None, known: frozenset[str]) -> NoReturn:
     if status is None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
+    if status == 0 and after_success is not None:
+        after_success()
     os._exit((status or 0) & 0xFF)
 
 

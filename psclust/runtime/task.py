@@ -90,10 +90,12 @@ def _run_here(task: Task, arguments: list[str], parent: int, host: Interpreter) 
     host.refresh(task.env, program.folder, program.argv, task.argv)
     if task.recovery_wait is not None:
         patches.lower_recovery_wait(task.recovery_wait)
-    if "PSCLUST_PROGRESS" in task.env:
-        patches.announce_join(task.env["PSCLUST_PROGRESS"])
+    servers = None
+    if "PSCLUST_PROGRESS" in task.env and "PSCLUST_REPLICATION" not in task.env:  # psclust's own programs end together
+        servers = patches.OwnServers(task.env["PSCLUST_PROGRESS"])
+        servers.watch()
     _belong_to(task.supervisor, parent)
-    script.run(program)
+    script.run(program, servers.outlive_program if servers else None)
 
 
 def _belong_to(supervisor: int, parent: int) -> None:

@@ -66,9 +66,10 @@ class Serving:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The task's program has become a server: it called `Server.join`, which never returns."""
+    """The task's process is only a server any more: its program called `Server.join`, which never returns, or has ended well (`done`)."""
 
     task: Task
+    done: bool = False
 
 
 @dataclass(frozen=True, slots=True)

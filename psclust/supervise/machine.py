@@ -62,7 +62,8 @@ class TaskState:
     exit_code: int | None = None
     restarts: tuple[float, ...] = ()
     served: bool = False  # in this attempt
-    joined: bool = False  # in this attempt: a program that has become a server
+    joined: bool = False  # in this attempt: only a server any more
+    finished: bool = False  # in this attempt: the program has ended well, its process serves on
     again: bool = False  # STOPPING on the way to a restart
     removed: bool = False  # STOPPING on the way out of the plan
 
@@ -134,7 +135,7 @@ def _serving(state: RunState, entry: TaskState, event: Serving, now: float) -> R
 
 
 def _joined(state: RunState, entry: TaskState, event: Joined, now: float) -> Result:
-    return _put(state, replace(entry, joined=True)), []
+    return _put(state, replace(entry, joined=True, finished=event.done)), []
 
 
 def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
@@ -144,9 +145,9 @@ def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: floa
 
 
 def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
-    entry = replace(entry, pid=None, exit_code=event.code, since=now, due=None)
+    entry = replace(entry, pid=None, exit_code=0 if entry.finished else event.code, since=now, due=None)
     plan = entry.plan
-    if event.code in plan.ok_exit_codes and not plan.serves:
+    if entry.finished or (event.code in plan.ok_exit_codes and not plan.serves):
         return _put(state, replace(entry, phase=Phase.DONE)), []
     state = replace(state, deaths=(*state.deaths, Died(plan.task, event.code, now, entry.attempt)))
     if state.phase is RunPhase.STOPPING or (state.phase is RunPhase.FINISHING and plan.role != "server"):
@@ -192,8 +193,9 @@ def _never_started(state: RunState, entry: TaskState, event: NotStarted, now: fl
 def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
     if entry.removed:
         return replace(state, tasks={task: other for task, other in state.tasks.items() if task != entry.plan.task}), []
-    phase = Phase.WAITING if entry.again else Phase.STOPPED
-    return _put(state, replace(entry, phase=phase, pid=None, due=None, again=False, exit_code=event.code, since=now)), []
+    phase = Phase.WAITING if entry.again else Phase.DONE if entry.finished else Phase.STOPPED
+    code = 0 if entry.finished else event.code
+    return _put(state, replace(entry, phase=phase, pid=None, due=None, again=False, exit_code=code, since=now)), []
 
 
 def _restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
@@ -343,7 +345,7 @@ def _start_ready(state: RunState, now: float) -> Result:
     answering = {task for task, entry in state.tasks.items() if entry.phase is Phase.RUNNING}
     for entry in list(state.tasks.values()):
         if entry.phase is Phase.WAITING and answering.issuperset(entry.plan.needs):
-            fresh = replace(entry, phase=Phase.STARTING, attempt=entry.attempt + 1, since=now, served=False, joined=False, due=None)
+            fresh = TaskState(entry.plan, Phase.STARTING, entry.attempt + 1, now, exit_code=entry.exit_code, restarts=entry.restarts)
             state = _put(state, fresh)
             actions.append(Start(entry.plan, fresh.attempt))
     return state, actions
@@ -352,8 +354,10 @@ def _start_ready(state: RunState, now: float) -> Result:
 def _finish(state: RunState, now: float) -> Result:
     assert state.plan is not None
     # A worker that has joined its server waits for somebody else's work: in many in-graph scripts all but the first do.
-    deciders = [entry for entry in state.tasks.values() if entry.plan.decides and not entry.removed and not entry.joined]
-    if not deciders or any(entry.phase is not Phase.DONE for entry in deciders):
+    deciders = [
+        entry for entry in state.tasks.values() if entry.plan.decides and not entry.removed and (entry.finished or not entry.joined)
+    ]
+    if not deciders or any(entry.phase is not Phase.DONE and not entry.finished for entry in deciders):
         return replace(state, phase=RunPhase.LIVE, due=None), []
     working = [entry for entry in state.tasks.values() if entry.plan.role != "server" and not entry.joined]
     if any(entry.alive or entry.phase in (Phase.WAITING, Phase.BACKOFF) for entry in working):

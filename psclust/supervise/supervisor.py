@@ -15,7 +15,7 @@ from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import Plan, TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically
-from psclust.rundir.status import SERVING, Progress, RunStatus
+from psclust.rundir.status import FINISHED, SERVING, Progress, RunStatus
 from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.events import Event
@@ -173,15 +173,17 @@ class Supervisor:
         for entry in list(self._state.tasks.values()):
             if entry.plan.serves and entry.phase is Phase.STARTING and entry.pid is not None and answers(entry.plan):
                 self._handle(events.Serving(entry.plan.task))
-            elif entry.plan.role == "program" and entry.phase is Phase.RUNNING and not entry.joined and self._has_joined(entry.plan.task):
-                self._handle(events.Joined(entry.plan.task))
+            elif entry.plan.role == "program" and entry.phase is Phase.RUNNING and not entry.finished:
+                self._look_at_progress(entry.plan.task, joined=entry.joined)
         self._handle(events.Tick())
 
-    def _has_joined(self, task: Task) -> bool:
+    def _look_at_progress(self, task: Task, *, joined: bool) -> None:
         try:
-            return Progress.from_json(self.folder.progress(task).read_text(encoding="utf-8")).phase == SERVING
+            phase = Progress.from_json(self.folder.progress(task).read_text(encoding="utf-8")).phase
         except (OSError, ValueError):
-            return False
+            return
+        if phase == FINISHED or (phase == SERVING and not joined):
+            self._handle(events.Joined(task, done=phase == FINISHED))
 
     def _publish(self, *, final: bool = False) -> None:
         now = time.monotonic()

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Any
 
 
-def call_with(function: Callable[..., Any], *positional: Any, **offered: Any) -> Any:
-    """`function(*positional, **those of offered that it names)`; all of them where it takes `**kwargs`."""
+def call_with(function: Callable[..., Any], *values: Any, **offered: Any) -> Any:
+    """Calls `function` with those of `offered` that it names (all, where it takes `**kwargs`) and with as many of `values`, in order, as
+    it has other parameters for, whatever their names."""
     parameters = inspect.signature(function).parameters.values()
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        return function(*positional, **offered)
-    return function(*positional, **{p.name: offered[p.name] for p in parameters if p.name in offered})
+    if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        names = {parameter.name for parameter in parameters}
+        offered = {name: value for name, value in offered.items() if name in names}
+    if any(parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY) for parameter in parameters):
+        return function(*values, **offered)
+    free = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD and p.name not in offered]
+    return function(**dict(zip(free, values, strict=False)), **offered)
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:
     """Whether `function` has a parameter of that name, or takes any."""
     parameters = inspect.signature(function).parameters
-    return name in parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-
-
-def takes_labels(model_fn: Callable[..., Any]) -> bool:
-    """Whether a model function has a second argument for labels, whatever it calls it."""
-    positional = [p for p in inspect.signature(model_fn).parameters.values() if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
-    if positional and positional[0].kind is inspect.Parameter.VAR_POSITIONAL:
-        return True
-    return len(positional) > 1 and positional[1].name not in ("mode", "params", "config")
+    return name in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())

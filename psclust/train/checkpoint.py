@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.errors import PsclustError, UsageError
+from psclust.errors import PsclustError
 from psclust.replication.state import PASSING, POSITIONS
 from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.config import TrainConfig
-from psclust.train.session import LOST_PEER, first_line
+from psclust.train.session import brief, is_lost_peer
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +82,16 @@ class Checkpoints:
         return self._folder.latest()
 
     def save(self, session: Any, step: int) -> str:
-        """Writes `model.ckpt-<step>` and removes those that need not stay. Raises UsageError where the folder cannot be written, in which
-        case the last checkpoint is still there, and the session's own error where a server is lost."""
+        """Writes `model.ckpt-<step>` and removes those that need not stay. Raises PsclustError where the folder cannot be written, in
+        which case the last checkpoint is still there, and the session's own error where a server is lost."""
         prefix = self._folder.prefix(step)
         try:
             self._folder.directory.mkdir(parents=True, exist_ok=True)
             session.run(self._save, {self._prefix: prefix})
             self._folder.add(prefix)
-        except LOST_PEER:
-            raise
         except (OSError, tf.errors.OpError) as error:
+            if isinstance(error, tf.errors.OpError) and is_lost_peer(error):
+                raise
             self._give_up(prefix, step, error)
         return prefix
 
@@ -99,12 +99,14 @@ class Checkpoints:
         latest = self.latest()
         if latest != prefix:
             self._folder.remove(Path(prefix).name)
-        reason = first_line(error) if isinstance(error, tf.errors.OpError) else str(error)
+        reason = brief(error) if isinstance(error, tf.errors.OpError) else str(error)
         good = f"the last good one is {Path(latest).name}" if latest else "there is none yet"
         hint = "make room, or choose another --model-dir"
         if self._sharded and isinstance(error, tf.errors.NotFoundError):
             hint = "with sharded=True every ps writes a part, so the folder must be on a file system that ps and chief share"
-        raise UsageError(f"{self._folder.directory}: the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}") from error
+        raise PsclustError(
+            f"{self._folder.directory}: the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}"
+        ) from error
 
     def restore(self, session: Any, prefix: str, first: Collection[str] = ()) -> None:
         """Gives every variable its value in the checkpoint: those named in `first`, and when that is done the rest. Raises PsclustError
@@ -165,4 +167,4 @@ def _read(variable: Any) -> Any:
 
 def _assign(variable: Any, value: Any) -> Any:
     with tf.device(variable.device):
-        return variable.assign(value, read_value=False).op if hasattr(variable, "_ref") else variable.assign(value, read_value=False)
+        return variable.assign(value, read_value=False)

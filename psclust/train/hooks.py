@@ -22,6 +22,7 @@ class Hooks:
     def __init__(self, hooks: Sequence[Any] = ()) -> None:
         self._hooks = tuple(hooks)
         self._coordinator = tf.train.Coordinator()
+        self._started = False
         self.stop_requested = False
         for hook in self._hooks:
             if not callable(getattr(hook, "before_run", None)):
@@ -30,12 +31,15 @@ class Hooks:
 
     def start(self, session: Any) -> None:
         """A new session is ready, its variables have values."""
+        self._started = True
         with session.graph.as_default():
             for hook in self._hooks:
                 hook.after_create_session(session, self._coordinator)
 
     def end(self, session: Any) -> None:
-        """The work in the session has ended well."""
+        """The work in the session has ended well; nothing happens where it never started."""
+        if not self._started:
+            return
         with session.graph.as_default():
             for hook in self._hooks:
                 hook.end(session)

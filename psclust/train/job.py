@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.errors import UsageError
+from psclust.errors import PsclustError, UsageError
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.options import Options
 from psclust.train.program import Program
@@ -51,32 +51,36 @@ class Job:
 
 
 class Saver:
-    """Writes checkpoints when they are due. One that cannot be written while training goes on is reported and tried again later."""
+    """Decides when a checkpoint is written."""
 
     def __init__(self, checkpoints: Checkpoints, every_s: float | None, every_steps: int | None = None) -> None:
-        self.checkpoints = checkpoints
+        self._checkpoints = checkpoints
         self._every_s = math.inf if every_s is None else every_s
         self._every_steps = math.inf if every_steps is None else every_steps
         self._due = time.monotonic() + self._every_s
         self._due_step = math.inf
+        self._last: int | None = None
 
     def start(self, step: int) -> None:
         """Training goes on from `step`."""
         self._due_step = step + self._every_steps
 
-    def maybe(self, session: Any, step: int) -> None:
-        if time.monotonic() < self._due and step < self._due_step:
-            return
-        try:
-            self.checkpoints.save(session, step)
-        except UsageError as error:
-            LOG.warning("%s", error)
+    def save(self, session: Any, step: int) -> None:
+        """Writes one now. Raises PsclustError."""
         self._due, self._due_step = time.monotonic() + self._every_s, step + self._every_steps
+        self._checkpoints.save(session, step)
+        self._last = step
+
+    def maybe(self, session: Any, step: int, *, event: bool = False) -> None:
+        """Writes one when it is due, or there is an `event` worth it and none of this step. One that cannot be written while training goes
+        on is reported and tried again later."""
+        if time.monotonic() >= self._due or step >= self._due_step or (event and step != self._last):
+            try:
+                self.save(session, step)
+            except PsclustError as error:
+                LOG.warning("%s", error)
 
 
-def refuse_no_data(position: int, replica: str) -> None:
-    """Raises UsageError where an input ended at its very first batch."""
-    if position == 0:
-        raise UsageError(
-            f"the input of {replica} has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas"
-        )
+def no_data(replica: str) -> UsageError:
+    """What is wrong where an input ends at its very first batch."""
+    return UsageError(f"{replica} has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas")

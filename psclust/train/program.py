@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from psclust.errors import UsageError
 from psclust.replication.model import EstimatorSpec, ModeKeys, Shard, as_spec
-from psclust.train.arguments import call_with, takes, takes_labels
+from psclust.train.arguments import call_with, takes
 from psclust.train.config import TrainConfig, changed
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class Program:
         return call_with(self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        arguments = (features, labels) if takes_labels(self.model_fn) else (features,)
-        return as_spec(call_with(self.model_fn, *arguments, mode=mode, params=dict(self.params or {}), config=None))
+        arguments = {"mode": mode, "params": dict(self.params or {}), "config": None}
+        return as_spec(call_with(self.model_fn, features, labels, **arguments))
 
     def optimizer(self, global_step: Any) -> Any:
         if self.optimizer_fn is None:

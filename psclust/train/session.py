@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,8 +17,12 @@ from psclust.train.task import IN_GRAPH, TaskContext, device
 
 LOG = logging.getLogger(__name__)
 
-# What a session raises when a server it uses has died, or has come back empty.
-LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.FailedPreconditionError)
+# What a session raises when a server it uses has died (Unavailable, Aborted) or has come back empty (FailedPrecondition), and what the
+# parts of a step on other servers then say (Cancelled).
+_LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.FailedPreconditionError, tf.errors.CancelledError)
+# Several servers' errors come as one of any class, each on a line of its own.
+_LOST_PEER_LINE = re.compile(r"^(UNAVAILABLE|ABORTED): ", re.MULTILINE)
+_NO_INFORMATION = re.compile(r"Graph execution error:|=*")
 
 _MAX_FAILURES_WITHOUT_A_STEP = 5
 _PEER_DEADLINE_S = 300.0
@@ -79,13 +84,13 @@ def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Calla
         before = steps_done()
         try:
             attempt()
-        except LOST_PEER as error:
-            if context.task is None:
+        except tf.errors.OpError as error:
+            if context.task is None or not is_lost_peer(error):
                 raise
             failures = 1 if steps_done() != before else failures + 1
             if failures > _MAX_FAILURES_WITHOUT_A_STEP:
                 raise
-            LOG.warning("lost a server (%s); reconnecting", first_line(error))
+            LOG.warning("lost a server (%s); reconnecting", brief(error))
         else:
             return
         time.sleep(_POLL_S * 2**failures)
@@ -112,7 +117,12 @@ def answers(address: str) -> bool:
         return False
 
 
-def first_line(error: Any) -> str:
+def is_lost_peer(error: Any) -> bool:
+    """Whether an error of a session says that one of its servers has been lost, so that a new session may do better."""
+    return isinstance(error, _LOST_PEER) or _LOST_PEER_LINE.search(str(error.message)) is not None
+
+
+def brief(error: Any) -> str:
     """One line of a TensorFlow error, whose message may be a page."""
-    lines: Sequence[str] = str(error.message).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+    lines = [line for line in str(error.message).splitlines() if not _NO_INFORMATION.fullmatch(line.strip())]
+    return f"{type(error).__name__}: {' '.join(lines[:2]) or 'no message'}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from psclust.errors import UsageError
-from psclust.replication.devices import LOCAL, Layout
+from psclust.replication.layout import LOCAL, Layout
 from psclust.spec.cluster import ClusterSpec, Task
 
 IN_GRAPH = "in-graph"

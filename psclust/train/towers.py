@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,9 @@ import tensorflow as tf
 from psclust.replication.in_graph import END_OF_DATA, InGraph, StepOps, build_in_graph
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.hooks import Hooks, training_hooks
-from psclust.train.job import Job, Saver, refuse_no_data
+from psclust.train.job import Job, Saver, no_data
 from psclust.train.session import open_session, recover, session_config, start_server
-from psclust.train.variables import Variables
+from psclust.train.variables import Source, Variables
 
 LOG = logging.getLogger(__name__)
 
@@ -54,8 +55,8 @@ def train_towers(job: Job) -> None:
 
 def _train(client: _Client, session: Any) -> None:
     job, state = client.job, client.built.state
-    if client.variables.prepare(session, client.checkpoints):
-        client.checkpoints.save(session, 0)
+    if client.variables.prepare(session, client.checkpoints) is Source.INITIAL:
+        client.saver.save(session, 0)
     step, positions = session.run([state.global_step, state.positions])
     session.run(
         [data.initializer for data in client.built.inputs],
@@ -70,7 +71,7 @@ def _train(client: _Client, session: Any) -> None:
         else:
             _run_threads(client, session)
     step = int(session.run(state.global_step))
-    client.checkpoints.save(session, step)
+    client.saver.save(session, step)
     LOG.info("trained to step %d", step)
     job.reporter.phase("save", step)
     client.hooks.end(session)
@@ -83,8 +84,8 @@ def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, savin
     while not (stop and stop.is_set()):
         try:
             step, loss, examples = run()
-        except tf.errors.OutOfRangeError:
-            refuse_no_data(int(session.run(client.built.state.positions)[tower]), client.job.context.layout.workers[tower])
+        except tf.errors.OutOfRangeError as error:
+            _check_end(client, session, tower, error)
             return
         except tf.errors.InvalidArgumentError as error:
             if END_OF_DATA in str(error.message):
@@ -97,6 +98,17 @@ def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, savin
             return
         if saving:
             client.saver.maybe(session, int(step))
+
+
+def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
+    """Raises UsageError where the end of data is the end of a tower that never had any."""
+    replicas = client.job.context.replicas
+    if len(client.built.steps) == 1 and len(replicas) > 1:
+        # Towers that end are filled up, unless there is nothing to fill them with.
+        found = re.search(r"tower_(\d+)/", str(error.message))
+        raise no_data(f"the input of {replicas[int(found[1])]}" if found else "the input of a tower")
+    if session.run(client.built.state.positions)[tower] == 0:
+        raise no_data(f"the input of {replicas[tower]}" if replicas else "the input")
 
 
 def _run_threads(client: _Client, session: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 import tensorflow as tf
@@ -22,6 +23,14 @@ LOG = logging.getLogger(__name__)
 _POLL_S = 0.2
 
 
+class Source(Enum):
+    """Where the values of the variables come from when a session has been prepared."""
+
+    ALIVE = "alive"
+    CHECKPOINT = "checkpoint"
+    INITIAL = "initial"
+
+
 class Variables:
     """The global variables of the current graph, and what starts afresh with every session of a process: local variables and tables."""
 
@@ -30,14 +39,14 @@ class Variables:
         self._setup = Setup(scaffold)
         with tf.name_scope("initialized"):
             self._initialized = [_is_initialized(variable) for variable in self.all]
-            self.local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
+            self._local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
 
     def missing(self, session: Any) -> list[Any]:
         flags = session.run(self._initialized)
         return [variable for variable, flag in zip(self.all, flags, strict=True) if not flag]
 
-    def prepare(self, session: Any, checkpoints: Checkpoints) -> bool:
-        """What the chief does with a new session; returns whether training starts at its beginning.
+    def prepare(self, session: Any, checkpoints: Checkpoints) -> Source:
+        """What the chief does with a new session; returns what the values are now.
 
         Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, those that are alive
         first, so that nobody sees a full set of variables before it is a consistent one. Without a checkpoint the missing ones alone
@@ -59,14 +68,19 @@ class Variables:
         if begins:
             self._setup.first(session)
         session.run([variable.initializer for variable in last])
-        self._begin(session)
-        return begins
+        self.start_local(session)
+        self.start_scaffold(session)
+        return Source.CHECKPOINT if latest else Source.INITIAL if begins else Source.ALIVE
 
-    def _begin(self, session: Any) -> None:
-        session.run(self.local)
+    def start_scaffold(self, session: Any) -> None:
+        """Runs what the model's scaffold wants in every session, once all global variables have values."""
         self._setup.every(session)
 
-    def await_others(self, session: Any, deadline_s: float) -> None:
+    def start_local(self, session: Any) -> None:
+        """Gives the variables and tables of this process alone their initial values."""
+        session.run(self._local)
+
+    def await_chief(self, session: Any, deadline_s: float) -> None:
         """What everybody else does with a new session. Raises PsclustError where variables are missing after `deadline_s` seconds."""
         end = time.monotonic() + deadline_s
         while missing := self.missing(session):
@@ -74,9 +88,12 @@ class Variables:
                 names = ", ".join(variable.op.name for variable in missing)
                 raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see what it does with `psclust logs`")
             time.sleep(_POLL_S)
-        self._begin(session)
+        self.start_local(session)
+        self.start_scaffold(session)
 
 
 def _is_initialized(variable: Any) -> Any:
     with tf.device(variable.device):
-        return tf.compat.v1.is_variable_initialized(variable)
+        if hasattr(variable, "handle"):
+            return tf.raw_ops.VarIsInitializedOp(resource=variable.handle)
+        return tf.raw_ops.IsVariableInitialized(ref=variable.op.outputs[0])

@@ -16,11 +16,11 @@ from psclust.replication.in_graph import StepOps
 from psclust.train.checkpoint import Checkpoints
 from psclust.train.driver import Driver
 from psclust.train.hooks import Hooks, training_hooks
-from psclust.train.job import Job, Saver, refuse_no_data
+from psclust.train.job import Job, Saver, no_data
 from psclust.train.member import Member
-from psclust.train.session import LOST_PEER, answers, close, open_session, recover, session_config, start_server
+from psclust.train.session import answers, close, open_session, recover, session_config, start_server
 from psclust.train.stop import StopSign
-from psclust.train.variables import Variables
+from psclust.train.variables import Source, Variables
 
 LOG = logging.getLogger(__name__)
 
@@ -55,8 +55,9 @@ class _Worker:
             self._saver = Saver(self._checkpoints, job.save_s, config.save_steps)
             self._state = self._built.state
             self._stop = StopSign(self._state)
-            self._who = tf.compat.v1.placeholder(tf.int32, [None], name="who")
-            self._mark = self._state.mark_done(self._who)
+            self._who = tf.compat.v1.placeholder(tf.int32, [], name="who")
+            self._ended = tf.compat.v1.placeholder(tf.int64, [], name="ended")
+            self._mark_done = self._state.mark_done(self._who, self._ended)
         self._graph.finalize()
         self._target = start_server(context)
 
@@ -65,17 +66,29 @@ class _Worker:
         with open_session(self._target, self._graph, session_config(self._job.context)) as session:
             if self._job.context.is_chief:
                 self._lead(session)
-            else:
-                self._variables.await_others(session, _CHIEF_DEADLINE_S)
+            elif self._built.worker is None:
+                self._variables.await_chief(session, _CHIEF_DEADLINE_S)
                 self._hooks.start(session)
+                self._train(session)
+                self._hooks.end(session)
+            else:
+                # No waiting for variables here: the chief may not know yet that a ps has lost them. Joining the barrier tells it, and it
+                # hands out no token before they are there.
+                self._variables.start_local(session)
                 self._train(session)
                 self._hooks.end(session)
 
     def _lead(self, session: Any) -> None:
-        if self._variables.prepare(session, self._checkpoints):
-            self._checkpoints.save(session, 0)
-        # Whoever had ended before a ps was lost does not come back to say so again.
-        session.run(self._mark, {self._who: sorted(self._finished)})
+        source = self._variables.prepare(session, self._checkpoints)
+        if source is Source.INITIAL:
+            self._saver.save(session, 0)
+        if source is Source.CHECKPOINT:
+            # Back before the end of its own data, perhaps.
+            self._finished.discard(self._replica)
+            self._mark(session, self._replica, 0)
+        # Whoever else had ended when a ps was lost does not come back to say so again.
+        for replica in sorted(self._finished):
+            self._mark(session, replica, 1)
         self._finished.update(self._done(session))
         self._hooks.start(session)
         self._saver.start(self._step(session))
@@ -85,15 +98,15 @@ class _Worker:
         else:
             self._lead_in_step(session, self._built.chief)
         step = self._step(session)
-        self._checkpoints.save(session, step)
+        self._saver.save(session, step)
         LOG.info("trained to step %d", step)
         self._job.reporter.phase("save", step)
         self._hooks.end(session)
 
     def _train(self, session: Any) -> None:
-        if self._replica in self._done(session):
+        if self._has_ended(session):
             return
-        self._job.reporter.phase("train", self._step(session))
+        self._job.reporter.phase("train")
         if self._built.step is not None:
             self._train_alone(session, self._built.step)
         if self._built.worker is not None:
@@ -116,11 +129,14 @@ class _Worker:
             if self._hooks.stop_requested:
                 self._stop.put_up(session)
                 break
-        session.run(self._mark, {self._who: [self._replica]})
+        self._mark(session, self._replica, 1)
 
     def _train_in_step(self, session: Any, member: Member) -> None:
         """Synchronous: one gradient a token. The chief's driver marks who has ended."""
         grant = member.join()
+        if not self._job.context.is_chief:
+            self._variables.start_scaffold(session)
+            self._hooks.start(session)
         position = self._start_input(session)
         endless = bool(session.run(self._built.input.endless))
         while grant.go:
@@ -157,13 +173,13 @@ class _Worker:
         try:
             self._train(session)
             self._wait(lambda: driver.wait(_POLL_S), lambda: driver.awaited)
-        except (*LOST_PEER, tf.errors.CancelledError, RuntimeError) as error:
+        except (tf.errors.OpError, RuntimeError) as error:
             # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
             # CancelledError in a running call and a RuntimeError in the next.
             first = driver.error
             close(session)
             driver.wait()
-            if first is None or isinstance(error, LOST_PEER):
+            if first is None:
                 raise
             raise first from error
         if driver.error is not None:
@@ -171,7 +187,8 @@ class _Worker:
 
     def _left(self, session: Any, replica: int, driver: Driver) -> None:
         self._finished.add(replica)
-        session.run(self._mark, {self._who: [replica]})
+        self._mark(session, replica, 1)
+        self._saver.maybe(session, self._step(session), event=True)
         if self._stop.is_up(session):
             driver.stop()
 
@@ -181,8 +198,12 @@ class _Worker:
 
         def ended() -> bool:
             time.sleep(_POLL_S)
-            self._saver.maybe(session, self._step(session))
+            # Asks every ps: the others cannot go on before the chief knows that one has been lost.
+            self._variables.missing(session)
+            before = len(self._finished)
             self._finished.update(self._done(session))
+            # What a replica has contributed in the end cannot be had again after it has gone.
+            self._saver.maybe(session, self._step(session), event=len(self._finished) > before)
             self._give_up_on_silent(silent_since)
             return not self._others()
 
@@ -215,13 +236,22 @@ class _Worker:
         return position
 
     def _end_of_data(self, session: Any) -> None:
-        refuse_no_data(self._position(session), str(self._job.context.task))
+        if self._position(session) == 0:
+            raise no_data(f"the input of {self._job.context.task}")
 
     def _position(self, session: Any) -> int:
         return int(session.run(self._state.positions)[self._replica])
 
+    def _mark(self, session: Any, replica: int, ended: int) -> None:
+        session.run(self._mark_done, {self._who: replica, self._ended: ended})
+
     def _step(self, session: Any) -> int:
         return int(session.run(self._state.global_step))
+
+    def _has_ended(self, session: Any) -> bool:
+        """Whether an earlier process of this replica has ended its training; then nobody waits for it any more."""
+        known = all(variable is not self._state.done for variable in self._variables.missing(session))
+        return known and self._replica in self._done(session)
 
     def _done(self, session: Any) -> list[int]:
         return np.flatnonzero(session.run(self._state.done)).tolist()

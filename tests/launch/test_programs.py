@@ -253,6 +253,35 @@ def test_free_job_names_addresses_fixed_in_the_script_and_a_folder_of_its_own(be
     assert [task.address for task in status.tasks] == [*addresses["master"], *addresses["worker"]]
 
 
+EARLY = """
+import os, time
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+me = int(os.environ["INDEX"])
+cluster = tf.train.ClusterSpec({"worker": os.environ["WORKERS"].split(",")})
+server = tf.train.Server(cluster, job_name="worker", task_index=me)
+if me == 1:
+    while not os.path.exists("first-has-ended"):
+        time.sleep(0.02)
+    # No device filters: this session contacts worker:0 as well, whose program has ended.
+    with tf.Session(server.target) as s:
+        print("found", len(s.list_devices()), "devices")
+import atexit
+atexit.register(lambda: open("first-has-ended", "w").close() if me == 0 else None)
+"""
+
+
+def test_a_late_session_does_not_hang_on_a_worker_that_has_ended_well(bed: CommandBed) -> None:
+    bed.write("train.py", EARLY)
+    how = ("--job", "ps=0", "--workers", "2", "--env", "INDEX={task_index}", "--env", "WORKERS={worker_hosts}")
+    code, said = bed.run("up", *how, "train.py")
+    assert code == 0, said
+    assert "worker:1 | found" in said
+    status = bed.status()
+    assert status is not None
+    assert [(task.phase, task.exit_code) for task in status.tasks] == [("done", 0), ("done", 0)]
+
+
 def _free_port() -> int:
     """The first of three ports in a row that were free a moment ago."""
     for first in range(23000, 32000, 3):

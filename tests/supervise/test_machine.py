@@ -238,6 +238,19 @@ def test_where_only_the_first_worker_works_and_the_others_join_its_end_ends_the_
     assert run.at(5, Exited(W0, 0)) == ["TERM ps:0", "TERM worker:1"]
 
 
+def test_a_program_that_has_ended_well_may_serve_on_and_counts_as_done(run: Replay) -> None:
+    assert run.at(2, Joined(W0, done=True)) == []
+    assert run.at(5, Joined(W1, done=True)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
+    assert run.at(5.1, Exited(PS, -15), Exited(W0, -15), Exited(W1, -15)) == ["end 0"]
+    assert (run.phase(W0), run.state.tasks[W0].exit_code) == (Phase.DONE, 0)
+
+
+def test_a_program_that_has_ended_well_and_is_killed_while_it_serves_on_stays_done(run: Replay) -> None:
+    run.at(2, Joined(W0, done=True))
+    assert run.at(3, Exited(W0, -9)) == []
+    assert run.phase(W0) is Phase.DONE
+
+
 def test_a_run_in_which_all_have_joined_goes_on(run: Replay) -> None:
     assert run.at(2, Joined(W0), Joined(W1)) == []
     assert run.state.phase is RunPhase.LIVE

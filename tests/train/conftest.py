@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import socket
 import subprocess
@@ -16,13 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_clients import HERE, SERVER, fork_client
 
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import wait_until
-
-HERE = Path(__file__).parent
-# Ports are held by a bound socket for as long as a test runs; servers share them with it.
-os.environ.update({"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""})
 
 
 @pytest.fixture
@@ -59,7 +55,7 @@ def read_checkpoint(model_dir: Path) -> Trained:
 
 
 @pytest.fixture
-def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Callable[..., Trained]:
+def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
     train_here(program, replication=None, sync=False, ps=2, workers=2, folder=None, **options); replication None is one process alone.
@@ -74,6 +70,9 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
     from psclust.train.report import Reporter
     from psclust.train.task import TaskContext
 
+    for name, value in SERVER.items():
+        monkeypatch.setenv(name, value)
+
     def train(
         program: Any,
         replication: str | None = None,
@@ -81,6 +80,7 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
         sync: bool = False,
         ps: int = 2,
         workers: int = 2,
+        chief: int = 0,
         folder: str | None = None,
         **options: Any,
     ) -> Trained:
@@ -96,9 +96,9 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Call
             _serve(tf, cluster, "ps", "worker")
             modes.train(job(TaskContext(Task("client", 0), cluster, replication, sync)))
         else:
-            cluster = free_cluster(ps=ps, worker=workers)
+            cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             _serve(tf, cluster, "ps")
-            contexts = [TaskContext(Task("worker", index), cluster, replication, sync) for index in range(workers)]
+            contexts = [TaskContext(task, cluster, replication, sync) for task in cluster.tasks() if task.job != "ps"]
             _run_together([lambda context=context: modes.train(job(context)) for context in contexts])
         return read_checkpoint(model_dir)
 
@@ -132,21 +132,17 @@ def _run_together(functions: list[Callable[[], None]]) -> None:
 # ---- tasks in processes
 
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["psclust.train.__main__"])
+@pytest.fixture
+def alone(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Runs `python -m psclust.train` with some arguments and without a cluster: (exit code, output)."""
 
+    def run(*arguments: str, **environment: str) -> tuple[int, str]:
+        log = tmp_path / "alone.log"
+        process = fork_client(list(arguments), environment, log)
+        process.join(60)
+        return process.exitcode, log.read_text(encoding="utf-8", errors="replace")
 
-def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
-    """What a forked client does: `python -m psclust.train`, with its output in a file."""
-    from psclust.train.__main__ import main
-
-    os.chdir(HERE)
-    os.environ.update(environment)
-    with open(log, "wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
-    sys.exit(main(arguments, environment))
+    return run
 
 
 @dataclass
@@ -177,7 +173,9 @@ class Processes:
         job, _, index = task.partition(":")
         spec = json.dumps(self.cluster.as_dict())
         self.servers[task] = subprocess.Popen(
-            [sys.executable, "-m", "psclust.runtime.server", "--cluster", spec, "--job", job, "--task", index], cwd=HERE.parents[1]
+            [sys.executable, "-m", "psclust.runtime.server", "--cluster", spec, "--job", job, "--task", index],
+            cwd=HERE.parents[1],
+            env={**os.environ, **SERVER},
         )
         address = self.cluster.address(Task.parse(task))
         assert address is not None
@@ -194,10 +192,7 @@ class Processes:
             "PSCLUST_UPDATE": "sync" if self.sync else "async",
             "PSCLUST_PROGRESS": str(self._file(task, "json")),
         }
-        self.clients[task] = _FORKS.Process(
-            target=run_program, args=(self.arguments, environment, str(self._file(task, "log"))), daemon=True
-        )
-        self.clients[task].start()
+        self.clients[task] = fork_client(self.arguments, environment, self._file(task, "log"))
 
     def _file(self, task: str, kind: str) -> Path:
         return self.folder / f"{task.replace(':', '-')}.{self._attempts[task]}.{kind}"

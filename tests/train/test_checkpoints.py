@@ -187,7 +187,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(tmp_path: Path, 
     import tensorflow as tf
 
     import psclust
-    from psclust.errors import UsageError
+    from psclust.errors import PsclustError
 
     def model_fn(features: Any) -> Any:
         weights = tf.compat.v1.get_variable("weights", [1 << 20], initializer=tf.compat.v1.zeros_initializer())
@@ -201,7 +201,7 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(tmp_path: Path, 
     program.train(tmp_path, max_steps=1)
     with (
         _largest_file(1 << 20),
-        pytest.raises(UsageError, match=r"checkpoint of step 5 cannot be written.*the last good one is model.ckpt-1"),
+        pytest.raises(PsclustError, match=r"checkpoint of step 5 cannot be written.*the last good one is model.ckpt-1"),
     ):
         program.train(tmp_path)
     assert "the checkpoint of step 3 cannot be written" in caplog.text

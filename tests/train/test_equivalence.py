@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import toys
 
 pytestmark = pytest.mark.tensorflow
 
@@ -20,8 +21,6 @@ def _same(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("optimizer", ["GradientDescentOptimizer", "MomentumOptimizer"])
 def test_towers_workers_and_one_process_give_the_same_weights(train_here: Callable[..., Any], optimizer: str) -> None:
-    import toys
-
     # 100 points in batches of 12 end in a batch of 4: two replicas split it into 2 and 2.
     program = toys.line.with_params({"optimizer": optimizer})
     alone = train_here(program)
@@ -32,8 +31,6 @@ def test_towers_workers_and_one_process_give_the_same_weights(train_here: Callab
 
 
 def test_an_uneven_last_batch_is_weighted_by_its_examples(train_here: Callable[..., Any]) -> None:
-    import toys
-
     # The ninth batch has 4 points for three replicas: 2, 1 and 1. Four replicas of 101 points end with 2, 1, 1 and 1 too, in a ninth batch.
     program = toys.line
     alone = train_here(program)
@@ -42,8 +39,6 @@ def test_an_uneven_last_batch_is_weighted_by_its_examples(train_here: Callable[.
 
 
 def test_a_replica_with_less_data_ends_first_and_the_others_go_on(train_here: Callable[..., Any]) -> None:
-    import toys
-
     # 97 points in batches of 12: the first replica of two has 49 points, nine batches, the second 48, eight batches.
     program = toys.line.with_params({"points": 97})
     alone = train_here(program)

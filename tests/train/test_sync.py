@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import toys
+
+from psclust.errors import UsageError
 
 pytestmark = pytest.mark.tensorflow
 
@@ -16,8 +19,6 @@ def _tally(trained: Any) -> tuple[list[float], list[float]]:
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_every_step_takes_exactly_one_gradient_of_every_worker(train_here: Callable[..., Any], replication: str) -> None:
-    import toys
-
     trained = train_here(toys.tally, replication, sync=True, workers=3)
     third = pytest.approx([100 / 3, 100 / 3, 100 / 3, 0.0], rel=1e-5)
     assert trained.step == 100
@@ -26,8 +27,6 @@ def test_every_step_takes_exactly_one_gradient_of_every_worker(train_here: Calla
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_a_worker_that_ends_its_data_early_leaves_and_the_rest_go_on(train_here: Callable[..., Any], replication: str) -> None:
-    import toys
-
     trained = train_here(toys.tally.with_params({"fewer": 60}), replication, sync=True)
     # 40 steps of both, then 60 of the first alone.
     assert trained.step == 100
@@ -36,26 +35,27 @@ def test_a_worker_that_ends_its_data_early_leaves_and_the_rest_go_on(train_here:
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_asynchronous_workers_apply_every_gradient_in_full(train_here: Callable[..., Any], replication: str) -> None:
-    import toys
-
     trained = train_here(toys.tally.with_params({"fewer": 60}), replication)
     assert trained.step == 140
     assert _tally(trained) == ([100.0, 40.0, 0.0, 0.0],) * 2
     assert trained.values["psclust/positions"].tolist() == [100, 40]
 
 
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_chief_job_trains_as_a_replica_of_its_own(train_here: Callable[..., Any], sync: bool) -> None:
+    trained = train_here(toys.tally, "between-graph", sync=sync, workers=1, chief=1)
+    assert trained.values["psclust/positions"].tolist() == [100, 100]
+    assert _tally(trained) == ([50.0 if sync else 100.0] * 2 + [0.0] * 2,) * 2
+
+
 @pytest.mark.parametrize("replication", [None, "in-graph", "between-graph"])
 def test_max_steps_ends_the_training_of_all(train_here: Callable[..., Any], replication: str | None) -> None:
-    import toys
-
     assert train_here(toys.tally, replication, sync=True, max_steps=30).step == 30
 
 
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_a_training_that_is_started_again_goes_on_where_the_data_was(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
-    import toys
-
     train_here(toys.tally, replication, sync=sync, max_steps=30)
     trained = train_here(toys.tally, replication, sync=sync)
     assert trained.values["psclust/positions"].tolist() == [100, 100]
@@ -64,9 +64,5 @@ def test_a_training_that_is_started_again_goes_on_where_the_data_was(train_here:
 
 
 def test_a_replica_without_any_data_is_an_error_that_names_it(train_here: Callable[..., Any]) -> None:
-    import toys
-
-    from psclust.errors import UsageError
-
     with pytest.raises(UsageError, match="worker:1 has no batch at all"):
         train_here(toys.tally.with_params({"fewer": 100}), "between-graph", sync=True)

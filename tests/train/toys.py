@@ -80,4 +80,11 @@ def _slowly(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.
 
 slow_line = psclust.Program(_line, _slowly, _line_optimizer, params=LINE)
 
+
+def _broken_model(features: Any) -> psclust.EstimatorSpec:
+    raise ZeroDivisionError(features)
+
+
+broken = psclust.Program(_broken_model, _line_input, _sgd, params=LINE)
+no_loss = psclust.Program(lambda features, mode: psclust.EstimatorSpec(mode), _line_input, _sgd, params=LINE)
 not_a_program = 3

@@ -1,0 +1,155 @@
+"""The device of every variable and every tower op, in both replications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import psclust
+from psclust.replication.between_graph import build_between_graph
+from psclust.replication.in_graph import build_in_graph
+from psclust.replication.layout import LOCAL, Layout
+
+pytestmark = pytest.mark.tensorflow
+
+WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
+IN_GRAPH = Layout(2, WORKERS, "/job:client/task:0")
+# What the five variables of the model, in order of creation, are dealt.
+DEALT = {
+    "layer1/weights": "/job:ps/task:0",
+    "layer1/biases": "/job:ps/task:1",
+    "layer2/weights": "/job:ps/task:0",
+    "layer2/biases": "/job:ps/task:1",
+    "scale": "/job:ps/task:0",
+}
+COUNTERS = {name: "/job:ps/task:0" for name in ("global_step", "psclust/positions", "psclust/done")}
+
+
+def _input(shard: psclust.Shard) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors((tf.ones([2, 3]), tf.ones([2, 1]))).repeat(4)
+
+
+def _model(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
+    x = features
+    for name in ("layer1", "layer2"):
+        with tf.compat.v1.variable_scope(name):
+            x = tf.matmul(x, tf.compat.v1.get_variable("weights", [3, 3])) + tf.compat.v1.get_variable("biases", [3])
+    scale = tf.compat.v1.get_variable("scale", [])
+    guess = tf.reduce_sum(x, 1, keepdims=True) * scale
+    # Between the variables of the model and those of the optimizer there are local ones.
+    metrics = {"error": tf.compat.v1.metrics.mean_absolute_error(labels, guess)}
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((guess - labels) ** 2), eval_metric_ops=metrics)
+
+
+def _program(optimizer: str) -> psclust.Program:
+    return psclust.Program(_model, _input, lambda: getattr(tf.compat.v1.train, optimizer)(0.1))
+
+
+@pytest.fixture
+def graph() -> Iterator[Any]:
+    with tf.Graph().as_default() as graph:
+        yield graph
+
+
+def _devices(variables: Any) -> dict[str, str]:
+    return {variable.op.name: variable.device for variable in variables}
+
+
+def _model_variables() -> dict[str, str]:
+    return _devices(tf.compat.v1.trainable_variables())
+
+
+def _build_in_graph(program: psclust.Program, sync: bool) -> Any:
+    return build_in_graph(program, IN_GRAPH, sync=sync)
+
+
+def _build_second_worker(program: psclust.Program, sync: bool) -> Any:
+    return build_between_graph(program, Layout(2, WORKERS, WORKERS[1]), 1, sync=sync, chief=False)
+
+
+def _build_chief(program: psclust.Program, sync: bool) -> Any:
+    return build_between_graph(program, Layout(2, WORKERS, WORKERS[0]), 0, sync=sync, chief=True)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("optimizer", ["GradientDescentOptimizer", "AdamOptimizer"])
+@pytest.mark.parametrize("build", [_build_in_graph, _build_second_worker, _build_chief])
+def test_variables_are_dealt_round_robin_over_the_ps(graph: Any, build: Callable[..., Any], optimizer: str, sync: bool) -> None:
+    build(_program(optimizer), sync)
+    found = _devices(tf.compat.v1.global_variables())
+    assert {name: device for name, device in found.items() if name in DEALT} == DEALT
+    assert {name: device for name, device in found.items() if name in COUNTERS} == COUNTERS
+
+
+@pytest.mark.parametrize("build", [_build_in_graph, _build_chief])
+def test_slots_follow_their_variable(graph: Any, build: Callable[..., Any]) -> None:
+    build(_program("AdamOptimizer"), True)
+    found = _devices(tf.compat.v1.global_variables())
+    for name, device in DEALT.items():
+        assert found[f"{name}/Adam"] == found[f"{name}/Adam_1"] == device
+    # Adam keeps these beside the first variable by name, as it does everywhere.
+    assert found["beta1_power"] == found["beta2_power"] == DEALT["layer1/biases"]
+
+
+def test_in_graph_every_op_of_a_tower_is_on_its_worker(graph: Any) -> None:
+    _build_in_graph(_program("AdamOptimizer"), True)
+    for tower, worker in enumerate(WORKERS):
+        ops = [op for op in graph.get_operations() if op.name.startswith(f"tower_{tower}/")]
+        assert {op.device for op in ops if op.type in ("MatMul", "IteratorV2", "IteratorGetNext", "SquaredDifference", "Sum")} == {worker}
+        # Reads sit with the variable; all else of the tower, gradients included, sits on the worker.
+        elsewhere = {op.type for op in ops if op.device != worker}
+        assert elsewhere <= {"ReadVariableOp", "Const", "Shape", "VariableShape"}
+        assert {op.device for op in ops if op.name.startswith(f"tower_{tower}/gradients/") and op.type == "MatMul"} == {worker}
+
+
+@pytest.mark.parametrize(("build", "worker"), [(_build_chief, WORKERS[0]), (_build_second_worker, WORKERS[1])])
+def test_between_graph_the_model_and_its_gradients_are_on_the_own_worker(graph: Any, build: Callable[..., Any], worker: str) -> None:
+    build(_program("GradientDescentOptimizer"), False)
+    ops = graph.get_operations()
+    assert {op.device for op in ops if op.type in ("MatMul", "IteratorV2", "IteratorGetNext")} == {worker}
+    assert not [op.name for op in ops if op.device.startswith("/job:worker") and op.device != worker]
+
+
+def test_local_variables_stay_on_their_worker(graph: Any) -> None:
+    _build_in_graph(_program("GradientDescentOptimizer"), True)
+    found = _devices(tf.compat.v1.local_variables())
+    for tower, worker in enumerate(WORKERS):
+        own = {device for name, device in found.items() if name.startswith(f"tower_{tower}/")}
+        assert own == {worker}
+    assert len(found) == 4
+
+
+def test_between_graph_local_variables_stay_on_the_worker(graph: Any) -> None:
+    _build_second_worker(_program("GradientDescentOptimizer"), True)
+    assert set(_devices(tf.compat.v1.local_variables()).values()) == {WORKERS[1]}
+
+
+def test_gradients_are_averaged_and_applied_where_the_variable_is(graph: Any) -> None:
+    built = _build_in_graph(_program("GradientDescentOptimizer"), True)
+    applied = {op.inputs[0].op.name: op.device for op in graph.get_operations() if op.type == "ResourceApplyGradientDescent"}
+    assert applied == DEALT
+    sums = [op for op in graph.get_operations() if op.type == "AddN" and op.inputs[0].dtype == tf.float32 and "tower" in op.inputs[0].name]
+    assert sorted(op.device for op in sums) == sorted(DEALT.values())
+    assert len(built.towers) == 2
+
+
+def test_synchronous_workers_push_to_the_ps_of_the_variable(graph: Any) -> None:
+    _build_second_worker(_program("GradientDescentOptimizer"), True)
+    pushes = [op.device for op in graph.get_operations() if op.type.endswith("AccumulatorApplyGradient")]
+    assert sorted(pushes) == sorted(DEALT.values())
+    queues = {op.get_attr("shared_name"): op.device for op in graph.get_operations() if op.type == "FIFOQueueV2"}
+    names = [b"psclust/messages", b"psclust/tokens_0", b"psclust/tokens_1"]
+    assert queues == {name: "/job:ps/task:0/device:CPU:*" for name in names}
+
+
+def test_towers_share_one_set_of_variables(graph: Any) -> None:
+    _build_in_graph(_program("AdamOptimizer"), True)
+    assert list(_model_variables()) == list(DEALT)
+
+
+def test_one_process_names_no_device(graph: Any) -> None:
+    build_in_graph(_program("AdamOptimizer"), LOCAL, sync=True)
+    assert {op.device for op in graph.get_operations()} <= {"", "/device:CPU:0"}

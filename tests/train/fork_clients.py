@@ -1,0 +1,36 @@
+"""Clients in processes of their own, forked from one that has imported TensorFlow. A module by itself, because what is forked is found by
+its module's name, and every folder's conftest has the same."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+# Ports are held by a bound socket for as long as a test runs; servers share them with it.
+SERVER = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["psclust.train.__main__"])
+
+
+def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
+    """What a forked client does: `python -m psclust.train`, with its output in a file."""
+    from psclust.train.__main__ import main
+
+    os.chdir(HERE)
+    os.environ.update(SERVER | environment)
+    with open(log, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", buffering=1), os.fdopen(2, "w", buffering=1)
+    sys.exit(main(arguments, environment))
+
+
+def fork_client(arguments: list[str], environment: dict[str, str], log: Path) -> Any:
+    process = _FORKS.Process(target=run_program, args=(arguments, environment, str(log)), daemon=True)
+    process.start()
+    return process

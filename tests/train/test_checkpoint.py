@@ -1,0 +1,151 @@
+"""Checkpoints and the life of variables, in local sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from psclust.errors import PsclustError
+from psclust.replication.layout import Layout
+from psclust.replication.state import create_state
+from psclust.train.checkpoint import Checkpoints, spread
+from psclust.train.variables import Source, Variables
+
+pytestmark = pytest.mark.tensorflow
+
+
+@dataclass
+class Model:
+    """A step counter, positions of some replicas and a vector `v`."""
+
+    session: Any
+    v: Any
+    state: Any
+    variables: Variables
+    checkpoints: Checkpoints
+
+    def set(self, value: float) -> None:
+        self.session.run(self.v.initializer, {self.v.initializer.inputs[1]: [value] * 2})
+
+    @property
+    def value(self) -> list[float]:
+        return list(self.session.run(self.v.value()))
+
+
+@contextmanager
+def _model(
+    folder: Path, *, shape: tuple[int, ...] = (2,), name: str = "v", replicas: int = 2, use_resource: bool = True
+) -> Iterator[Model]:
+    with tf.Graph().as_default() as graph:
+        state = create_state(Layout(0, ("",) * replicas, ""))
+        ones = tf.compat.v1.ones_initializer()
+        v = tf.compat.v1.get_variable(name, shape, initializer=ones, use_resource=use_resource)
+        variables = Variables()
+        with tf.compat.v1.Session(graph=graph) as session:
+            yield Model(session, v, state, variables, Checkpoints(variables.all, folder, ""))
+
+
+@pytest.mark.parametrize("use_resource", [True, False])
+def test_what_was_saved_is_restored(tmp_path: Path, use_resource: bool) -> None:
+    with _model(tmp_path, use_resource=use_resource) as model:
+        assert model.variables.prepare(model.session, model.checkpoints) is Source.INITIAL
+        model.set(7.0)
+        assert model.checkpoints.save(model.session, 3) == str(tmp_path / "model.ckpt-3")
+    with _model(tmp_path, use_resource=use_resource) as model:
+        assert model.variables.prepare(model.session, model.checkpoints) is Source.CHECKPOINT
+        assert model.value == [7.0, 7.0]
+
+
+def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
+    with _model(tmp_path) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        model.set(7.0)
+        model.checkpoints.save(model.session, 3)
+        model.set(8.0)
+        tf.compat.v1.train.Saver([model.v]).restore(model.session, tf.train.latest_checkpoint(str(tmp_path)))
+        assert model.value == [7.0, 7.0]
+
+
+def test_live_variables_are_never_wiped(tmp_path: Path) -> None:
+    with _model(tmp_path) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        model.checkpoints.save(model.session, 0)
+        model.set(7.0)
+        assert model.variables.prepare(model.session, model.checkpoints) is Source.ALIVE
+        assert model.value == [7.0, 7.0]
+
+
+def test_a_lost_variable_takes_all_back_to_the_checkpoint(tmp_path: Path) -> None:
+    with _model(tmp_path) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        model.checkpoints.save(model.session, 0)
+        model.set(7.0)
+        model.session.run(tf.raw_ops.DestroyResourceOp(resource=model.state.global_step.handle))
+        assert [variable.op.name for variable in model.variables.missing(model.session)] == ["global_step"]
+        model.variables.prepare(model.session, model.checkpoints)
+        assert model.value == [1.0, 1.0]
+
+
+def test_without_a_checkpoint_only_the_lost_variable_starts_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with _model(tmp_path) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        model.set(7.0)
+        model.session.run(tf.raw_ops.DestroyResourceOp(resource=model.state.global_step.handle))
+        model.variables.prepare(model.session, model.checkpoints)
+        assert model.value == [7.0, 7.0]
+        assert "no checkpoint to restore; starting again with the initial value of global_step" in caplog.text
+
+
+def test_waiting_for_the_chief_has_a_deadline_and_names_what_is_missing(tmp_path: Path) -> None:
+    with _model(tmp_path) as model, pytest.raises(PsclustError, match=r"the chief has not initialized .*v; see"):
+        model.variables.await_chief(model.session, 0.0)
+
+
+def test_the_last_five_are_kept(tmp_path: Path) -> None:
+    with _model(tmp_path) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        for step in range(7):
+            model.checkpoints.save(model.session, step)
+        model.checkpoints.save(model.session, 6)
+    steps = sorted(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("*.index"))
+    assert steps == [2, 3, 4, 5, 6]
+    assert len(tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths) == 5
+
+
+@pytest.mark.parametrize(("change", "message"), [({"name": "w"}, "w is missing"), ({"shape": (3,)}, r"v is \[2\], the model's \[3\]")])
+def test_the_checkpoint_of_another_model_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with _model(tmp_path) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        model.checkpoints.save(model.session, 3)
+    with _model(tmp_path, **change) as model, pytest.raises(PsclustError, match=f"the checkpoint of another model: {message}"):
+        model.variables.prepare(model.session, model.checkpoints)
+
+
+def test_another_number_of_replicas_shares_what_has_been_read(tmp_path: Path) -> None:
+    with _model(tmp_path, replicas=2) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        model.session.run(model.state.positions.assign([10, 9]).op)
+        model.checkpoints.save(model.session, 3)
+    with _model(tmp_path, replicas=3) as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        assert model.session.run(model.state.positions.value()).tolist() == [7, 6, 6]
+
+
+@pytest.mark.parametrize(("positions", "replicas", "wanted"), [([4, 3], 2, [4, 3]), ([4, 3], 1, [7]), ([5], 4, [2, 1, 1, 1])])
+def test_positions_are_spread_evenly(positions: list[int], replicas: int, wanted: list[int]) -> None:
+    assert list(spread(np.array(positions), replicas)) == wanted
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with _model(tmp_path / "file" / "model") as model:
+        model.variables.prepare(model.session, model.checkpoints)
+        with pytest.raises(PsclustError, match=r"file/model: the checkpoint of step 3 cannot be written .*--model-dir"):
+            model.checkpoints.save(model.session, 3)

@@ -1,0 +1,177 @@
+"""The barrier with real queues and accumulators, in one local session: what happens around a worker that dies half-way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import tensorflow as tf
+import toys
+
+from psclust.replication.barrier import Kind
+from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
+from psclust.replication.devices import RoundRobin
+from psclust.replication.layout import Layout
+from psclust.replication.state import State, create_state
+from psclust.replication.tower import TowerKind, build_tower
+from psclust.testing.wait import wait_until
+from psclust.train.driver import Driver
+from psclust.train.member import Grant, Member
+
+pytestmark = pytest.mark.tensorflow
+
+
+@dataclass
+class Bench:
+    """A chief and two replicas of the tally model whose batches all say 0."""
+
+    session: Any
+    state: State
+    chief: ChiefOps
+    workers: list[WorkerOps]
+    half_pushes: list[Any]
+    ended: list[int] = field(default_factory=list)
+
+    def drive(self, stop_at: int | None = None) -> Driver:
+        driver = Driver(
+            self.session,
+            self.chief,
+            2,
+            int(self.session.run(self.state.global_step)),
+            finished=(),
+            enough=lambda step: step == stop_at,
+            left=self.ended.append,
+            updated=lambda step: None,
+        )
+        driver.start()
+        return driver
+
+    def join(self, replica: int) -> Member:
+        member = Member(self.session, self.workers[replica])
+        assert member.join().go
+        return member
+
+    def join_both(self) -> tuple[Member, Member]:
+        """Tokens are handed out when both are there."""
+        one = Background(lambda: self.join(0))
+        other = self.join(1)
+        return one.result(), other
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    layout = Layout(ps=0, workers=("", ""), client="")
+    with tf.Graph().as_default() as graph:
+        state = create_state(layout)
+        optimizer = toys.tally.optimizer(state.global_step)
+        tower = build_tower(toys.tally, optimizer, layout, RoundRobin(1), 0, TowerKind(weighted=True))
+        channel = build_channel(tower.gradients, layout)
+        workers = [worker_ops(tower, channel, layout, replica, ()) for replica in range(2)]
+        chief = chief_ops(tower, channel, optimizer, state, layout)
+        dense = next(accumulator for accumulator in channel.accumulators if isinstance(accumulator, tf.compat.v1.ConditionalAccumulator))
+        half_pushes = [dense.apply_grad([7.0] * 4, local_step=worker.round) for worker in workers]
+        with tf.compat.v1.Session(graph=graph) as session:
+            session.run([tf.compat.v1.global_variables_initializer(), tower.input.initializer])
+            yield Bench(session, state, chief, workers, half_pushes)
+
+
+class Background:
+    """A call in a thread, and its result."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._results: list[Any] = []
+        threading.Thread(target=lambda: self._results.append(function()), daemon=True).start()
+
+    @property
+    def done(self) -> bool:
+        return bool(self._results)
+
+    def result(self) -> Any:
+        return wait_until(lambda: self._results, 10, what="a token")[0]
+
+
+def _both_step(one: Member, other: Member) -> tuple[Grant, Grant]:
+    waiting = Background(one.step)
+    grant = other.step()[0]
+    return waiting.result()[0], grant
+
+
+def _dense(bench: Bench) -> Any:
+    return bench.session.run("dense/Read/ReadVariableOp:0")
+
+
+def test_a_round_needs_everybody_and_both_get_the_next_token(bench: Bench) -> None:
+    bench.drive()
+    one, other = bench.join_both()
+    assert _both_step(one, other) == (Grant(True, 1, True), Grant(True, 1, True))
+    assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_a_worker_that_died_before_it_pushed_anything_is_simply_replaced(bench: Bench) -> None:
+    bench.drive()
+    survivor, _dead = bench.join_both()
+    waiting = Background(survivor.step)
+    successor = bench.join(1)
+    assert successor.step()[0] == waiting.result()[0] == Grant(True, 1, True)
+    assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_a_worker_that_died_half_way_through_its_push_voids_the_round(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.drive()
+    ops = bench.workers[1]
+    assert bench.session.run(ops.token)[0] == Kind.RESYNC
+    bench.session.run(ops.say, {ops.kind: Kind.JOIN, ops.nonce: 5, ops.round: 0})
+    survivor = bench.join(0)
+    kind, _, round_, _ = bench.session.run(ops.token)
+    assert kind == Kind.GO
+    bench.session.run(bench.half_pushes[1], {ops.round: round_})
+    waiting = Background(survivor.step)
+    successor = bench.join(1)
+    # The survivor is told to compute the step again, the half gradient of 7 is nowhere.
+    assert waiting.result()[0] == Grant(True, 0, False)
+    assert _both_step(survivor, successor)[0].step == 1
+    assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert "computed again" in caplog.text
+
+
+def test_a_gradient_of_an_older_round_counts_for_nothing(bench: Bench) -> None:
+    bench.drive()
+    one, other = bench.join_both()
+    _both_step(one, other)
+    bench.session.run(bench.half_pushes[1], {bench.workers[1].round: 1})
+    assert _both_step(one, other)[0] == Grant(True, 2, True)
+    assert _dense(bench).tolist() == [2.0, 0.0, 0.0, 0.0]
+
+
+def test_whoever_leaves_is_acknowledged_and_no_longer_awaited(bench: Bench) -> None:
+    driver = bench.drive()
+    one, other = bench.join_both()
+    leaving = Background(other.leave)
+    assert one.step()[0] == Grant(True, 1, True)
+    leaving.result()
+    assert bench.ended == [1]
+    one.leave()
+    assert driver.wait(10)
+    assert bench.ended == [1, 0]
+    assert driver.error is None
+
+
+def test_at_the_last_step_everybody_is_told_to_stop(bench: Bench) -> None:
+    driver = bench.drive(stop_at=1)
+    one, other = bench.join_both()
+    assert _both_step(one, other) == (Grant(False, 1, True), Grant(False, 1, True))
+    leaving = Background(one.leave)
+    other.leave()
+    leaving.result()
+    assert driver.wait(10)
+
+
+def test_a_lost_session_ends_the_driver_with_its_error(bench: Bench) -> None:
+    driver = bench.drive()
+    bench.join_both()
+    bench.session.close()
+    assert driver.wait(10)
+    assert isinstance(driver.error, (tf.errors.CancelledError, RuntimeError))

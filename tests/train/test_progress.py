@@ -1,0 +1,84 @@
+"""The progress file and the lines about training."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from psclust.train.progress import Progress, ProgressFile
+from psclust.train.report import Reporter
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_file_is_replaced_at_most_twice_a_second(tmp_path: Path) -> None:
+    clock = _Clock()
+    file = ProgressFile(tmp_path / "p.json", clock)
+    for step in range(10):
+        file.write(Progress(step))
+        clock.now += 0.125
+    assert json.loads((tmp_path / "p.json").read_text())["step"] == 8
+    file.write(Progress(11), force=True)
+    assert json.loads((tmp_path / "p.json").read_text())["step"] == 11
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+@pytest.mark.parametrize("path", ["/proc/nothing/p.json", "/dev/full/p.json"])
+def test_a_file_that_cannot_be_written_does_not_disturb(path: str) -> None:
+    ProgressFile(Path(path)).write(Progress(1))
+
+
+def test_a_full_disk_leaves_the_last_good_file_and_no_rest(tmp_path: Path) -> None:
+    target = tmp_path / "p.json"
+    ProgressFile(target).write(Progress(1))
+    target.with_name(f"p.json.{os.getpid()}").symlink_to("/dev/full")
+    ProgressFile(target).write(Progress(2))
+    assert json.loads(target.read_text())["step"] == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+def test_the_rate_is_that_of_the_last_second(tmp_path: Path) -> None:
+    clock = _Clock()
+    reporter = Reporter(ProgressFile(None), 60.0, clock)
+    for _ in range(4):
+        clock.now += 0.25
+        reporter.step(1, 0.5, 32)
+    assert reporter.progress.examples_per_s == 128.0
+    clock.now += 2.0
+    reporter.step(2, 0.5, 32)
+    assert reporter.progress.examples_per_s == 16.0
+
+
+def test_a_line_is_logged_at_the_interval(caplog: pytest.LogCaptureFixture) -> None:
+    clock = _Clock()
+    reporter = Reporter(ProgressFile(None), 2.0, clock)
+    with caplog.at_level(logging.INFO):
+        for step in range(1, 6):
+            clock.now += 1.0
+            reporter.step(step, 0.25, 10)
+    assert [record.getMessage() for record in caplog.records] == ["step 2 loss 0.25 10 examples/s", "step 4 loss 0.25 10 examples/s"]
+
+
+def test_the_file_is_json_also_when_the_loss_is_not_a_number(tmp_path: Path) -> None:
+    reporter = Reporter(ProgressFile(tmp_path / "p.json"), 60.0)
+    reporter.step(3, float("nan"), 1)
+    reporter.phase("done", 4, {"accuracy": 0.5})
+    found = json.loads((tmp_path / "p.json").read_text(), parse_constant=pytest.fail)
+    assert found == {"step": 4, "loss": None, "examples_per_s": None, "phase": "done", "metrics": {"accuracy": 0.5}}
+
+
+def test_asynchronous_steps_that_arrive_out_of_order_never_count_down() -> None:
+    reporter = Reporter(ProgressFile(None), 60.0)
+    reporter.step(7, 0.1, 1)
+    reporter.step(6, 0.1, 1)
+    assert (reporter.progress.step, reporter.steps) == (7, 2)

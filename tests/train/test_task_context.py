@@ -1,0 +1,68 @@
+"""Which task a process is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from psclust.errors import UsageError
+from psclust.replication.layout import LOCAL, Layout
+from psclust.spec.cluster import Task
+from psclust.train.task import TaskContext, read_context
+
+CLUSTER = {"ps": ["a:1", "b:1"], "worker": ["a:2", "b:2"]}
+
+
+def _read(task: str, cluster: dict[str, list[str]] = CLUSTER, **more: str) -> TaskContext:
+    return read_context({"PSCLUST_CLUSTER": json.dumps(cluster), "PSCLUST_TASK": task} | more)
+
+
+def test_without_a_cluster_a_process_trains_alone() -> None:
+    context = read_context({"PSCLUST_RUN_DIR": "/run"})
+    assert context.task is None
+    assert context.is_chief
+    assert context.layout == LOCAL
+    assert (str(context.run_dir), context.progress_file) == ("/run", None)
+
+
+def test_between_graph_the_first_worker_is_chief() -> None:
+    first, second = _read("worker:0"), _read("worker:1", PSCLUST_UPDATE="sync")
+    assert (first.is_chief, second.is_chief) == (True, False)
+    assert (first.sync, second.sync) == (False, True)
+    assert second.layout == Layout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1")
+    assert second.peers == (Task("ps", 0), Task("ps", 1))
+
+
+def test_a_chief_job_trains_too_and_comes_first() -> None:
+    cluster = CLUSTER | {"chief": ["c:2"]}
+    context = _read("worker:0", cluster)
+    assert context.replicas == (Task("chief", 0), Task("worker", 0), Task("worker", 1))
+    assert not context.is_chief
+    assert _read("chief:0", cluster).is_chief
+
+
+def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
+    context = _read("client:0", CLUSTER | {"client": ["c:2"]}, PSCLUST_REPLICATION="in-graph", PSCLUST_UPDATE="sync")
+    assert context.layout == Layout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:client/task:0")
+    assert context.peers == (Task("ps", 0), Task("ps", 1), Task("worker", 0), Task("worker", 1))
+    assert context.is_chief
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"PSCLUST_CLUSTER": "not json", "PSCLUST_TASK": "worker:0"}, "PSCLUST_CLUSTER or PSCLUST_TASK cannot be read"),
+        ({"PSCLUST_CLUSTER": "[]", "PSCLUST_TASK": "worker:0"}, "cannot be read"),
+        ({"PSCLUST_CLUSTER": json.dumps(CLUSTER)}, "is not a task"),
+        ({"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:2"}, "PSCLUST_TASK is worker:2, which is not in PSCLUST_CLUSTER"),
+        (
+            {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_UPDATE": "fast"},
+            "PSCLUST_UPDATE is 'fast'; it must be one of async, sync",
+        ),
+    ],
+)
+def test_an_environment_that_makes_no_sense_is_a_usage_error(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_context(environment)
+    assert message in str(error.value)

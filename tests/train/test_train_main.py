@@ -1,0 +1,82 @@
+"""`python -m psclust.train` as a process: exit codes, messages, files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+Alone = Callable[..., tuple[int, str]]
+
+
+def test_a_program_runs_alone_and_is_evaluated(alone: Alone, tmp_path: Path) -> None:
+    progress = tmp_path / "progress.json"
+    code, output = alone("toys:line", "--model-dir", str(tmp_path / "m"), "--set", "points=200", PSCLUST_PROGRESS=str(progress))
+    assert code == 0, output
+    lines = [line for line in output.splitlines() if "0000 00" not in line]
+    assert lines[-2] == "trained to step 17"
+    assert lines[-1].startswith("evaluation: error ")
+    assert lines[-1].endswith("(200 examples) at step 17")
+    found = json.loads((tmp_path / "m" / "evaluation.json").read_text())
+    assert (found["step"], found["examples"], sorted(found["metrics"])) == (17, 200, ["error", "loss"])
+    told = json.loads(progress.read_text())
+    assert (told["phase"], told["step"], told["metrics"]) == ("done", 17, found["metrics"])
+
+
+def test_the_run_folder_holds_the_model_unless_told_otherwise(alone: Alone, tmp_path: Path) -> None:
+    code, output = alone("toys:line", "--max-steps", "2", PSCLUST_RUN_DIR=str(tmp_path / "run"))
+    assert code == 0, output
+    assert (tmp_path / "run" / "model" / "model.ckpt-2.index").exists()
+
+
+def test_a_finished_training_is_not_done_again(alone: Alone, tmp_path: Path) -> None:
+    assert alone("toys:line", "--model-dir", str(tmp_path / "m"))[0] == 0
+    code, output = alone("toys:line", "--model-dir", str(tmp_path / "m"))
+    assert code == 0
+    assert "model.ckpt-9" in output
+    assert "trained to step 9" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["toys:not_a_program"], "it must be a psclust.Program"),
+        (["toys:tally", "--set", "batch=3"], "did you mean 'batches'?"),
+        (["toys:no_loss"], "model_fn returned no loss"),
+        (["toys:line", "--set", "points=0"], "the input has no batch at all"),
+    ],
+)
+def test_a_users_mistake_is_one_sentence_and_exit_code_2(alone: Alone, arguments: list[str], message: str) -> None:
+    code, output = alone(*arguments)
+    assert code == 2, output
+    assert message in output
+    assert "Traceback" not in output
+
+
+def test_an_exception_of_the_users_own_code_keeps_its_traceback(alone: Alone) -> None:
+    code, output = alone("toys:broken")
+    assert code == 1
+    assert "in _broken_model" in output
+    assert "ZeroDivisionError" in output
+
+
+def test_a_model_folder_that_cannot_be_written_is_one_sentence(alone: Alone, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, output = alone("toys:line", "--model-dir", str(tmp_path / "file" / "m"))
+    assert code == 1
+    assert "cannot be written" in output
+    assert "Traceback" not in output
+
+
+def test_the_module_is_a_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "psclust.train", "nowhere:program"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "nowhere:program: there is no module 'nowhere'" in done.stderr

@@ -1,0 +1,73 @@
+"""The command line of a program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psclust.errors import UsageError
+from psclust.train.options import Options, parse_changes, parse_options
+
+PARAMS = {"rate": 0.1, "epochs": 3, "name": "a", "augment": False, "limit": None, "layers": [1, 2]}
+
+
+def test_a_program_alone_trains_until_its_data_ends() -> None:
+    assert parse_options(["m:p"]) == Options("m:p")
+
+
+def test_options_come_after_the_program() -> None:
+    options = parse_options(["m:p", "--set", "a=1", "--set", "b=2", "--max-steps", "10", "--model-dir", "/tmp/x", "--save-seconds", "5"])
+    assert options == Options("m:p", ("a=1", "b=2"), Path("/tmp/x"), 10, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "MODULE:PROGRAM"),
+        (["m:p", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
+        (["m:p", "--max-steps", "0"], "0 is not a positive number"),
+        (["m:p", "--max-steps", "many"], "invalid"),
+    ],
+)
+def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_options(arguments)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        ("rate=0.5", {"rate": 0.5}),
+        ("rate=1", {"rate": 1.0}),
+        ("epochs=12", {"epochs": 12}),
+        ("name=12", {"name": "12"}),
+        ("name=a=b", {"name": "a=b"}),
+        ("augment=true", {"augment": True}),
+        ("limit=7", {"limit": 7}),
+        ("limit=word", {"limit": "word"}),
+        ("layers=[3]", {"layers": [3]}),
+    ],
+)
+def test_a_change_has_the_type_of_the_param_it_replaces(change: str, value: dict[str, Any]) -> None:
+    assert parse_changes([change], PARAMS) == value
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("rate", "write it as key=value"),
+        ("epoch=3", "no param 'epoch'; did you mean 'epochs'?"),
+        ("zzz=3", "the program has: rate, epochs"),
+        ("epochs=many", "'many' is not a value like the default, 3"),
+        ("epochs=1.5", "'1.5' is not a value like the default"),
+        ("augment=yes", "is not a value like the default, false"),
+        ("rate=true", "is not a value like the default, 0.1"),
+    ],
+)
+def test_a_change_that_does_not_fit_is_a_usage_error(change: str, message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_changes([change], PARAMS)
+    assert message in str(error.value)
