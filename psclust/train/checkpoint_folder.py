@@ -16,7 +16,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from psclust.errors import UsageError
+from psclust.errors import PsclustError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class CheckpointFolder:
         self._clock = clock
 
     def check_writable(self) -> None:
-        """Makes the folder; raises UsageError where no file can be written there."""
+        """Makes the folder; raises PsclustError where no file can be written there."""
         probe = self.directory / f".psclust-{os.getpid()}"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class CheckpointFolder:
         except OSError as error:
             with suppress(OSError):
                 probe.unlink()
-            raise UsageError(
+            raise PsclustError(
                 f"{self.directory}: checkpoints cannot be written there ({error.strerror}); choose another --model-dir"
             ) from error
 

@@ -99,13 +99,14 @@ def _value(change: str, text: str, type_: str) -> Any:
     allowed = [part.strip() for part in type_.split("|")]
     if "str" in allowed:
         return text
+    value: Any
     try:
         value = {"None": None, "none": None, "True": True, "False": False}[text] if text in _WORDS else json.loads(text)
     except ValueError:
         value = text
-    if "tuple[int, ...]" in allowed and (isinstance(value, list) or _is_int(value)):
+    if "tuple[int, ...]" in allowed and isinstance(value, (list, int)):
         value = tuple(value) if isinstance(value, list) else (value,)
-    if "float" in allowed and _is_int(value):
+    if "float" in allowed and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if (type(value).__name__ if value is not None else "None") not in [name.partition("[")[0] for name in allowed]:
         raise UsageError(f"--config {change}: {text!r} is not of type {type_}")
@@ -113,7 +114,3 @@ def _value(change: str, text: str, type_: str) -> Any:
 
 
 _WORDS = ("None", "none", "True", "False")
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -24,8 +24,8 @@ class Grant:
 class Member:
     """One replica's membership of the barrier for the life of one session; `hooks` are called around every gradient."""
 
-    def __init__(self, session: Any, ops: WorkerOps, hooks: Hooks) -> None:
-        self._step = hooks.callable(session, ops.step, [ops.nonce, ops.round])
+    def __init__(self, session: Any, ops: WorkerOps, hooks: Hooks | None = None) -> None:
+        self._step = (hooks or Hooks()).callable(session, ops.step, [ops.nonce, ops.round])
         self._say = session.make_callable(ops.say, [ops.kind, ops.nonce, ops.round])
         self._token = session.make_callable(ops.token)
         self._nonce = 0

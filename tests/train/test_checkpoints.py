@@ -164,11 +164,11 @@ def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_an_unwritable_folder_is_refused_before_the_training(train_here: Callable[..., Any], tmp_path: Path) -> None:
-    from psclust.errors import UsageError
+    from psclust.errors import PsclustError
 
     (tmp_path / "file").write_text("")
     for replication in (None, "between-graph"):
-        with pytest.raises(UsageError, match=r"file/model: checkpoints cannot be written there \(.*\); choose another --model-dir"):
+        with pytest.raises(PsclustError, match=r"file/model: checkpoints cannot be written there \(.*\); choose another --model-dir"):
             train_here(_line(), replication, folder="file/model")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,16 +27,22 @@ def test_an_input_function_takes_any_subset_of_mode_params_and_shard() -> None:
     assert _program(input_fn=lambda **kwargs: sorted(kwargs)).dataset("train", SHARD) == ["mode", "params", "shard"]
 
 
+def _seen(function: Callable[..., Any], labels: Any = "y", mode: str = "train") -> Any:
+    """What a model function of that signature sees of its arguments."""
+
+    @functools.wraps(function)
+    def model_fn(*values: Any, **named: Any) -> psclust.EstimatorSpec:
+        return psclust.EstimatorSpec(mode, loss=function(*values, **named))
+
+    return _program(model_fn=model_fn).spec("x", labels, mode).loss
+
+
 def test_a_model_function_takes_labels_mode_and_params_where_it_names_them() -> None:
-    assert _program(model_fn=lambda features: features).spec("x", "y", "train") == "x"
-    assert _program(model_fn=lambda features, labels: labels).spec("x", "y", "train") == "y"
-    assert _program(model_fn=lambda x, mode, y: (x, mode, y)).spec("x", "y", "train") == ("x", "train", "y")
-    assert _program(model_fn=lambda *both, **rest: (both, sorted(rest))).spec("x", "y", "train") == (("x", "y"), ["mode", "params"])
-    assert _program(model_fn=lambda features, labels, mode, params: (labels, mode, params)).spec("x", None, "eval") == (
-        None,
-        "eval",
-        {"rate": 0.5},
-    )
+    assert _seen(lambda features: features) == "x"
+    assert _seen(lambda features, labels: labels) == "y"
+    assert _seen(lambda x, mode, y: (x, mode, y)) == ("x", "train", "y")
+    assert _seen(lambda *both, **rest: (both, sorted(rest))) == (("x", "y"), ["config", "mode", "params"])
+    assert _seen(lambda features, labels, mode, params: (labels, mode, params), None, "eval") == (None, "eval", {"rate": 0.5})
 
 
 def test_a_parameter_that_is_neither_offered_nor_has_a_default_is_the_users_type_error() -> None:
