@@ -37,7 +37,11 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("program", metavar="MODULE:PROGRAM", help="where the psclust.Program is")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace one of the program's params")
     parser.add_argument("--model-dir", type=Path, help="where checkpoints go and training resumes from; default: the run's folder")
-    parser.add_argument("--max-steps", type=_positive_int, help="stop at this global step; default: when the data ends")
+    parser.add_argument(
+        "--max-steps",
+        type=_positive_int,
+        help="stop at this global step (asynchronous: or a step or so later, once each); default: when the data ends",
+    )
     parser.add_argument("--save-seconds", type=float, default=60.0, help="time between checkpoints (default: %(default)s)")
     parser.add_argument("--log-seconds", type=float, default=2.0, help="time between log lines (default: %(default)s)")
     found = parser.parse_args(arguments)

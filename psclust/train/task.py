@@ -80,6 +80,8 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
     context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress)
     context.address(task)
+    if replication == BETWEEN_GRAPH and task not in context.replicas:
+        raise UsageError(f"PSCLUST_TASK is {task}: between-graph, the program runs on chief and workers, every other task is a bare server")
     return context
 
 

@@ -18,7 +18,7 @@ from psclust.train.variables import Source, Variables
 
 LOG = logging.getLogger(__name__)
 
-_POLL_S = 0.1
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -115,10 +115,12 @@ def _run_threads(client: _Client, session: Any) -> None:
     threads = [threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True) for tower in range(len(client.built.steps))]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(_POLL_S)
-            if not stop.is_set():
-                client.saver.maybe(session, client.job.reporter.progress.step)
+    try:
+        while any(thread.is_alive() for thread in threads) and not stop.wait(_POLL_S):
+            client.saver.maybe(session, client.job.reporter.progress.step)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
     if errors:
         raise errors[0]

@@ -56,6 +56,7 @@ def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
         ({"PSCLUST_CLUSTER": "[]", "PSCLUST_TASK": "worker:0"}, "cannot be read"),
         ({"PSCLUST_CLUSTER": json.dumps(CLUSTER)}, "is not a task"),
         ({"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:2"}, "PSCLUST_TASK is worker:2, which is not in PSCLUST_CLUSTER"),
+        ({"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "ps:0"}, "PSCLUST_TASK is ps:0: between-graph, the program runs on"),
         (
             {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_UPDATE": "fast"},
             "PSCLUST_UPDATE is 'fast'; it must be one of async, sync",
