@@ -27,6 +27,8 @@ from typing import Any
 
 import psutil
 
+from psclust.testing.ports import free_ports
+
 SERVER = """
 import json, sys
 import tensorflow as tf
@@ -137,18 +139,6 @@ def memory(pids: Iterable[int]) -> float:
             if line.startswith("Pss:"):
                 kilobytes += int(line.split()[1])
     return kilobytes / 1024
-
-
-def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that are free now."""
-    for base in range(20000, 32000, count):
-        try:
-            for port in range(base, base + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return base
-    sys.exit("no free ports")
 
 
 if __name__ == "__main__":

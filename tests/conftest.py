@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,11 @@ import pytest
 
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
+
+# Whoever runs the tests in the background may have them ignore what a terminal's keys send; what they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for _number in (signal.SIGQUIT, signal.SIGHUP):
+    signal.signal(_number, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from psclust.cli import output
 from psclust.cli.follow import Follower
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_what_cannot_start, request_options
 from psclust.cli.summary import ending, serving
-from psclust.errors import StartError
+from psclust.errors import PsclustError, StartError
 from psclust.plan.build import Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import library_environment
@@ -92,7 +92,7 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Inte
             plan = build(request.file, request.site, Run(folder.id, str(folder.path)), ports, script_text=request.script_text)
             client.apply(plan)
         except BaseException:
-            with suppress(Exception):
+            with suppress(PsclustError):
                 client.stop("the cluster could not be started", exit_code=3)
             _wait_for_guard(guard)
             raise

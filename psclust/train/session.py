@@ -25,6 +25,7 @@ _LOST_PEER_LINE = re.compile(r"^(UNAVAILABLE|ABORTED): ", re.MULTILINE)
 _NO_INFORMATION = re.compile(r"Graph execution error:|=*|Detected at node .*|File \".*|\[\[.*|Original stack trace .*")
 
 _MAX_FAILURES_WITHOUT_A_STEP = 5
+_MAX_PAUSE_S = 5.0
 _PEER_DEADLINE_S = 300.0
 _POLL_S = 0.1
 
@@ -76,15 +77,17 @@ def close(session: Any) -> None:
         LOG.debug("closing a session: %s", error)
 
 
-def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int], *, pause_s: float = 0.1) -> None:
+def recover(
+    attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int], *, pause_s: float = 0.1, patience_s: float = 30.0
+) -> None:
     """Runs `attempt` until it returns: when all peers answer, because a session waits without end for one that is not there, and once more
     each time it loses a server.
 
-    It pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure without a step in between: TensorFlow
-    itself needs up to a second to connect again. Raises the error itself after five such failures, and PsclustError where a peer stays away
-    for five minutes.
+    It pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure without a step in between, up to five
+    seconds: TensorFlow itself needs up to a second to connect again, and a chief some time to restore. Raises the error itself after five
+    such failures in no less than `patience_s` seconds, and PsclustError where a peer stays away for five minutes.
     """
-    failures = 0
+    failures, since = 0, time.monotonic()
     while True:
         wait_for_peers(context, _PEER_DEADLINE_S)
         before = steps_done()
@@ -93,13 +96,15 @@ def recover(attempt: Callable[[], None], context: TaskContext, steps_done: Calla
         except tf.errors.OpError as error:
             if context.task is None or not is_lost_peer(error):
                 raise
-            failures = 1 if steps_done() != before else failures + 1
-            if failures > _MAX_FAILURES_WITHOUT_A_STEP:
+            if steps_done() != before:
+                failures, since = 0, time.monotonic()
+            failures += 1
+            if failures > _MAX_FAILURES_WITHOUT_A_STEP and time.monotonic() - since > patience_s:
                 raise
             LOG.warning("lost a server (%s); reconnecting", brief(error))
         else:
             return
-        time.sleep(pause_s * 2**failures)
+        time.sleep(min(pause_s * 2**failures, _MAX_PAUSE_S))
 
 
 def wait_for_peers(context: TaskContext, deadline_s: float) -> None:

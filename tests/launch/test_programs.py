@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 
@@ -11,6 +10,7 @@ import psutil
 import pytest
 
 from psclust.testing.command import CommandBed
+from psclust.testing.ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -238,7 +238,7 @@ with tf.Session(server.target) as s:
 
 
 def test_free_job_names_addresses_fixed_in_the_script_and_a_folder_of_its_own(bed: CommandBed) -> None:
-    first = _free_port()
+    first = free_ports(3)
     addresses = {"master": [f"127.0.0.1:{first}"], "worker": [f"127.0.0.1:{first + 1}", f"127.0.0.1:{first + 2}"]}
     (bed.folder / "elsewhere" / "lib").mkdir(parents=True)
     bed.write("elsewhere/lib/place.py", f"ADDRESSES = {addresses}\n")
@@ -280,15 +280,3 @@ def test_a_late_session_does_not_hang_on_a_worker_that_has_ended_well(bed: Comma
     status = bed.status()
     assert status is not None
     assert [(task.phase, task.exit_code) for task in status.tasks] == [("done", 0), ("done", 0)]
-
-
-def _free_port() -> int:
-    """The first of three ports in a row that were free a moment ago."""
-    for first in range(23000, 32000, 3):
-        try:
-            for port in range(first, first + 3):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")

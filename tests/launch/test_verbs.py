@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from psclust.testing.command import CommandBed
+from psclust.testing.ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
@@ -116,7 +117,7 @@ def test_two_ups_that_race_make_one_run(patient: CommandBed) -> None:
 
 
 def test_two_clusters_that_race_for_fixed_ports_do_not_share_them(patient: CommandBed) -> None:
-    base = _free_ports(2)
+    base = free_ports(2)
     racers = [patient.start("up", "-d", "--name", name, "--ports", str(base)) for name in ("one", "two")]
     assert sorted(racer.wait() for racer in racers) == [0, 3]
     refused = next(racer.output for racer in racers if racer.process.returncode == 3)
@@ -134,7 +135,7 @@ def test_a_busy_fixed_port_is_named_with_who_holds_it(patient: CommandBed) -> No
 
 
 def test_ports_come_from_the_range_that_was_given(patient: CommandBed) -> None:
-    base = _free_ports(4)
+    base = free_ports(4)
     with socket.create_server(("127.0.0.1", base)):
         assert patient.run("up", "-d", "--ports", f"{base}-{base + 3}")[0] == 0
         status = patient.status()
@@ -195,15 +196,3 @@ def test_schema_prints_json(bed: CommandBed) -> None:
     code, said = bed.run("schema")
     assert code == 0
     assert "jobs" in json.loads(said)["properties"]
-
-
-def _free_ports(count: int) -> int:
-    """The first of `count` ports in a row that were free a moment ago."""
-    for base in range(21000 + os.getpid() % 5000, 32000, count):
-        try:
-            for port in range(base, base + count):
-                socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return base
-    raise AssertionError("no free ports")

@@ -58,7 +58,8 @@ def test_a_task_gets_its_environment_and_folder(plain: ForkServer, tmp_path: Pat
 def test_signals_are_those_of_a_new_process(plain: ForkServer) -> None:
     _, status = plain.run(["cat", "/proc/self/status"])
     sets = dict(line.split() for line in status.splitlines() if line.startswith(("SigIgn", "SigBlk", "SigCgt")))
-    assert {name: int(signals, 16) for name, signals in sets.items()} == {"SigBlk:": 0, "SigIgn:": 0, "SigCgt:": 0}
+    # The 31 standard signals; the C library keeps those above to itself, and the process that runs the tests may have had them set.
+    assert {name: int(signals, 16) & 0x7FFFFFFF for name, signals in sets.items()} == {"SigBlk:": 0, "SigIgn:": 0, "SigCgt:": 0}
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 import tensorflow as tf
 
 from psclust.errors import PsclustError, StartError
 from psclust.spec.cluster import ClusterSpec, Task
-from psclust.train.session import brief, is_lost_peer, recover, session_config, start_server, wait_for_peers
+from psclust.train.session import answers, brief, is_lost_peer, recover, session_config, start_server, wait_for_peers
 from psclust.train.task import TaskContext
 
 pytestmark = pytest.mark.tensorflow
@@ -56,7 +57,7 @@ def test_an_attempt_that_loses_its_servers_is_made_again() -> None:
         if len(attempts) < 3:
             raise tf.errors.UnavailableError(None, None, "Socket closed")
 
-    recover(attempt, ALIVE, lambda: 0)
+    recover(attempt, ALIVE, lambda: 0, pause_s=0.001)
     assert len(attempts) == 3
 
 
@@ -68,8 +69,21 @@ def test_after_five_failures_without_a_step_the_error_is_the_users() -> None:
         raise tf.errors.FailedPreconditionError(None, None, "Table not initialized")
 
     with pytest.raises(tf.errors.FailedPreconditionError):
-        recover(attempt, ALIVE, lambda: 0)
+        recover(attempt, ALIVE, lambda: 0, pause_s=0.001, patience_s=0.0)
     assert len(attempts) == 6
+
+
+def test_five_failures_in_no_time_are_not_the_end() -> None:
+    """A ps that is restarted again and again fails a worker as often."""
+    attempts: list[int] = []
+
+    def attempt() -> None:
+        attempts.append(1)
+        if len(attempts) < 10:
+            raise tf.errors.UnavailableError(None, None, "Socket closed")
+
+    recover(attempt, ALIVE, lambda: 0, pause_s=0.0)
+    assert len(attempts) == 10
 
 
 def test_an_error_of_the_model_is_raised_at_once() -> None:
@@ -82,6 +96,18 @@ def test_an_error_of_the_model_is_raised_at_once() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         recover(attempt, ALIVE, lambda: 0)
     assert len(attempts) == 1
+
+
+def test_nothing_is_tried_before_all_servers_answer() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        context = TaskContext(Task("worker", 0), ClusterSpec({"ps": (address,), "worker": ("127.0.0.1:2",)}))
+        threading.Timer(0.3, server.listen).start()
+        assert not answers(address)
+        seen: list[bool] = []
+        recover(lambda: seen.append(answers(address)), context, lambda: 0)
+        assert seen == [True]
 
 
 def test_waiting_for_servers_has_a_deadline_and_names_them() -> None:

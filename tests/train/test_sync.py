@@ -63,6 +63,8 @@ def test_a_training_that_is_started_again_goes_on_where_the_data_was(train_here:
     assert _tally(trained) == ([50.0 if sync else 100.0] * 2 + [0.0] * 2,) * 2
 
 
-def test_a_replica_without_any_data_is_an_error_that_names_it(train_here: Callable[..., Any]) -> None:
-    with pytest.raises(UsageError, match="worker:1 has no batch at all"):
-        train_here(toys.tally.with_params({"fewer": 100}), "between-graph", sync=True)
+@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_a_replica_without_any_data_is_an_error_that_names_it(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+    with pytest.raises(UsageError, match="the input of worker:1 has no batch at all"):
+        train_here(toys.tally.with_params({"fewer": 100}), replication, sync=sync)

@@ -1,0 +1,61 @@
+"""Which replicas have ended their training, as the chief remembers it: through lost sessions, lost ps tasks and restarts of its own.
+
+A worker that has ended its training exits and does not come back to say so again; a chief that forgot would wait for it for ever. The
+memory is a file beside the checkpoints and belongs to one run: the next run with the same model trains all replicas again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+LOG = logging.getLogger(__name__)
+
+
+class Ended:
+    """A set of replica numbers, kept in the JSON file at `path`. `run` identifies the run; None keeps nothing on disk."""
+
+    def __init__(self, path: Path, run: str | None) -> None:
+        self._path = path
+        self._run = run
+        self._replicas = set(_read(path, run)) if run else set()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._replicas))
+
+    def __contains__(self, replica: int) -> bool:
+        return replica in self._replicas
+
+    def add(self, replicas: Iterable[int]) -> bool:
+        """Whether any of them is new."""
+        new = set(replicas) - self._replicas
+        self._replicas |= new
+        if new:
+            self._write()
+        return bool(new)
+
+    def discard(self, replica: int) -> None:
+        if replica in self._replicas:
+            self._replicas.discard(replica)
+            self._write()
+
+    def _write(self) -> None:
+        if self._run is None:
+            return
+        aside = self._path.with_suffix(".new")
+        try:
+            aside.write_text(json.dumps({"run": self._run, "replicas": sorted(self._replicas)}), encoding="utf-8")
+            aside.replace(self._path)
+        except OSError as error:
+            LOG.warning("%s cannot be written (%s); a chief that restarts may wait a minute longer", self._path, error)
+
+
+def _read(path: Path, run: str) -> list[int]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    same = isinstance(found, dict) and found.get("run") == run
+    return list(found.get("replicas", ())) if same else []
