@@ -1,0 +1,210 @@
+"""Hosts for tests, on one machine, each with a real sshd: `with host_bed(folder, 4) as bed: ...`.
+
+As root each host is a set of namespaces: an address, a name, process ids, `/tmp`, `/run` and a home of its own, so that it can be cut off
+and switched off like a machine. Without root each is an sshd on an address of its own in 127.0.0.0/8, which shares all the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from psclust.testing.network import Network
+from psclust.testing.ports import free_ports
+from psclust.testing.sshd import find_program, make_keys, sshd_config, write_client_config
+from psclust.testing.wait import wait_until
+
+# Run by the first process of a host's namespaces. $1: name, $2: the bed's folder, $3: sshd, $4: its configuration, others: paths to keep.
+_BOOT = """
+set -e
+name=$1 bed=$2 sshd=$3 config=$4; shift 4
+hostname "$name"
+mount --make-rprivate /
+mount --bind "$bed/passwd" /etc/passwd
+mount --bind "$bed/hosts" /etc/hosts
+mount -t tmpfs tmpfs /run
+mkdir -p /run/sshd "$bed/$name/tmp"
+chmod 1777 "$bed/$name/tmp"
+# What lies below /tmp and is needed there (the bed itself, an environment) stays where it is.
+for kept in "$bed" "$@"; do
+    case $kept in /tmp/*) mkdir -p "$bed/$name/tmp/${kept#/tmp/}";; esac
+done
+mkdir -p /run/keep
+for kept in "$bed" "$@"; do
+    case $kept in /tmp/*) mkdir -p "/run/keep$kept"; mount --bind "$kept" "/run/keep$kept";; esac
+done
+mount --bind "$bed/$name/tmp" /tmp
+for kept in "$bed" "$@"; do
+    case $kept in /tmp/*) mount --bind "/run/keep$kept" "$kept";; esac
+done
+mkdir -p /run/home
+mount --bind "$bed/$name/home" /run/home
+cd /
+"$sshd" -D -e -f "$config" &
+exec sleep infinity
+"""
+
+
+@dataclass
+class BedHost:
+    """One host. address: IPv4. home: where its user's home is, seen from outside. process: the first of its processes."""
+
+    name: str
+    address: str
+    port: int
+    home: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+    network: Network | None = None
+
+    @property
+    def isolated(self) -> bool:
+        """Whether it is more than an address: can be cut off, and sees its own processes only."""
+        return self.network is not None
+
+    def processes(self) -> list[psutil.Process]:
+        """All that run on the host, sshd included."""
+        if self.network is None:
+            with suppress(psutil.NoSuchProcess):
+                return psutil.Process(self.process.pid).children(recursive=True)
+            return []
+        first = self._first()
+        if first is None:
+            return []
+        space = os.readlink(f"/proc/{first}/ns/pid")
+        return [process for process in psutil.process_iter() if _namespace(process.pid) == space]
+
+    def _first(self) -> int | None:
+        """Process 1 of the host."""
+        with suppress(psutil.NoSuchProcess):
+            return next((child.pid for child in psutil.Process(self.process.pid).children()), None)
+        return None
+
+    def cut(self) -> None:
+        """No packet reaches or leaves the host any more, except its own to itself."""
+        assert self.network is not None
+        self.network.cut(self.name)
+
+    def heal(self) -> None:
+        assert self.network is not None
+        self.network.heal(self.name)
+
+    def command(self, *arguments: str) -> list[str]:
+        """A command line that runs `arguments` on the host, past sshd."""
+        if self.network is None:
+            return list(arguments)
+        return [find_program("nsenter"), "--target", str(self._first()), "--mount", "--uts", "--net", "--pid", "--", *arguments]
+
+    def run(self, *arguments: str) -> str:
+        """What `arguments` prints on the host. Raises CalledProcessError."""
+        return subprocess.run(self.command(*arguments), check=True, capture_output=True, text=True).stdout
+
+    def stop_sshd(self) -> None:
+        """Nobody can log in any more; who is in stays in."""
+        for process in self.processes():
+            with suppress(psutil.Error):
+                if process.name() == "sshd" and "-D" in process.cmdline():
+                    process.kill()
+
+    def switch_off(self) -> None:
+        """Everything on the host is gone at once."""
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass(frozen=True)
+class HostBed:
+    """home: what HOME must be for a client to reach the hosts by name (`ssh`, fabric)."""
+
+    hosts: Sequence[BedHost]
+    home: Path
+
+    def __getitem__(self, index: int) -> BedHost:
+        return self.hosts[index]
+
+    @property
+    def names(self) -> str:
+        """As `psclust up -H` takes them."""
+        return ",".join(host.name for host in self.hosts)
+
+
+@contextmanager
+def host_bed(folder: Path, count: int, *, isolated: bool | None = None) -> Iterator[HostBed]:
+    """`count` hosts, h1, h2, ..., that accept log-ins with the key in the bed's home. `isolated`: with namespaces, which needs root; None:
+    if this is root. Raises FileNotFoundError where a system program is missing, and TimeoutError where a host does not come up."""
+    isolated = os.geteuid() == 0 if isolated is None else isolated
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = make_keys(folder)
+    names = [f"h{number}" for number in range(1, count + 1)]
+    with ExitStack() as stack:
+        network = stack.enter_context(Network(names)) if isolated else None
+        port = 22 if network else free_ports(1)
+        places = {name: (network.address(name) if network else f"127.0.0.{index + 2}", port) for index, name in enumerate(names)}
+        write_client_config(folder / "client", keys, places)
+        _write_system_files(folder, {name: address for name, (address, _) in places.items()})
+        hosts = []
+        for name, (address, _) in places.items():
+            host = _start(folder, name, address, port, network, sshd_config(folder, keys, address, port))
+            stack.callback(host.switch_off)
+            hosts.append(host)
+        for host in hosts:
+            wait_until(partial(_answers, host), what=f"{host.name} ({host.address}), see {host.log},")
+        yield HostBed(hosts, folder / "client")
+
+
+def _start(folder: Path, name: str, address: str, port: int, network: Network | None, config: Path) -> BedHost:
+    (folder / name / "home").mkdir(parents=True)
+    log, sshd = folder / name / "sshd.log", find_program("sshd")
+    if network:
+        # An interpreter or a checkout below /tmp would be hidden by the host's own.
+        kept = {str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])}
+        separate = [find_program("unshare"), "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc"]
+        command = [*network.command(name), *separate, "sh", "-c", _BOOT, "boot", name, str(folder), sshd, str(config), *sorted(kept)]
+    else:
+        if os.geteuid() == 0:
+            # As its service does; without it sshd does not start.
+            Path("/run/sshd").mkdir(exist_ok=True)
+        command = [sshd, "-D", "-e", "-f", str(config)]
+    with log.open("wb") as file:
+        process: Any = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
+    return BedHost(name, address, port, folder / name / "home", process, log, network)
+
+
+def _write_system_files(folder: Path, addresses: dict[str, str]) -> None:
+    """What namespaces see as /etc/passwd, where root's home is a host's own, and as /etc/hosts."""
+    lines = Path("/etc/passwd").read_text(encoding="utf-8").splitlines()
+    users = [line.split(":") for line in lines]
+    own = [":".join([*user[:5], "/run/home", *user[6:]]) if user[2:3] == ["0"] else ":".join(user) for user in users]
+    (folder / "passwd").write_text("\n".join(own) + "\n", encoding="utf-8")
+    names = "".join(f"{address} {name}\n" for name, address in addresses.items())
+    (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}", encoding="utf-8")
+
+
+def _namespace(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return None
+
+
+def _answers(host: BedHost) -> bool:
+    if host.process.poll() is not None:
+        raise RuntimeError(f"{host.name} ended: {host.log.read_text(errors='replace')}")
+    try:
+        with socket.create_connection((host.address, host.port), timeout=1) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False

@@ -1,0 +1,74 @@
+"""A real sshd and the keys to log in to it, all in files of one folder: nothing of anybody's own `~/.ssh` is read or written."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_SEARCH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+
+
+def find_program(name: str) -> str:
+    """The path of a system program, also of one that only root has on its PATH. Raises FileNotFoundError, which says what to install."""
+    path = shutil.which(name, path=_SEARCH)
+    if path is None:
+        package = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "nft": "nftables"}.get(name, name)
+        raise FileNotFoundError(f"{name} is not installed; as root: apt-get install {package}")
+    return path
+
+
+@dataclass(frozen=True)
+class Keys:
+    """host, user: private keys; the public ones are beside them."""
+
+    host: Path
+    user: Path
+
+    @property
+    def host_public(self) -> str:
+        """Type and key, as known_hosts has them."""
+        return " ".join(self.host.with_suffix(".pub").read_text(encoding="ascii").split()[:2])
+
+
+def make_keys(folder: Path) -> Keys:
+    """New Ed25519 keys in `folder`."""
+    keys = Keys(folder / "host_key", folder / "id_ed25519")
+    for path in (keys.host, keys.user):
+        command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "psclust-test-bed", "-f", str(path)]
+        subprocess.run(command, check=True, capture_output=True)
+    shutil.copy(keys.user.with_suffix(".pub"), folder / "authorized_keys")
+    return keys
+
+
+def sshd_config(folder: Path, keys: Keys, address: str, port: int) -> Path:
+    """Writes the configuration of the sshd at `address:port`; the limits on log-ins are sshd's own."""
+    path = folder / f"sshd-{address}.conf"
+    settings = {
+        "ListenAddress": address,
+        "Port": port,
+        "HostKey": keys.host,
+        "AuthorizedKeysFile": folder / "authorized_keys",
+        "PidFile": "none",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PasswordAuthentication": "no",
+        "PermitRootLogin": "prohibit-password",
+    }
+    path.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
+    return path
+
+
+def write_client_config(home: Path, keys: Keys, places: Mapping[str, tuple[str, int]]) -> None:
+    """Writes `home/.ssh` so that a client whose HOME it is reaches the hosts by name: name -> (address, port)."""
+    folder = home / ".ssh"
+    folder.mkdir(parents=True, mode=0o700)
+    known, config = [], []
+    for name, (address, port) in places.items():
+        known += [f"[{where}]:{port} {keys.host_public}" if port != 22 else f"{where} {keys.host_public}" for where in (name, address)]
+        config += [f"Host {name}", f"  HostName {address}", f"  Port {port}"]
+    config += ["Host *", f"  IdentityFile {keys.user}", "  IdentitiesOnly yes", f"  UserKnownHostsFile {folder / 'known_hosts'}"]
+    (folder / "known_hosts").write_text("\n".join(known) + "\n", encoding="ascii")
+    (folder / "config").write_text("\n".join(config) + "\n", encoding="utf-8")
