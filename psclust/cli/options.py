@@ -7,7 +7,6 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from psclust.plan.program import parse_program
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.spec.load import Override, load
 from psclust.spec.schema import ClusterFile
+from psclust.transport.shim import bind_shim
 
 DEFAULT_FILE = "psclust.yaml"
 _LOCAL_NAMES = {"localhost", "127.0.0.1"}
@@ -90,12 +90,6 @@ def read_request(
     site = Site(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     text = _script_text(file)
     return UpRequest(file, lay_out(file), site, ClusterFolder(state_root(os.environ, run_dir) / file.name), text)
-
-
-def bind_shim() -> str | None:
-    """The library that keeps servers on one interface, where it could be built."""
-    folder = Path(psclust.__file__).parent / "runtime"
-    return next((str(path) for suffix in EXTENSION_SUFFIXES if (path := folder / f"_bind_shim{suffix}").exists()), None)
 
 
 def _default_name(path: str | None) -> str:

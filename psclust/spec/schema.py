@@ -129,6 +129,10 @@ Pins = Annotated[
 ]
 
 
+# Shorter than that, a busy moment would be taken for the end.
+Lease = Annotated[Seconds, Field(ge=3)]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -166,6 +170,8 @@ class Deadlines(_Model):
     stop: Seconds = Field(default=10.0, description="Between TERM and KILL when a task is stopped.")
     finish: Seconds = Field(default=60.0, description="For the other programs, once those that decide the end have ended.")
     run: Seconds | None = Field(default=None, description="Time limit of the whole run; none by default.")
+    lease: Lease = Field(default=30.0, description="Other hosts: without a word from the launcher for so long, their tasks are stopped.")
+    detached: Lease = Field(default=86400.0, description="The same for a run that was left alone (`up -d`).")
 
 
 class Placement(_Model):

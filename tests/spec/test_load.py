@@ -24,7 +24,7 @@ MISTAKES = {
     "num_ps: 2": "1: num_ps: unknown key; a job stands indented under jobs: ps, with its count.",
     "sync: true": "1: sync: unknown key; write update: sync instead.",
     "gpus: 1": "1: gpus: unknown key; gpus belongs to a job: write it indented under that job, as jobs.worker.gpus.",
-    "deadlines: {zzz: 1}": "1: deadlines.zzz: unknown key; known here are start, stop, finish, run.",
+    "deadlines: {zzz: 1}": "1: deadlines.zzz: unknown key; known here are start, stop, finish, run, lease, detached.",
     "jobs: {ps: {cuont: 2}}": "1: jobs.ps.cuont: unknown key; did you mean count?",
     "jobs: {ps: {update: sync}}": "1: jobs.ps.update: unknown key; update belongs to the whole file: write it without indentation.",
     "jobs: {ps: {command: a}}": "1: jobs.ps.command: unknown key; write run instead.",
