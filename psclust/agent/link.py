@@ -101,6 +101,8 @@ class HostLink:
 
     def leave(self, *, purge: bool = False, timeout: float = 3.0) -> None:
         """Have the agent end everything and go; it does so by itself in the end where it cannot be told."""
+        if self._closed.is_set():
+            return
         self._closed.set()
         self._orders.put(None)
         try:

@@ -86,7 +86,7 @@ class AgentReply:
 def main() -> int:
     """Starts the agent that standard input describes; returns when it answers. 0, or the exit code of what went wrong."""
     try:
-        sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())) + "\n")
+        sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
     except (ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"an agent is started by `psclust up`, which tells it what to be on standard input ({error})\n")
         return UsageError.exit_code
@@ -108,7 +108,7 @@ def start(request: AgentRequest) -> str:
     guard.launch(folder.supervisor_log, lambda: _serve(request, folder, write), lambda code: None)
     os.close(write)
     with open(read, encoding="utf-8") as pipe:
-        said = pipe.read()
+        said = pipe.readline()
     if not said:
         log = folder.supervisor_log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise StartError(f"the agent did not start: {log[-1] if log else 'it said nothing'} (its log: {folder.supervisor_log})")
@@ -156,7 +156,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     interfaces = tuple(sorted(address for address in found if not address.startswith("127.")))
     reply = AgentReply(os.getpid(), port, psclust.__version__, sys.executable, str(folder.path), site.shim, own, interfaces)
     with open(ready, "w", encoding="utf-8") as pipe:
-        pipe.write(reply.to_json())
+        pipe.write(reply.to_json() + "\n")
     keeper.run(transport)
     transport.close()
     # The last news must arrive: whoever follows has a moment to read them.

@@ -50,8 +50,10 @@ done
 mkdir -p /run/home
 mount --bind "$bed/$name/home" /run/home
 cd /
+sleep infinity &
 "$sshd" -D -e -f "$config" &
-exec sleep infinity
+# As the first process of its namespace the shell also takes leave of everybody's orphans.
+wait
 """
 
 
