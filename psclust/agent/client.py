@@ -60,6 +60,11 @@ class AgentClient(AbstractContextManager["AgentClient"]):
         """Hand over agents on other hosts."""
         self._call(lambda: self._stub.Connect(pb.Agents(json=[access.to_json() for access in agents]), timeout=_CALL_DEADLINE))
 
+    def listen(self, host: str, addresses: Sequence[str]) -> list[str]:
+        """Has a host accept connections at these of its addresses for half a minute; returns them with a port."""
+        request = pb.ListenRequest(host=host, addresses=addresses)
+        return list(self._call(lambda: self._stub.Listen(request, timeout=_CALL_DEADLINE)).addresses)
+
     def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]:
         """host -> those of the addresses (host:port) that accept a connection from there."""
         reply = self._call(lambda: self._stub.Reach(pb.ReachRequest(addresses=addresses), timeout=2 * _CALL_DEADLINE))

@@ -69,6 +69,11 @@ class HostStub(object):
                 request_serializer=psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_host__pb2.Addresses.FromString,
                 _registered_method=True)
+        self.Listen = channel.unary_unary(
+                '/psclust.host.v1.Host/Listen',
+                request_serializer=psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_host__pb2.Addresses.FromString,
+                _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/psclust.host.v1.Host/Leave',
                 request_serializer=psclust_dot_agent_dot_host__pb2.LeaveRequest.SerializeToString,
@@ -126,6 +131,13 @@ class HostServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Listen(self, request, context):
+        """Accept connections, for half a minute, at these addresses without a port; returns them with one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Leave(self, request, context):
         """End everything at once and leave.
         """
@@ -168,6 +180,11 @@ def add_HostServicer_to_server(servicer, server):
             ),
             'Reach': grpc.unary_unary_rpc_method_handler(
                     servicer.Reach,
+                    request_deserializer=psclust_dot_agent_dot_host__pb2.Addresses.FromString,
+                    response_serializer=psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
+            ),
+            'Listen': grpc.unary_unary_rpc_method_handler(
+                    servicer.Listen,
                     request_deserializer=psclust_dot_agent_dot_host__pb2.Addresses.FromString,
                     response_serializer=psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
             ),
@@ -364,6 +381,33 @@ class Host(object):
             request,
             target,
             '/psclust.host.v1.Host/Reach',
+            psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
+            psclust_dot_agent_dot_host__pb2.Addresses.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Listen(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.host.v1.Host/Listen',
             psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
             psclust_dot_agent_dot_host__pb2.Addresses.FromString,
             options,

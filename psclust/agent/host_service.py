@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,6 +26,7 @@ _TURN_S = 0.1  # how often a stream looks for new output
 _CHUNK = 1 << 18
 _DRAIN_S = 1.0  # for a dead task's last output
 _REACH_S = 2.0
+_LISTEN_S = 30.0
 
 
 class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
@@ -62,6 +64,14 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
         with ThreadPoolExecutor(max_workers=32) as pool:
             reached = list(pool.map(_accepts, request.addresses))
         return pb.Addresses(addresses=[address for address, yes in zip(request.addresses, reached, strict=True) if yes])
+
+    def Listen(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
+        found = []
+        for address in request.addresses:
+            listener = socket.create_server((address, 0))
+            threading.Timer(_LISTEN_S, listener.close).start()
+            found.append(f"{address}:{listener.getsockname()[1]}")
+        return pb.Addresses(addresses=found)
 
     def Leave(self, request: pb.LeaveRequest, context: grpc.ServicerContext) -> pb.Nothing:
         self.purge = request.purge

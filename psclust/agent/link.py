@@ -94,6 +94,10 @@ class HostLink:
         """Which of the addresses accept a connection from the host. Raises StartError."""
         return list(self._call(self._stub.Reach, pb.Addresses(addresses=addresses)).addresses)
 
+    def listen(self, addresses: Sequence[str]) -> list[str]:
+        """Has the host accept connections at these of its addresses for half a minute; returns them with a port. Raises StartError."""
+        return list(self._call(self._stub.Listen, pb.Addresses(addresses=addresses)).addresses)
+
     def extend_lease(self, seconds: float) -> None:
         """From now on the agent stays for `seconds` without a word."""
         self._lease_s = seconds

@@ -3,14 +3,16 @@ and prints one line about itself when it can be dialled. The keys never touch a 
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -38,8 +40,12 @@ OPTIONS = [
 
 @dataclass(frozen=True)
 class AgentRequest:
-    """What an agent is told at its start. name, run: of the cluster and the run. host: its own name in the cluster file. address: where it
-    listens. lease_s, grace_s: seconds. environ: variables for all tasks, secrets perhaps. warm: what to load at once."""
+    """What an agent is told at its start.
+
+    name, run: of the cluster and the run. host: its own name in the cluster file. address: where it was reached, and listens unless there
+    is an `interface`: the name of one, or a subnet such as 10.0.0.0/8. lease_s, grace_s: seconds. environ: variables for all tasks, secrets
+    perhaps. warm: what to load at once.
+    """
 
     name: str
     run: str
@@ -49,6 +55,7 @@ class AgentRequest:
     grace_s: float
     identity: Identity
     environ: Mapping[str, str]
+    interface: str | None = None
     warm: tuple[Load, ...] = ()
 
     def to_json(self) -> str:
@@ -62,10 +69,14 @@ class AgentRequest:
 
 @dataclass(frozen=True)
 class AgentReply:
-    """What an agent says of itself. folder: the run's on this host. shim: path of the bind shim, None where there is none. environ: of the
-    environment that tasks inherit there, what planning looks at. interfaces: its IPv4 addresses but 127.0.0.0/8."""
+    """What an agent says of itself.
+
+    address, port: where it listens. folder: the run's on this host. shim: path of the bind shim, None where there is none. environ: of the
+    environment that tasks inherit there, what planning looks at. interfaces: its IPv4 addresses but 127.0.0.0/8.
+    """
 
     pid: int
+    address: str
     port: int
     version: str
     python: str
@@ -105,6 +116,7 @@ def start(request: AgentRequest) -> str:
     except OSError as error:
         raise StartError(f"{error.filename}: {error.strerror}; runs are kept there on {request.host}. Set PSCLUST_STATE there.") from None
     read, write = os.pipe()
+    choose_address(request, own_addresses())
     guard.launch(folder.supervisor_log, lambda: _serve(request, folder, write), lambda code: None)
     os.close(write)
     with open(read, encoding="utf-8") as pipe:
@@ -123,7 +135,6 @@ def agent_folder(name: str, run: str, host: str) -> RunFolder:
 def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     import grpc
-    import psutil
     from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
     from psclust.agent import host_pb2_grpc
@@ -148,13 +159,14 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     identity = request.identity
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
-    port = server.add_secure_port(f"{request.address}:0", credentials)
+    interfaces = own_addresses()
+    address = choose_address(request, interfaces)
+    port = server.add_secure_port(f"{address}:0", credentials)
     server.start()
     names = ("TF_CONFIG", "LD_PRELOAD", *library_environment(Site({}, "", "", None)))
     own = {name: environ[name] for name in names if name in environ}
-    found = {entry.address for entries in psutil.net_if_addrs().values() for entry in entries if entry.family == 2}
-    interfaces = tuple(sorted(address for address in found if not address.startswith("127.")))
-    reply = AgentReply(os.getpid(), port, psclust.__version__, sys.executable, str(folder.path), site.shim, own, interfaces)
+    known = tuple(sorted(address for addresses in interfaces.values() for address in addresses))
+    reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), site.shim, own, known)
     with open(ready, "w", encoding="utf-8") as pipe:
         pipe.write(reply.to_json() + "\n")
     keeper.run(transport)
@@ -169,3 +181,30 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
             folder.path.parent.rmdir()
             folder.path.parent.parent.rmdir()
     return 0
+
+
+def own_addresses() -> dict[str, list[str]]:
+    """interface -> its IPv4 addresses, those of this machine alone (127.0.0.0/8) left out."""
+    import psutil
+
+    found = {
+        name: [entry.address for entry in entries if entry.family == socket.AF_INET and not entry.address.startswith("127.")]
+        for name, entries in psutil.net_if_addrs().items()
+    }
+    return {name: addresses for name, addresses in found.items() if addresses}
+
+
+def choose_address(request: AgentRequest, interfaces: Mapping[str, Sequence[str]]) -> str:
+    """Where to listen. Raises StartError where the host has no such interface, or no address in such a subnet."""
+    wanted = request.interface
+    if wanted is None:
+        return request.address
+    if "/" in wanted:
+        subnet = ipaddress.ip_network(wanted, strict=False)
+        fitting = [address for addresses in interfaces.values() for address in addresses if ipaddress.ip_address(address) in subnet]
+    else:
+        fitting = list(interfaces.get(wanted, ()))
+    if not fitting:
+        there = ", ".join(f"{name} ({', '.join(addresses)})" for name, addresses in interfaces.items()) or "none"
+        raise StartError(f"interface: {wanted}: {request.host} has none; it has {there}")
+    return fitting[0]

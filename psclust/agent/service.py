@@ -53,6 +53,12 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
         self._fleet.connect([HostAccess.from_json(text) for text in request.json])
         return pb.Empty()
 
+    def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.ReachRequest:
+        try:
+            return pb.ReachRequest(addresses=self._fleet.listen(request.host, list(request.addresses)))
+        except PsclustError as error:
+            refuse(context, error)
+
     def Reach(self, request: pb.ReachRequest, context: grpc.ServicerContext) -> pb.ReachReply:
         try:
             reached = self._fleet.reach(list(request.addresses))

@@ -282,6 +282,11 @@ class _Common(_Model):
     ports: Ports = Field(
         default="auto", description="auto: free ones; 2222: task i of a job gets 2222 + i; 2300-2399: the first free ones of the range."
     )
+    interface: Text | None = Field(
+        default=None,
+        description="On other hosts: the network interface, or the subnet such as 10.0.0.0/8, whose address tasks listen on and are reached "
+        "at; default: the address that SSH reached, or another one that every host reaches.",
+    )
     env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
     python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")
     cwd: Text | None = Field(default=None, description="The tasks' working folder; default: where `up` was called.")
