@@ -1,0 +1,65 @@
+"""The same work for many hosts at once, by threads that nobody has to wait for: a Ctrl-C in the middle ends the caller at once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from psclust.errors import PsclustError, StartError
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
+
+
+def fan_out(
+    items: Sequence[_K], work: Callable[[_K], _T], *, parallel: int, deadline: float | None = None
+) -> Iterator[tuple[_K, _T | PsclustError]]:
+    """Each item with what `work` made of it, or the PsclustError it raised, as they are done. `parallel`: how many at once; `deadline`: a
+    time of `time.monotonic` after which what is not done counts as failed. Raises whatever else `work` raises."""
+    waiting: queue.SimpleQueue[_K] = queue.SimpleQueue()
+    for item in items:
+        waiting.put(item)
+    done: queue.SimpleQueue[tuple[_K, _T | BaseException]] = queue.SimpleQueue()
+    left = list(items)
+    over = threading.Event()
+    for number in range(min(parallel, len(items))):
+        # Daemons: the interpreter does not wait for one that hangs in a name lookup.
+        threading.Thread(target=_work, args=(waiting, done, over, work), name=f"fan-out-{number}", daemon=True).start()
+    try:
+        while left:
+            try:
+                item, outcome = done.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                yield from ((item, StartError("no answer in time.")) for item in left)
+                return
+            left.remove(item)
+            if isinstance(outcome, BaseException) and not isinstance(outcome, PsclustError):
+                raise outcome
+            yield item, outcome
+    finally:
+        over.set()
+
+
+def all_or_error(outcomes: Mapping[str, _T | PsclustError]) -> dict[str, _T]:
+    """What was made of every item. Raises StartError with a line for each failure."""
+    failures = [str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError)]
+    if failures:
+        raise StartError("\n".join(failures))
+    return {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+
+
+def _work(
+    waiting: queue.SimpleQueue[_K], done: queue.SimpleQueue[tuple[_K, _T | BaseException]], over: threading.Event, work: Callable[[_K], _T]
+) -> None:
+    while not over.is_set():
+        try:
+            item = waiting.get_nowait()
+        except queue.Empty:
+            return
+        try:
+            done.put((item, work(item)))
+        except BaseException as error:  # noqa: BLE001 - not swallowed: the caller's thread raises it
+            done.put((item, error))

@@ -1,0 +1,106 @@
+"""The ssh configuration of this machine, as OpenSSH reads it: `~/.ssh/config`, then /etc/ssh/ssh_config, `Include` followed (which
+paramiko does not), with what the cluster file says of a host laid over both."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from paramiko import SSHConfig
+from paramiko.ssh_exception import ConfigParseError, CouldNotCanonicalize
+
+from psclust.errors import StartError
+from psclust.spec.cluster import Host
+
+_SYSTEM = Path("/etc/ssh")
+_INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
+_CONTEXT = re.compile(r"\s*(host|match)\b", re.IGNORECASE)
+_DEEPEST = 16  # OpenSSH's own limit on files that include files
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What is known of one host before it is dialled. `config`: for fabric, which looks the rest up in it. `connect_timeout`: seconds."""
+
+    name: str
+    address: str
+    port: int
+    user: str | None
+    config: SSHConfig
+    jumps: tuple[str, ...]
+    proxy_command: str | None
+    key_alias: str | None
+    known_hosts: tuple[Path, ...]
+    connect_timeout: float | None
+
+
+class SshConfiguration:
+    """`home`: the folder that holds `.ssh`. Raises StartError where the configuration cannot be understood."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        own = "".join(_expanded(home / ".ssh" / "config", home / ".ssh", home, 0))
+        system = "".join(_expanded(_SYSTEM / "ssh_config", _SYSTEM, home, 0))
+        self._text = f"{own}\nHost *\n{system}"
+
+    def of(self, host: Host) -> HostSettings:
+        """`host`: user and port given there win."""
+        given = "".join(f"  {key} {value}\n" for key, value in (("User", host.user), ("Port", host.port)) if value is not None)
+        try:
+            config = SSHConfig.from_text(f"Host {host.name}\n{given}Host *\n{self._text}")
+            found = config.lookup(host.name)
+            return HostSettings(
+                name=host.name,
+                address=found["hostname"],
+                port=int(found.get("port", 22)),
+                user=found.get("user"),
+                config=config,
+                jumps=_jumps(found.get("proxyjump")),
+                proxy_command=found.get("proxycommand"),
+                key_alias=found.get("hostkeyalias"),
+                known_hosts=tuple(self._known_hosts(found)),
+                connect_timeout=float(found["connecttimeout"]) if found.get("connecttimeout", "none") != "none" else None,
+            )
+        except (ConfigParseError, CouldNotCanonicalize, ValueError) as error:
+            where = self._home / ".ssh" / "config"
+            raise StartError(f"{host.name}: {where}: not understood ({error}); see `ssh -G {host.name}`.") from None
+
+    def _known_hosts(self, found: dict[str, str]) -> Iterator[Path]:
+        own = found.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")
+        system = found.get("globalknownhostsfile", f"{_SYSTEM}/ssh_known_hosts {_SYSTEM}/ssh_known_hosts2")
+        for word in shlex.split(f"{own} {system}"):
+            if word.lower() != "none":
+                yield _path(word.replace("%d", str(self._home)), self._home)
+
+
+def _jumps(value: str | None) -> tuple[str, ...]:
+    """`a,user@b:2222` in the order in which they are passed."""
+    hops = tuple(hop.strip().removeprefix("ssh://") for hop in (value or "").split(",") if hop.strip())
+    return () if [hop.lower() for hop in hops] == ["none"] else hops
+
+
+def _expanded(path: Path, base: Path, home: Path, depth: int) -> Iterator[str]:
+    """The lines of a configuration with those of the files it includes in their places; a file that is missing has none."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    context = "Host *"
+    for line in lines:
+        included = _INCLUDE.fullmatch(line)
+        if included is None:
+            context = line if _CONTEXT.match(line) else context
+            yield f"{line}\n"
+        elif depth < _DEEPEST:
+            for word in shlex.split(included[1], comments=True):
+                for name in sorted(glob.glob(str(base / _path(word, home)))):
+                    yield from _expanded(Path(name), base, home, depth + 1)
+            yield f"{context}\n"
+
+
+def _path(word: str, home: Path) -> Path:
+    return home / word[2:] if word.startswith("~/") else Path(word)

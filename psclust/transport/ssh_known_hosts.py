@@ -1,0 +1,105 @@
+"""Whether a host is the one it was: its key against the files of known hosts. The grammar is that of sshd(8), SSH_KNOWN_HOSTS FILE FORMAT;
+keys of certificate authorities are not used."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """A line of a file of known hosts. `key`: as it stands there, base64."""
+
+    file: Path
+    line: int
+    revoked: bool
+    hosts: str
+    kind: str
+    key: str
+
+    def is_for(self, name: str) -> bool:
+        if self.hosts.startswith("|1|"):
+            return _hashed(name, self.hosts)
+        patterns = self.hosts.lower().split(",")
+        matching = [pattern for pattern in patterns if fnmatchcase(name, pattern.removeprefix("!").replace("[", "[[]"))]
+        return bool(matching) and not any(pattern.startswith("!") for pattern in matching)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No file has a key of the host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The files have another key for the host; `entry` is one of them."""
+
+    entry: KnownKey
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """`entry` says that this key must not be trusted any more."""
+
+    entry: KnownKey
+
+
+def read_known_hosts(files: Iterable[Path]) -> list[KnownKey]:
+    """The keys of all files; one that is missing has none."""
+    entries = []
+    for file in files:
+        try:
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            continue
+        for number, line in enumerate(lines, 1):
+            words = line.split()
+            marker = words.pop(0) if words and words[0].startswith("@") else None
+            if len(words) >= 3 and not words[0].startswith("#") and marker in (None, "@revoked"):
+                entries.append(KnownKey(file, number, marker is not None, words[0], words[1], words[2]))
+    return entries
+
+
+def key_names(host: str, port: int, alias: str | None) -> tuple[str, ...]:
+    """The names a host's key may be filed under, the most exact one first."""
+    if alias is not None:
+        return (alias.lower(),)
+    host = host.lower()
+    return (host,) if port == 22 else (f"[{host}]:{port}", host)
+
+
+def known_kinds(known: Sequence[KnownKey], names: Sequence[str]) -> list[str]:
+    """The kinds of keys (`ssh-ed25519`) that are on file for a host, so that it can be asked for one of them."""
+    return list(dict.fromkeys(entry.kind for name in names for entry in known if entry.is_for(name) and not entry.revoked))
+
+
+def judge(known: Sequence[KnownKey], names: Sequence[str], key: bytes) -> Unknown | Changed | Revoked | None:
+    """None: the key is on file for the host. A name without its port counts only where its key is the same, as with OpenSSH."""
+    shown = base64.b64encode(key).decode("ascii")
+    for entry in known:
+        if entry.revoked and entry.key == shown and any(entry.is_for(name) for name in names):
+            return Revoked(entry)
+    trusted = [entry for entry in known if not entry.revoked]
+    if any(entry.key == shown and entry.is_for(name) for name in names for entry in trusted):
+        return None
+    others = [entry for entry in trusted if entry.is_for(names[0])]
+    return Changed(others[0]) if others else Unknown()
+
+
+def fingerprint(key: bytes) -> str:
+    """`SHA256:...`, as `ssh-keygen -l` shows it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode("ascii").rstrip("=")
+
+
+def _hashed(name: str, hosts: str) -> bool:
+    try:
+        salt, digest = (base64.b64decode(part, validate=True) for part in hosts[3:].split("|"))
+    except ValueError:
+        return False
+    return hmac.compare_digest(hmac.new(salt, name.encode(), hashlib.sha1).digest(), digest)
