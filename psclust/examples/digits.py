@@ -19,7 +19,7 @@ import tensorflow as tf
 
 import psclust
 from psclust.examples.data import DIGITS_TRAINED_ON, digits
-from psclust.examples.layers import conv, dense
+from psclust.examples.layers import conv, dense, pool
 
 _CLASSES = 10
 _FILES = 4
@@ -95,8 +95,8 @@ def _parse(records: Any) -> tuple[Any, Any]:
 def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
     """Two convolutions, each with a pooling layer, and three dense layers."""
     seed, penalty = params["seed"], _l2(params["l2"])
-    x = _pool(tf.nn.relu(conv(features, 32, "conv1", seed=seed)))
-    x = _pool(tf.nn.relu(conv(x, 64, "conv2", seed=seed + 1)))
+    x = pool(tf.nn.relu(conv(features, 32, "conv1", seed=seed)))
+    x = pool(tf.nn.relu(conv(x, 64, "conv2", seed=seed + 1)))
     x = tf.reshape(x, [-1, 2 * 2 * 64])
     x = tf.nn.relu(dense(x, 128, "dense1", seed=seed + 2, regularizer=penalty))
     x = tf.nn.relu(dense(x, 64, "dense2", seed=seed + 3, regularizer=penalty))
@@ -113,10 +113,6 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
 
 def _l2(rate: float) -> Any:
     return lambda weights: rate * tf.nn.l2_loss(weights)
-
-
-def _pool(x: Any) -> Any:
-    return tf.nn.max_pool2d(x, 2, 2, "SAME")
 
 
 def optimizer_fn(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:

@@ -3,7 +3,7 @@
     psclust up --ps 2 --workers 2 psclust.examples.residual:program
 
 After K. He et al., "Deep Residual Learning for Image Recognition", 2015, cut down to scikit-learn's 8x8 images. It trains in every kind of
-replication. Each replica normalizes its own batch; add `--sync ... --config moving_statistics=sync` to share the moments among all.
+replication. Each replica normalizes its own batch; with `--sync`, `--config moving_statistics=sync` shares the moments among all.
 """
 
 from __future__ import annotations

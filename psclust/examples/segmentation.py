@@ -19,12 +19,14 @@ import tensorflow as tf
 
 import psclust
 from psclust.examples.data import digits
-from psclust.examples.layers import conv
+from psclust.examples.layers import conv, pool
 
 _SIDE, _QUARTER = 24, 12
 _BACKGROUND, _CLASSES = 0, 11
 _INK = 4  # of 16
-_COLORS = np.random.default_rng(3).integers(60, 255, (_CLASSES, 3), np.uint8)  # one a class
+# One a class, black for the background.
+_COLORS = np.random.default_rng(3).integers(60, 255, (_CLASSES, 3), np.uint8)
+_COLORS[_BACKGROUND] = 0
 
 
 def scenes(count: int, *, held_out: bool) -> tuple[Any, Any]:
@@ -59,8 +61,8 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
     """Down to a quarter of the resolution and up again; on the way up each layer also sees what the same resolution had on the way down."""
     training, filters = mode == psclust.ModeKeys.TRAIN, params["filters"]
     whole = _layer(features, filters, training, "whole")
-    half = _layer(_pool(whole), 2 * filters, training, "half")
-    quarter = _layer(_pool(half), 4 * filters, training, "quarter")
+    half = _layer(pool(whole), 2 * filters, training, "half")
+    quarter = _layer(pool(half), 4 * filters, training, "quarter")
     half = _layer(tf.concat([half, _double(quarter)], -1), 2 * filters, training, "half_again")
     whole = _layer(tf.concat([whole, _double(half)], -1), filters, training, "whole_again")
     logits = conv(whole, _CLASSES, "softmax", size=1)
@@ -80,10 +82,6 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
 def _layer(x: Any, filters: int, training: bool, name: str) -> Any:
     with tf.compat.v1.variable_scope(name):
         return tf.nn.relu(psclust.batch_normalization(conv(x, filters, "conv"), training, momentum=0.9, name="norm"))
-
-
-def _pool(x: Any) -> Any:
-    return tf.nn.max_pool2d(x, 2, 2, "SAME")
 
 
 def _double(x: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from psclust.spec.load import load
 from psclust.testing.command import CommandBed
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
@@ -38,11 +39,13 @@ def train_example(tmp_path: Path) -> Callable[..., Mapping[str, Any]]:
 
 @pytest.fixture
 def up_example(bed: CommandBed) -> Callable[..., Ran]:
-    """`psclust up` with the cluster file of an example, to the end: up_example("skip-gram", *arguments of the program)."""
+    """`psclust up` with the cluster file of an example, to the end: up_example("skip-gram", *further arguments of the program)."""
 
     def up(name: str, *arguments: str) -> Ran:
-        program = f"psclust.examples.{name.replace('-', '_')}:program"
-        code, said = bed.run("up", "-f", str(SPECS / f"{name}.yaml"), program, *arguments, deadline=120)
+        path = SPECS / f"{name}.yaml"
+        file = load(path, default_name=name)
+        assert isinstance(file.program, str)
+        code, said = bed.run("up", "-f", str(path), file.program, *file.args, *arguments, deadline=120)
         assert code == 0, said
         assert "ended well" in said
         (found,) = bed.state.rglob("evaluation.json")

@@ -6,7 +6,8 @@ from importlib import import_module
 
 import pytest
 
-pytestmark = [pytest.mark.tensorflow]
+# TensorFlow's own, of its own linear model.
+pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore:`layer.add_variable` is deprecated")]
 
 EXAMPLES = ["digits", "residual", "segmentation", "wide_deep", "skip_gram", "recommender"]
 

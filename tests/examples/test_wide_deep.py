@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.tensorflow]
+# TensorFlow's own, of its own linear model.
+pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore:`layer.add_variable` is deprecated")]
 
 
 def test_it_is_trained_evaluated_and_predicts(train_example: Callable[..., Any], tmp_path: Path) -> None:
