@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from pydoc_data.topics import topics
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,8 @@ def digits(*, held_out: bool) -> tuple[Any, Any]:
 
 def paragraphs() -> list[tuple[int, list[str]]]:
     """(number of its topic, its words in lower case) of every paragraph of the Python language reference that `help()` shows, once each."""
+    from pydoc_data.topics import topics  # half a megabyte, which no other example needs
+
     found: dict[str, tuple[int, list[str]]] = {}
     for number, topic in enumerate(sorted(topics)):
         for paragraph in re.split(r"\n\s*\n", topics[topic]):
