@@ -2,9 +2,9 @@
 
     psclust up -f cluster_specs/recommender.yaml
 
-No installed package ships ratings, so a text stands for them: the Python language reference as `help()` shows it, which comes with Python.
+Python and scikit-learn ship no ratings, so a text stands for them: the Python language reference as `help()` shows it.
 A paragraph is the user, a word the item, and a paragraph that uses a word has chosen it. Like a user it has a group, its topic; like an
-item a word has a category, its ending. Every tenth choice is held out. To each the model is shown the choice of somebody else, so
+item a word has a category, its ending. Every tenth choice is held out. Beside each the model is shown the choice of somebody else, so
 words that everybody likes are no help, and to guess is right half of the time (auc 0.5). It trains in every kind of replication.
 """
 

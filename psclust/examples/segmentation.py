@@ -3,8 +3,8 @@
     psclust up -f cluster_specs/segmentation.yaml
 
 A scene is 24x24 pixels with four of scikit-learn's 8x8 digits, each somewhere in its quarter. A pixel's class is the digit whose ink it is,
-or background; scenes to train on and held-out scenes have no digit in common. Scenes are composed because no installed package ships
-photographs with a label for every pixel.
+or background; scenes to train on and held-out scenes have no digit in common. Scenes are composed because scikit-learn ships
+no photographs with a label for every pixel.
 
 It trains in every kind of replication, and keeps the mean of all replicas' moving statistics. The cluster file adds `statistics_every`, by
 which towers keep their own and average them now and then: in-graph and synchronous only.

@@ -1,8 +1,10 @@
-"""Every example can be built in either kind of replication, with what its shards, tables and statistics need."""
+"""Every example can be built in either kind of replication, over several ps and with cut variables, and in all of its modes."""
 
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,15 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore:`layer.
 EXAMPLES = ["digits", "residual", "segmentation", "wide_deep", "skip_gram", "recommender"]
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.fixture
+def program(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return import_module(f"psclust.examples.{request.param}").program
+
+
+@pytest.mark.parametrize("program", EXAMPLES, indirect=True)
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-def test_it_can_be_built(example: str, replication: str) -> None:
+def test_it_can_be_built(program: Any, replication: str) -> None:
     import tensorflow as tf
 
     from psclust.placement.policy import Policy
@@ -22,7 +30,6 @@ def test_it_can_be_built(example: str, replication: str) -> None:
     from psclust.replication.in_graph import build_in_graph
     from psclust.replication.layout import Layout
 
-    program = import_module(f"psclust.examples.{example}").program
     workers = ("/job:worker/task:0", "/job:worker/task:1")
     policy = Policy("balanced", max_shard_bytes=32 * 1024)
     with tf.Graph().as_default():
@@ -35,3 +42,19 @@ def test_it_can_be_built(example: str, replication: str) -> None:
         # Variables are spread over the ps, and each has a gradient.
         assert {tf.DeviceSpec.from_string(variable.device).task for _, variable in tower.gradients} == {0, 1}
         assert len(tower.gradients) == len(tf.compat.v1.trainable_variables())
+
+
+@pytest.mark.parametrize("program", EXAMPLES, indirect=True)
+def test_it_evaluates_with_a_metric_and_predicts_without_labels(program: Any) -> None:
+    import tensorflow as tf
+
+    import psclust
+
+    for mode in (psclust.ModeKeys.EVAL, psclust.ModeKeys.PREDICT):
+        with tf.Graph().as_default():
+            batch = tf.compat.v1.data.make_one_shot_iterator(program.dataset(mode, psclust.Shard())).get_next()
+            features, labels = batch if isinstance(batch, tuple) else (batch, None)
+            spec = program.spec(features, labels if mode == psclust.ModeKeys.EVAL else None, mode)
+            assert bool(spec.eval_metric_ops) == (mode == psclust.ModeKeys.EVAL)
+            assert (spec.loss is not None) == (mode == psclust.ModeKeys.EVAL)
+            assert spec.predictions is not None or mode == psclust.ModeKeys.EVAL
