@@ -51,8 +51,8 @@ class Reachable(Protocol):
 
 
 def start_agents(ssh: SshHosts, homes: Mapping[str, Home], order: Order, took: Callable[[HostAccess], None]) -> dict[str, AgentReply]:
-    """Starts an agent on every host of `homes`, all at once; `took` is called with each as soon as it can be dialled. Raises StartError with
-    a line for each that could not be started."""
+    """Starts an agent on every host of `homes`, all at once; `took` is called with each as soon as it can be dialled. Raises StartError
+    with a line for each that could not be started."""
     authority = Authority(order.name)
     launcher = authority.launcher()
 

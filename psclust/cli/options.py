@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import Any, TypeVar
 
 import click
 
-import psclust
 from psclust.errors import UsageError
 from psclust.plan.environment import Site
 from psclust.plan.layout import Layout, lay_out
@@ -23,7 +21,6 @@ from psclust.spec.schema import ClusterFile
 from psclust.transport.shim import bind_shim
 
 DEFAULT_FILE = "psclust.yaml"
-_LOCAL_NAMES = {"localhost", "127.0.0.1"}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 run_dir_option = click.option("--run-dir", metavar="DIR", help="Where runs are kept (default: the XDG state directory).")
@@ -143,14 +140,7 @@ def _program_overrides(program: Sequence[str], module: bool) -> list[Override]:
 
 
 def refuse_what_cannot_start(file: ClusterFile) -> None:
-    """What `plan` can show and `up` cannot start: other machines, a script that is not there. Raises UsageError."""
-    local = _LOCAL_NAMES | {socket.gethostname()}
-    others = [host.name for host in file.hosts if host.name not in local]
-    if others:
-        raise UsageError(
-            f"hosts: {', '.join(others)}: psclust {psclust.__version__} starts tasks on this machine only. "
-            "Leave `hosts` out, or name localhost."
-        )
+    """What `plan` can show and `up` cannot start: a script that is not there. Raises UsageError."""
     program = parse_program(file.program)
     if program.kind == "command" and program.words[0].endswith((".yaml", ".yml")):
         raise UsageError(f"{program.words[0]} is a cluster file; write `psclust up -f {program.words[0]}`.")

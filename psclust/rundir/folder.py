@@ -47,6 +47,11 @@ class RunFolder:
         return self.path / "status.json"
 
     @property
+    def hosts(self) -> Path:
+        """What is known of other hosts that tasks run on."""
+        return self.path / "hosts.json"
+
+    @property
     def supervisor_log(self) -> Path:
         return self.path / "supervisor.log"
 

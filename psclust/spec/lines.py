@@ -37,6 +37,7 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "env.*",
             "python",
             "cwd",
+            "interface",
         ),
         *("placement", "placement.policy", "placement.max_shard_bytes"),
         *("ports", "replication", "update", "role_by", "ends_with", "ends_with.*", "restart.when"),

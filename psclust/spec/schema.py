@@ -284,8 +284,8 @@ class _Common(_Model):
     )
     interface: Text | None = Field(
         default=None,
-        description="On other hosts: the network interface, or the subnet such as 10.0.0.0/8, whose address tasks listen on and are reached "
-        "at; default: the address that SSH reached, or another one that every host reaches.",
+        description="On other hosts: the network interface, or the subnet such as 10.0.0.0/8, where tasks listen and are reached; "
+        "default: the address that SSH reached, or another one that every host reaches.",
     )
     env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
     python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")
