@@ -17,6 +17,8 @@ VERBS = {
     "plan": "Show what `up` would start, and change in a running cluster.",
     "ps": "List the tasks of a run.",
     "logs": "Show what tasks printed.",
+    "attach": "Watch a live run to its end.",
+    "clusters": "List the clusters.",
     "restart": "Stop one task and start it again.",
     "down": "End a run.",
     "init": "Write a commented cluster file.",

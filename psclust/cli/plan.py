@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from psclust.cli import output
-from psclust.cli.hosts import read_places
+from psclust.cli.bring_up import read_places
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, json_option, read_request, request_options
 from psclust.cli.variables import PlannedPlacement, planned_placement
 from psclust.errors import UsageError

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import click
 
 from psclust.cli import output
+from psclust.cli.bring_up import bring_up, other_hosts, read_places
 from psclust.cli.follow import Follower
-from psclust.cli.hosts import bring_up, other_hosts, read_places
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_what_cannot_start, request_options
 from psclust.cli.summary import ending, serving
 from psclust.errors import PsclustError, StartError

@@ -168,9 +168,30 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
     far.wait_for("worker:1", "running", attempt=2)
     wait_until(lambda: "up" in far.log("worker:1", 2), what="the second attempt's output")
     assert "up" in far.run("logs", "worker:1")[1]
+    watching = far.start("attach")
+    wait_until(lambda: watching.output.count("| up") == 5, what="the output of all attempts")
+    watching.interrupt()
+    assert watching.wait() == 0
+    (row,) = json.loads(far.run("clusters", "--json")[1])
+    assert (row["name"], row["state"], row["hosts"]) == ("bed", "live", ["h1", "h2", "h3", "h4"])
+    watching = far.start("attach")
     code, said = far.run("down")
     assert code == 0, said
     assert not left(hosts)
+    assert watching.wait() == 143
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_purged_not_even_the_runs_folder_is_left(far: CommandBed, hosts: HostBed, live: bool) -> None:
+    name = f"purged-{live}".lower()
+    _file(far, hosts, PATIENT if live else "print('done')", name=name)
+    where = f"/run/home/.local/state/psclust/agents/{name}"
+    assert far.run("up", *(["-d"] if live else []), deadline=120)[0] == 0
+    assert all(host.run("find", where, "-name", "logs") for host in hosts.hosts)
+    code, said = far.run("down", "--purge", name)
+    assert code == 0, said
+    for host in hosts.hosts:
+        wait_until(lambda host=host: not host.run("sh", "-c", f"find {where} -name logs || true"), what="its end")
 
 
 def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host_after_the_lease(far: CommandBed, hosts: HostBed) -> None:

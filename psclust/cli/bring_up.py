@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psclust
 from psclust.cli import output
@@ -61,19 +62,33 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
         replies = start_agents(ssh, homes, order, lambda access: client.connect([access]))
         addresses = common_addresses(client, replies, file.interface)
     found = places(replies, homes, addresses)
-    write_places(folder, found)
+    write_places(folder, found, hosts)
     return found
 
 
-def write_places(folder: RunFolder, found: Mapping[str, Place]) -> None:
-    """For a second `up` and for `plan`."""
-    write_atomically(folder.hosts, json.dumps({name: asdict(place) for name, place in found.items()}, indent=1))
+def purge_hosts(folder: RunFolder) -> None:
+    """Removes a run's folders on other hosts, by SSH: its agents have gone. Raises StartError for hosts that cannot be reached."""
+    from psclust.transport.ssh import SshHosts
+
+    found = _read(folder)
+    if found:
+        with SshHosts([Host(**place["ssh"]) for place in found.values()]) as ssh:
+            ssh.each(lambda host: ssh.run(host, shlex.join(["rm", "-rf", "--", found[host]["folder"]]), timeout=60))
+
+
+def write_places(folder: RunFolder, found: Mapping[str, Place], hosts: Sequence[Host]) -> None:
+    """For a second `up`, for `plan`, and for whoever cleans up."""
+    known = {host.name: asdict(host) for host in hosts}
+    write_atomically(folder.hosts, json.dumps({name: {"ssh": known[name], **asdict(place)} for name, place in found.items()}, indent=1))
 
 
 def read_places(folder: RunFolder) -> dict[str, Place]:
     """What `write_places` wrote; nothing for a run on this machine."""
+    return {name: Place(Site(**place["site"]), place["folder"], place["address"]) for name, place in _read(folder).items()}
+
+
+def _read(folder: RunFolder) -> dict[str, dict[str, Any]]:
     try:
-        data = json.loads(folder.hosts.read_text(encoding="utf-8"))
+        return dict(json.loads(folder.hosts.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
-    return {name: Place(Site(**place["site"]), place["folder"], place["address"]) for name, place in data.items()}

@@ -1,0 +1,40 @@
+"""`psclust attach`: watch a live run as the `up` that started it would."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from psclust.cli import output
+from psclust.cli.follow import Follower
+from psclust.cli.found import current_run, find_cluster, read_status
+from psclust.cli.options import run_dir_option
+from psclust.cli.summary import ending
+
+_POLL = 0.1
+
+
+@click.command(short_help="Watch a live run to its end.")
+@click.argument("name", required=False)
+@run_dir_option
+def command(name: str | None, run_dir: str | None) -> int:
+    """Show what the tasks of a live run print, from the beginning, and how far they are; end with the run, and with its exit code. Ctrl-C
+    stops the watching, not the run (`psclust down` does that)."""
+    cluster = find_cluster(name, run_dir, live=True)
+    folder = current_run(cluster)
+    status = read_status(folder)
+    view = output.LiveView([task.task for task in status.tasks])
+    follower = Follower(folder, view)
+    try:
+        while not status.ended and cluster.is_live():
+            follower.show(status)
+            time.sleep(_POLL)
+            status = read_status(folder)
+    except KeyboardInterrupt:
+        view.note(f"{cluster.name} goes on: psclust attach, psclust down")
+        view.close()
+        return 0
+    follower.finish(status)
+    view.close()
+    return ending(status)

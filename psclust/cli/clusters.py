@@ -1,0 +1,60 @@
+"""`psclust clusters`: every cluster that has had a run here, and where it runs."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict, dataclass
+
+import click
+
+from psclust.cli import output
+from psclust.cli.found import current_run, read_status
+from psclust.cli.options import json_option, run_dir_option
+from psclust.errors import NoRunError
+from psclust.rundir.folder import ClusterFolder, clusters, state_root
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """`age`: seconds since the last run began."""
+
+    name: str
+    state: str
+    run: str
+    tasks: int
+    hosts: tuple[str, ...]
+    age: float
+
+
+@click.command(short_help="List the clusters.")
+@json_option
+@run_dir_option
+def command(as_json: bool, run_dir: str | None) -> None:
+    """List every cluster that has had a run started from this machine: its state, its tasks and the hosts they are on."""
+    rows = [row for cluster in clusters(state_root(os.environ, run_dir)) if (row := _row(cluster)) is not None]
+    if as_json:
+        output.data([asdict(row) for row in rows])
+        return
+    if not rows:
+        output.say("no cluster has been started here yet; start one with `psclust up`.")
+        return
+    output.table(
+        ("NAME", "STATE", "AGE", "TASKS", "HOSTS", "RUN"),
+        [(row.name, row.state, output.duration(row.age), str(row.tasks), _shortened(row.hosts), row.run) for row in rows],
+    )
+
+
+def _row(cluster: ClusterFolder) -> _Row | None:
+    """None for a run that has only just begun."""
+    try:
+        status = read_status(current_run(cluster))
+    except NoRunError:
+        return None
+    state = status.phase if not status.ended else "ended well" if status.ok else f"failed ({status.exit_code})"
+    hosts = tuple(dict.fromkeys(task.host for task in status.tasks))
+    return _Row(cluster.name, state, status.run, len(status.tasks), hosts, time.time() - status.began)
+
+
+def _shortened(hosts: tuple[str, ...]) -> str:
+    return ",".join(hosts) if len(hosts) <= 4 else f"{','.join(hosts[:3])},... ({len(hosts)})"
