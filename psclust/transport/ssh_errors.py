@@ -6,7 +6,7 @@ import errno
 import socket
 from dataclasses import dataclass
 
-from paramiko.ssh_exception import AuthenticationException, ChannelException, IncompatiblePeer, NoValidConnectionsError, SSHException
+from paramiko.ssh_exception import AuthenticationException, IncompatiblePeer, NoValidConnectionsError, SSHException
 
 from psclust.errors import StartError
 from psclust.transport.ssh_auth import Identities
@@ -31,6 +31,10 @@ class HostKeyError(SSHException):  # type: ignore[misc]
 
 class ClosedEarlyError(SSHException):  # type: ignore[misc]
     """The other side hung up before it said what it is: sshd does that when too many log in at once."""
+
+
+class JumpError(SSHException):  # type: ignore[misc]
+    """A jump host that we are logged in to cannot reach the host behind it."""
 
 
 class ProxyCommandError(SSHException):  # type: ignore[misc]
@@ -63,9 +67,8 @@ def explain(error: Exception, attempt: Attempt) -> str:
         return _host_key(error, attempt)
     if isinstance(error, AuthenticationException):
         return _authentication(attempt)
-    if isinstance(error, ChannelException):
-        hop = attempt.settings.jumps[-1]
-        return f"its jump host {hop} cannot reach {attempt.place} ({error.text}). Try: {attempt.command}"
+    if isinstance(error, JumpError):
+        return f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.place} ({error}). Try: {attempt.command}"
     if isinstance(error, ProxyCommandError):
         return f"its ProxyCommand failed ({error}). Try: {attempt.command}"
     if isinstance(error, ClosedEarlyError):
