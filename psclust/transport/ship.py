@@ -60,10 +60,8 @@ def _place(python: RemotePython, script: Script, trees: Sequence[Tree]) -> tuple
     missing = [contents[digest] for digest in reply["missing"]]
     needed = sum(entry.size for entry in missing) + sum(entry.size for tree in trees for entry in tree.entries)
     if needed > reply["free"]:
-        free = f"{reply['free'] / 1e6:,.0f} MB are free"
-        raise SshError(
-            f"{python.host}: {python.cache}: {needed / 1e6:,.0f} MB are needed and {free}. Make room, or send less (.gitignore)."
-        )
+        room = f"{megabytes(needed)} are needed and {megabytes(reply['free'])} are free"
+        raise SshError(f"{python.host}: {python.cache}: {room}. Make room, or send less (.gitignore).")
     listed = [(entry.digest, entry.size) for entry in missing]
     reply = script.ask("store", {**question, "contents": listed}, _read(missing), timeout=_TIMEOUT)
     if "changed" in reply:
