@@ -23,7 +23,7 @@ from psclust.spec.load import Override, load
 from psclust.spec.schema import ClusterFile
 
 DEFAULT_FILE = "psclust.yaml"
-_LOCAL_NAMES = {"localhost", "127.0.0.1"}
+LOCAL_NAMES = {"localhost", "127.0.0.1"}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 run_dir_option = click.option("--run-dir", metavar="DIR", help="Where runs are kept (default: the XDG state directory).")
@@ -86,7 +86,7 @@ def read_request(
     overrides = [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
-    file = load(Path(path) if path else None, overrides, default_name=_default_name(path))
+    file = load(Path(path) if path else None, overrides, default_name=default_name(path))
     site = Site(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     text = _script_text(file)
     return UpRequest(file, lay_out(file), site, ClusterFolder(state_root(os.environ, run_dir) / file.name), text)
@@ -98,7 +98,8 @@ def bind_shim() -> str | None:
     return next((str(path) for suffix in EXTENSION_SUFFIXES if (path := folder / f"_bind_shim{suffix}").exists()), None)
 
 
-def _default_name(path: str | None) -> str:
+def default_name(path: str | None) -> str:
+    """Of a cluster file that gives itself no name."""
     if path is not None and Path(path).name != DEFAULT_FILE:
         return Path(path).stem
     return Path.cwd().name or "cluster"
@@ -150,7 +151,7 @@ def _program_overrides(program: Sequence[str], module: bool) -> list[Override]:
 
 def refuse_what_cannot_start(file: ClusterFile) -> None:
     """What `plan` can show and `up` cannot start: other machines, a script that is not there. Raises UsageError."""
-    local = _LOCAL_NAMES | {socket.gethostname()}
+    local = LOCAL_NAMES | {socket.gethostname()}
     others = [host.name for host in file.hosts if host.name not in local]
     if others:
         raise UsageError(
