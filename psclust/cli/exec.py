@@ -69,7 +69,7 @@ def command(
 
 def _run(ssh: SshHosts, host: str, line: str, timeout: float | None) -> _Row:
     began = time.monotonic()
-    result = ssh.run(host, line, timeout=timeout)
+    result = ssh.run_on_a_leash(host, line, timeout=timeout)
     stderr = result.stderr.decode("utf-8", errors="replace")
     return _Row(host, result.code, round(time.monotonic() - began, 3), result.text, stderr, result.last_line)
 

@@ -15,6 +15,7 @@ import pathspec
 
 import psclust
 from psclust.errors import UsageError
+from psclust.spec.schema import clean_name
 
 MOST_BYTES = 500_000_000
 _NEVER = {".git", ".hg", ".svn", ".venv", "__pycache__"}
@@ -60,7 +61,7 @@ def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_B
         sizes = {path: path.lstat().st_size for path in found}
         if sum(sizes.values()) > most:
             raise UsageError(_too_much(root, sizes, most))
-        return Tree(root.name or "root", root, tuple(_entry(root, path, path.relative_to(root).as_posix()) for path in found))
+        return Tree(clean_name(root.name), root, tuple(_entry(root, path, path.relative_to(root).as_posix()) for path in found))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise UsageError(f"sync: {error.filename}: {why}; it cannot be sent. Make it readable, or list it in .gitignore.") from None

@@ -59,7 +59,7 @@ class SshConfiguration:
                 port=int(found.get("port", 22)),
                 user=found.get("user"),
                 config=config,
-                jumps=_jumps(found.get("proxyjump")),
+                jumps=_jumps(found.get("proxyjump"), {host.name, found["hostname"]}),
                 proxy_command=found.get("proxycommand"),
                 key_alias=found.get("hostkeyalias"),
                 known_hosts=tuple(self._known_hosts(found)),
@@ -77,10 +77,11 @@ class SshConfiguration:
                 yield _path(word.replace("%d", str(self._home)), self._home)
 
 
-def _jumps(value: str | None) -> tuple[str, ...]:
-    """`a,user@b:2222` in the order in which they are passed."""
+def _jumps(value: str | None, own: set[str]) -> tuple[str, ...]:
+    """`a,user@b:2222` in the order in which they are passed. A rule for all hosts makes none its own jump host."""
     hops = tuple(hop.strip().removeprefix("ssh://") for hop in (value or "").split(",") if hop.strip())
-    return () if [hop.lower() for hop in hops] == ["none"] else hops
+    last = hops[-1].rpartition("@")[2].partition(":")[0] if hops else ""
+    return () if last in own or [hop.lower() for hop in hops] == ["none"] else hops
 
 
 def _expanded(path: Path, base: Path, home: Path, depth: int) -> Iterator[str]:

@@ -99,7 +99,7 @@ class Dialer:
         for connection in connections:
             connection.client.close()
         for process in proxies:
-            process.terminate()
+            process.kill()
             process.wait()
 
     def _connect(self, settings: HostSettings, depth: int) -> fabric.Connection:

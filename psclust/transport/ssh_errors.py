@@ -6,7 +6,7 @@ import errno
 import socket
 from dataclasses import dataclass
 
-from paramiko.ssh_exception import AuthenticationException, IncompatiblePeer, NoValidConnectionsError, SSHException
+from paramiko.ssh_exception import AuthenticationException, IncompatiblePeer, SSHException
 
 from psclust.errors import StartError
 from psclust.transport.ssh_auth import Identities
@@ -84,16 +84,13 @@ def _network(error: OSError, attempt: Attempt) -> str:
     if isinstance(error, socket.gaierror):
         name = attempt.settings.address
         return f"the name {name} is not known ({error.strerror}). Check its spelling, or give it a HostName in ~/.ssh/config."
-    # Of several addresses of a name, one that exists but refuses says most.
-    causes = list(error.errors.values()) if isinstance(error, NoValidConnectionsError) else [error]
-    cause = next((one for one in causes if one.errno == errno.ECONNREFUSED), causes[0])
-    if cause.errno == errno.ECONNREFUSED:
+    if error.errno == errno.ECONNREFUSED:
         return f"{attempt.place} refused the connection. Start sshd there, or name the port it listens on."
-    if isinstance(cause, TimeoutError):
+    if isinstance(error, TimeoutError):
         return f"no answer from {attempt.place} in {attempt.timeout:.0f} s. Is it switched on, and does its firewall let SSH in?"
-    if cause.errno in _FAR:
-        return f"{attempt.place} cannot be reached ({cause.strerror}). Is it switched on, and is there a route to it?"
-    return f"SSH with {attempt.place} failed ({cause.strerror or cause}). Try: {attempt.command}"
+    if error.errno in _FAR:
+        return f"{attempt.place} cannot be reached ({error.strerror}). Is it switched on, and is there a route to it?"
+    return f"SSH with {attempt.place} failed ({error.strerror or error}). Try: {attempt.command}"
 
 
 def _host_key(error: HostKeyError, attempt: Attempt) -> str:

@@ -98,9 +98,10 @@ class RemoteProcess:
         self._buffer = bytearray(rest)
         return line + b"\n"
 
-    def communicate(self, stdin: Input, deadline: float | None) -> Result:
-        """Feed it `stdin`, read all it says, wait for its end."""
-        threading.Thread(target=self._feed, args=(stdin,), name=f"ssh-stdin-{self._host}", daemon=True).start()
+    def communicate(self, stdin: Input, deadline: float | None, *, keep_open: bool = False) -> Result:
+        """Feed it `stdin`, which ends then unless it is to be kept open; read all it says, wait for its end."""
+        if not keep_open:
+            threading.Thread(target=self._feed, args=(stdin,), name=f"ssh-stdin-{self._host}", daemon=True).start()
         output = bytearray(self._buffer)
         while data := self._receive(deadline):
             output += data

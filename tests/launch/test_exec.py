@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed, host_bed
+from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -61,7 +64,25 @@ def test_all_that_was_said_is_shown_under_its_host(shell: CommandBed) -> None:
 def test_a_host_that_takes_too_long_is_given_up(shell: CommandBed) -> None:
     code, said = shell.run("exec", "-H", "h1", "--timeout", "0.3", "--", "sleep 60")
     assert code == 1
-    assert "`sleep 60` did not end in time." in said
+    assert "did not end in time." in said
+
+
+def test_ctrl_c_ends_the_command_everywhere_with_what_it_started(shell: CommandBed, machines: HostBed) -> None:
+    running = shell.start("exec", "-H", machines.names, "--", "sleep 4711 & sleep 4711; wait")
+
+    def count() -> int:
+        return sum("4711" in _words(process) for host in machines.hosts for process in host.processes())
+
+    wait_until(lambda: count() >= 2 * len(machines.hosts), what="the commands")
+    running.interrupt()
+    assert running.wait(10) == 130
+    wait_until(lambda: count() == 0, what="their end")
+
+
+def _words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
 
 
 def test_hosts_come_from_the_cluster_file_and_flags_win(shell: CommandBed) -> None:

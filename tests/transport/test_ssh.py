@@ -108,7 +108,35 @@ def test_more_log_ins_than_an_sshd_takes_at_once_get_through(bed: HostBed, tmp_p
     home = home_like(bed, tmp_path / "home", after=f"Host same*\n  HostName {bed[0].address}\n  Port {bed[0].port}\n")
     with SshHosts(hosts(*names), home=home) as ssh:
         assert ssh.names == tuple(names)
-    assert "beginning MaxStartups throttling" not in bed[0].log.read_text(errors="replace")
+
+
+@isolated
+def test_a_host_that_hangs_up_at_first_is_tried_again(bed: HostBed, tmp_path: Path) -> None:
+    turned_away = []
+    with socket.create_server(("127.0.0.1", 0)) as door:
+
+        def keep_door() -> None:
+            for turn in range(3):
+                visitor, _ = door.accept()
+                if turn < 2:
+                    turned_away.append(turn)
+                    visitor.close()
+            with socket.create_connection((bed[0].address, bed[0].port)) as inside, visitor:
+                back = threading.Thread(target=pipe, args=(inside, visitor), daemon=True)
+                back.start()
+                pipe(visitor, inside)
+
+        threading.Thread(target=keep_door, daemon=True).start()
+        before = f"Host door\n  HostName 127.0.0.1\n  Port {door.getsockname()[1]}\n  HostKeyAlias {bed[0].address}\n"
+        with SshHosts(hosts("door"), home=home_like(bed, tmp_path / "home", before=before)) as ssh:
+            assert ssh.run("door", "hostname").text == "h1\n"
+    assert turned_away == [0, 1]
+
+
+def pipe(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            sink.sendall(data)
 
 
 @isolated
