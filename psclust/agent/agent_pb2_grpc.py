@@ -44,6 +44,21 @@ class AgentStub(object):
                 request_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
                 _registered_method=True)
+        self.Connect = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Connect',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.Agents.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+                _registered_method=True)
+        self.Listen = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Listen',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.FromString,
+                _registered_method=True)
+        self.Reach = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Reach',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.ReachReply.FromString,
+                _registered_method=True)
         self.Reserve = channel.unary_unary(
                 '/psclust.agent.v1.Agent/Reserve',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.ReserveRequest.SerializeToString,
@@ -78,6 +93,27 @@ class AgentServicer(object):
 
     def Detach(self, request, context):
         """Let go: the run no longer depends on whoever holds it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Connect(self, request, context):
+        """Agents on other hosts, which have been started for this run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Listen(self, request, context):
+        """Has a host accept connections at some of its addresses for a moment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reach(self, request, context):
+        """Which hosts accept a connection at which of some addresses, from where.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -121,6 +157,21 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.Detach,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
                     response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
+            ),
+            'Connect': grpc.unary_unary_rpc_method_handler(
+                    servicer.Connect,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Agents.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
+            ),
+            'Listen': grpc.unary_unary_rpc_method_handler(
+                    servicer.Listen,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.SerializeToString,
+            ),
+            'Reach': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reach,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.ReachReply.SerializeToString,
             ),
             'Reserve': grpc.unary_unary_rpc_method_handler(
                     servicer.Reserve,
@@ -197,6 +248,87 @@ class Agent(object):
             '/psclust.agent.v1.Agent/Detach',
             psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
             psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Connect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Connect',
+            psclust_dot_agent_dot_agent__pb2.Agents.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Listen(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Listen',
+            psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.ReachRequest.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reach(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Reach',
+            psclust_dot_agent_dot_agent__pb2.ReachRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.ReachReply.FromString,
             options,
             channel_credentials,
             insecure,

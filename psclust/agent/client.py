@@ -12,6 +12,7 @@ import grpc
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
+from psclust.agent.access import HostAccess
 from psclust.errors import NoRunError, PsclustError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import Plan
@@ -55,8 +56,22 @@ class AgentClient(AbstractContextManager["AgentClient"]):
     def detach(self) -> None:
         self._call(lambda: self._stub.Detach(pb.Empty(), timeout=_CALL_DEADLINE))
 
+    def connect(self, agents: Sequence[HostAccess]) -> None:
+        """Hand over agents on other hosts."""
+        self._call(lambda: self._stub.Connect(pb.Agents(json=[access.to_json() for access in agents]), timeout=_CALL_DEADLINE))
+
+    def listen(self, host: str, addresses: Sequence[str]) -> list[str]:
+        """Has a host accept connections at these of its addresses for half a minute; returns them with a port."""
+        request = pb.ListenRequest(host=host, addresses=addresses)
+        return list(self._call(lambda: self._stub.Listen(request, timeout=_CALL_DEADLINE)).addresses)
+
+    def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]:
+        """host -> those of the addresses (host:port) that accept a connection from there."""
+        reply = self._call(lambda: self._stub.Reach(pb.ReachRequest(addresses=addresses), timeout=2 * _CALL_DEADLINE))
+        return {host.name: list(host.addresses) for host in reply.hosts}
+
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        ports = [pb.ReserveRequest.Port(task=_message(entry.task), host=entry.host, wanted=entry.wanted) for entry in requests]
+        ports = [pb.ReserveRequest.Port(task=_message(entry.task), host=entry.host, wanted=entry.wanted, on=entry.on) for entry in requests]
         reply = self._call(lambda: self._stub.Reserve(pb.ReserveRequest(ports=ports), timeout=_CALL_DEADLINE))
         return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
 
@@ -67,8 +82,8 @@ class AgentClient(AbstractContextManager["AgentClient"]):
     def restart(self, task: Task) -> None:
         self._call(lambda: self._stub.Restart(_message(task), timeout=_CALL_DEADLINE))
 
-    def stop(self, reason: str, *, exit_code: int, now: bool = False) -> None:
-        request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code)
+    def stop(self, reason: str, *, exit_code: int, now: bool = False, purge: bool = False) -> None:
+        request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code, purge=purge)
         self._call(lambda: self._stub.Stop(request, timeout=_CALL_DEADLINE))
 
     def wait_until_answering(self, deadline: float, alive: Callable[[], bool]) -> bool:

@@ -1,26 +1,16 @@
-"""From `up` to a running supervisor: a guard and, under it, the supervisor, both forked off and in a session of their own.
-
-The guard does nothing but wait. When the supervisor is gone, however it ended, everything the run started has been re-parented to the
-guard (a subreaper), so it can end all of it, even what has left its process group, by parentage alone. A supervisor whose guard dies is
-told by a signal and stops the run.
-"""
+"""From `up` to a running supervisor, under a guard of its own."""
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
 import signal
-import sys
 import threading
-import time
-import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import psutil
-
+from psclust.agent import guard
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.rundir.status import RunStatus
 from psclust.supervise import events
@@ -29,8 +19,8 @@ from psclust.supervise.supervisor import Supervisor
 from psclust.transport.fork_server import Load
 from psclust.transport.local import LocalTransport
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-_FIRST_PLAN = 30.0  # seconds within which whoever started a supervisor must give it work
+if TYPE_CHECKING:
+    from psclust.agent.fleet import Fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +33,30 @@ class HostRequest:
     library_env: Mapping[str, str]
     warm: Sequence[tuple[str, Load]]
     lock: int
+    first_plan_s: float = 30.0  # within which whoever started the supervisor must give it work
 
 
 def launch(request: HostRequest) -> int:
     """Fork the guard, which forks the supervisor; the guard's pid. The caller must have a single thread."""
-    guard = os.fork()
-    if guard:
-        return guard
-    code = 1
-    try:
-        os.setsid()
-        log = os.open(request.folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((null, 0), (log, 1), (log, 2)):
-            os.dup2(source, target)
-        code = _guard(request)
-    except BaseException:  # noqa: BLE001 - a process's outermost frame: whatever happened must reach the log
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _guard(request: HostRequest) -> int:
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(name, signal.SIG_IGN)
-    supervisor = os.fork()
-    if supervisor == 0:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        return supervise(request)
-    code = _wait_for(supervisor)
-    end_descendants()
-    if code != 0:
-        _record_death(request.folder, code)
-    return 0
+    return guard.launch(request.folder.supervisor_log, lambda: supervise(request), lambda code: _record_death(request.folder, code))
 
 
 def supervise(request: HostRequest) -> int:
     """Be the supervisor until the run has ended."""
+    # Imported after the fork: gRPC must not have been at work in the process that was forked.
+    from psclust.agent.fleet import Fleet
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    guard.become_subreaper()
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
     signal.signal(signal.SIGTERM, lambda *_: supervisor.post(events.Stop("the supervisor was told to stop (SIGTERM)", exit_code=143)))
-    transport = LocalTransport(supervisor, request.environ, request.library_env, log=2)
+    local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
+    transport = Fleet(local, request.folder, supervisor)
     for python, load in request.warm:
-        transport.warm(python, load)
-    server = _serve(supervisor, request.folder)
-    idle = threading.Timer(_FIRST_PLAN, supervisor.stop_if_idle)
+        local.warm(python, load)
+    server = _serve(supervisor, transport, request.folder)
+    idle = threading.Timer(request.first_plan_s, supervisor.stop_if_idle)
     idle.daemon = True
     idle.start()
     status = supervisor.run(transport, transport)
@@ -101,55 +66,17 @@ def supervise(request: HostRequest) -> int:
     return 0 if status.ended else 1
 
 
-def _serve(supervisor: Supervisor, folder: RunFolder):  # type: ignore[no-untyped-def]
-    # Imported after the fork: gRPC must not have been at work in the process that was forked.
+def _serve(supervisor: Supervisor, fleet: Fleet, folder: RunFolder):  # type: ignore[no-untyped-def]
     import grpc
 
     from psclust.agent import agent_pb2_grpc
     from psclust.agent.service import AgentService
 
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=[("grpc.max_receive_message_length", -1)])
-    agent_pb2_grpc.add_AgentServicer_to_server(AgentService(supervisor), server)
+    agent_pb2_grpc.add_AgentServicer_to_server(AgentService(supervisor, fleet), server)
     server.add_insecure_port(folder.socket_address())
     server.start()
     return server
-
-
-def prctl(option: int, value: int) -> None:
-    """Linux's prctl(2). Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def end_descendants() -> None:
-    """KILL everything below this process, until nothing is left."""
-    while children := psutil.Process().children(recursive=True):
-        for child in children:
-            try:
-                child.kill()
-            except psutil.NoSuchProcess:
-                continue
-        _reap_all()
-
-
-def _reap_all() -> None:
-    deadline = time.monotonic() + 1.0
-    while time.monotonic() < deadline:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.005)
-        except ChildProcessError:
-            return
-
-
-def _wait_for(pid: int) -> int:
-    """The exit code of one child; others that end meanwhile are reaped."""
-    while True:
-        ended, status = os.wait()
-        if ended == pid:
-            return os.waitstatus_to_exitcode(status)
 
 
 def _record_death(folder: RunFolder, code: int) -> None:

@@ -9,6 +9,8 @@ import grpc
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
+from psclust.agent.access import HostAccess
+from psclust.agent.fleet import Fleet
 from psclust.errors import PsclustError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import Plan
@@ -21,10 +23,11 @@ _WATCH_INTERVAL = 1.0
 
 
 class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
-    """One run's supervisor as a service."""
+    """One run's supervisor, and its agents on other hosts, as a service."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, fleet: Fleet) -> None:
         self._supervisor = supervisor
+        self._fleet = fleet
         self._detached = False
 
     def Watch(self, request: pb.WatchRequest, context: grpc.ServicerContext) -> Iterator[pb.Status]:
@@ -41,10 +44,30 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Detach(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Empty:
         self._detached = True
+        deadlines = self._supervisor.deadlines()
+        if deadlines is not None:
+            self._fleet.extend_lease(deadlines.detached)
         return pb.Empty()
 
+    def Connect(self, request: pb.Agents, context: grpc.ServicerContext) -> pb.Empty:
+        self._fleet.connect([HostAccess.from_json(text) for text in request.json])
+        return pb.Empty()
+
+    def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.ReachRequest:
+        try:
+            return pb.ReachRequest(addresses=self._fleet.listen(request.host, list(request.addresses)))
+        except PsclustError as error:
+            refuse(context, error)
+
+    def Reach(self, request: pb.ReachRequest, context: grpc.ServicerContext) -> pb.ReachReply:
+        try:
+            reached = self._fleet.reach(list(request.addresses))
+        except PsclustError as error:
+            refuse(context, error)
+        return pb.ReachReply(hosts=[pb.ReachReply.Host(name=name, addresses=found) for name, found in reached.items()])
+
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
-        wanted = [PortRequest(_task(port.task), port.host, port.wanted) for port in request.ports]
+        wanted = [PortRequest(_task(port.task), port.host, port.wanted, port.on) for port in request.ports]
         try:
             ports = self._supervisor.reserve(wanted)
         except PsclustError as error:
@@ -62,6 +85,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
         return pb.Empty()
 
     def Stop(self, request: pb.StopRequest, context: grpc.ServicerContext) -> pb.Empty:
+        self._fleet.purge = self._fleet.purge or request.purge
         if request.now:
             self._supervisor.post(events.Kill(request.reason))
         else:

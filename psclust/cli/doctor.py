@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from psclust.cli import output
-from psclust.cli.hosts import host_options, logged_in, read_hosts
-from psclust.cli.options import LOCAL_NAMES, bind_shim, json_option
+from psclust.cli.host_options import host_options, logged_in, read_hosts
+from psclust.cli.hosts import other_hosts
+from psclust.cli.options import json_option
 from psclust.spec.schema import ClusterFile
+from psclust.transport.shim import bind_shim
 
 if TYPE_CHECKING:
     from psclust.transport.findings import Finding
@@ -37,7 +39,7 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
     request = read_hosts(path, hosts, hostfile)
     shim = bind_shim()
     wanted = (python or request.file.python, port_ranges(request.file), Path(shim) if shim else None)
-    if all(host.name in LOCAL_NAMES for host in request.hosts):
+    if not other_hosts(request.file.model_copy(update={"hosts": list(request.hosts)})):
         names, found = ["localhost"], examine_here(*wanted)
     else:
         names = [host.name for host in request.hosts]

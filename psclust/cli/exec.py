@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from psclust.cli import output
-from psclust.cli.hosts import host_options, logged_in, read_hosts
+from psclust.cli.host_options import host_options, logged_in, read_hosts
 from psclust.cli.options import json_option
 from psclust.errors import PsclustError, UsageError
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-import psclust
 from psclust.errors import UsageError
 from psclust.plan.environment import Site
 from psclust.plan.layout import Layout, lay_out
@@ -21,9 +18,9 @@ from psclust.plan.program import parse_program
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.spec.load import Override, load
 from psclust.spec.schema import ClusterFile
+from psclust.transport.shim import bind_shim
 
 DEFAULT_FILE = "psclust.yaml"
-LOCAL_NAMES = {"localhost", "127.0.0.1"}
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 run_dir_option = click.option("--run-dir", metavar="DIR", help="Where runs are kept (default: the XDG state directory).")
@@ -92,12 +89,6 @@ def read_request(
     return UpRequest(file, lay_out(file), site, ClusterFolder(state_root(os.environ, run_dir) / file.name), text)
 
 
-def bind_shim() -> str | None:
-    """The library that keeps servers on one interface, where it could be built."""
-    folder = Path(psclust.__file__).parent / "runtime"
-    return next((str(path) for suffix in EXTENSION_SUFFIXES if (path := folder / f"_bind_shim{suffix}").exists()), None)
-
-
 def default_name(path: str | None) -> str:
     """Of a cluster file that gives itself no name."""
     if path is not None and Path(path).name != DEFAULT_FILE:
@@ -150,14 +141,7 @@ def _program_overrides(program: Sequence[str], module: bool) -> list[Override]:
 
 
 def refuse_what_cannot_start(file: ClusterFile) -> None:
-    """What `plan` can show and `up` cannot start: other machines, a script that is not there. Raises UsageError."""
-    local = LOCAL_NAMES | {socket.gethostname()}
-    others = [host.name for host in file.hosts if host.name not in local]
-    if others:
-        raise UsageError(
-            f"hosts: {', '.join(others)}: psclust {psclust.__version__} starts tasks on this machine only. "
-            "Leave `hosts` out, or name localhost."
-        )
+    """What `plan` can show and `up` cannot start: a script that is not there. Raises UsageError."""
     program = parse_program(file.program)
     if program.kind == "command" and program.words[0].endswith((".yaml", ".yml")):
         raise UsageError(f"{program.words[0]} is a cluster file; write `psclust up -f {program.words[0]}`.")

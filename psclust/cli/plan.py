@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from psclust.cli import output
+from psclust.cli.hosts import read_places
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, json_option, read_request, request_options
 from psclust.cli.variables import PlannedPlacement, planned_placement
 from psclust.errors import UsageError
@@ -77,7 +78,8 @@ def _draft(request: UpRequest, running: Plan | None) -> Plan:
     run = Run(folder.id, str(folder.path)) if folder else Run("<run>", str(request.cluster.path / "<run>"))
     ports = {task.task: int(task.address.rpartition(":")[2]) for task in running.tasks if task.address} if running else {}
     wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
-    return build(request.file, request.site, run, {**ports, **wanted}, script_text=request.script_text)
+    places = read_places(folder) if folder else {}
+    return build(request.file, request.site, run, {**ports, **wanted}, script_text=request.script_text, places=places)
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:

@@ -7,23 +7,32 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from psclust.cli import output
 from psclust.cli.follow import Follower
+from psclust.cli.hosts import bring_up, other_hosts, read_places
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_what_cannot_start, request_options
 from psclust.cli.summary import ending, serving
 from psclust.errors import PsclustError, StartError
-from psclust.plan.build import Run, build
+from psclust.plan.build import Place, Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import library_environment
+from psclust.plan.layout import lay_out
 from psclust.plan.task import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
+from psclust.spec.cluster import Host
 
+if TYPE_CHECKING:
+    from psclust.agent.client import AgentClient
+
+_FIRST_PLAN = 30.0  # for the plan to come, once a supervisor waits for it
+_HOSTS_UP = 600.0  # and for the hosts to be ready, where there are any
 _ANSWER_DEADLINE = 20.0  # for a supervisor to answer after it was forked
 _LIVE_RUN_DEADLINE = 60.0  # for a run that is just ending, or just beginning
 _REDRAW = 0.05
@@ -44,6 +53,7 @@ def command(detach: bool, **flags: object) -> int:
     """
     request = read_request(**flags)  # type: ignore[arg-type]
     refuse_what_cannot_start(request.file)
+    hosts = other_hosts(request.file)
     build(request.file, request.site, Run("-", "-"), {}, script_text=request.script_text)  # every mistake shows before anything starts
     deadline = time.monotonic() + _LIVE_RUN_DEADLINE
     while True:
@@ -53,7 +63,7 @@ def command(detach: bool, **flags: object) -> int:
         except OSError as error:
             raise StartError(f"{error.filename}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
         if lock is not None and folder is not None:
-            return _start(request, folder, lock, detach=detach)
+            return _start(request, folder, lock, hosts, detach=detach)
         changed = _change(request)
         if changed is not None:
             return changed
@@ -62,17 +72,18 @@ def command(detach: bool, **flags: object) -> int:
         time.sleep(_REDRAW)
 
 
-def _start(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool) -> int:
+def _start(request: UpRequest, folder: RunFolder, lock: int, hosts: Sequence[Host], *, detach: bool) -> int:
     from psclust.agent.host import HostRequest, launch
 
     draft = build(request.file, request.site, Run(folder.id, str(folder.path)), {}, script_text=request.script_text)
-    warm = {(task.argv[0], task.preload): None for task in draft.tasks if task.preload is not None}
+    warm = {(task.argv[0], task.preload): None for task in draft.tasks if task.preload is not None and not hosts}
     with _Interrupts() as interrupts:
-        environ = request.site.environ
-        guard = launch(HostRequest(folder, request.cluster.name, environ, library_environment(request.site), list(warm), lock))
+        environ, library = request.site.environ, library_environment(request.site)
+        patience = _FIRST_PLAN + (_HOSTS_UP if hosts else 0)
+        guard = launch(HostRequest(folder, request.cluster.name, environ, library, list(warm), lock, patience))
         os.close(lock)
         try:
-            return _attend(request, folder, guard, interrupts, detach=detach)
+            return _attend(request, folder, guard, interrupts, hosts, detach=detach)
         except BaseException:
             # The supervisor notices that its guard is gone and stops the run.
             with suppress(ProcessLookupError):
@@ -80,7 +91,7 @@ def _start(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool) ->
             raise
 
 
-def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Interrupts, *, detach: bool) -> int:
+def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Interrupts, hosts: Sequence[Host], *, detach: bool) -> int:
     from psclust.agent.client import AgentClient
 
     with AgentClient(folder) as client:
@@ -88,12 +99,13 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Inte
             raise StartError(f"The supervisor did not start. Its log: {folder.supervisor_log}")
         statuses = _Statuses(client.watch(hold=True))
         try:
-            ports = client.reserve(request.layout.port_requests(request.file.ports))
-            plan = build(request.file, request.site, Run(folder.id, str(folder.path)), ports, script_text=request.script_text)
+            with interrupts.raised():
+                plan = _plan(request, folder, client, bring_up(request, folder, client, hosts) if hosts else {})
             client.apply(plan)
-        except BaseException:
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
             with suppress(PsclustError):
-                client.stop("the cluster could not be started", exit_code=3)
+                client.stop("interrupted" if interrupted else "the cluster could not be started", exit_code=130 if interrupted else 3)
             _wait_for_guard(guard)
             raise
         view = output.LiveView([str(task.task) for task in plan.tasks])
@@ -110,6 +122,14 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Inte
     follower.finish(final)
     view.close()
     return ending(final)
+
+
+def _plan(request: UpRequest, folder: RunFolder, client: AgentClient, places: Mapping[str, Place]) -> Plan:
+    """With ports, which are reserved where they are used."""
+    file, run = request.file, Run(folder.id, str(folder.path))
+    layout = lay_out(file, {name: place.address for name, place in places.items()})
+    ports = client.reserve(layout.port_requests(file.ports))
+    return build(file, request.site, run, ports, script_text=request.script_text, places=places)
 
 
 def _follow(client, statuses, follower, view, interrupts, plan: Plan, *, detach: bool) -> RunStatus | None:  # type: ignore[no-untyped-def]
@@ -145,8 +165,7 @@ def _change(request: UpRequest) -> int | None:
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
     with AgentClient(folder) as client:
         try:
-            ports = client.reserve(request.layout.port_requests(request.file.ports))
-            plan = build(request.file, request.site, Run(folder.id, str(folder.path)), ports, script_text=request.script_text)
+            plan = _plan(request, folder, client, read_places(folder))
             changes = compare(old, plan)
             if changes:
                 client.apply(plan)
@@ -194,6 +213,7 @@ class _Interrupts:
     def __init__(self) -> None:
         self._count = 0
         self._seen = 0
+        self._raise = False
         self.last = ("Ctrl-C", 130)
 
     def __enter__(self) -> _Interrupts:
@@ -204,6 +224,17 @@ class _Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Inside, the first one is a KeyboardInterrupt."""
+        self._raise = True
+        try:
+            if self._count:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._raise = False
+
     def news(self) -> list[int]:
         """The ordinal of each signal that has come since the last call."""
         fresh = list(range(self._seen + 1, self._count + 1))
@@ -212,6 +243,9 @@ class _Interrupts:
 
     def _note(self, number: int, frame: object) -> None:
         self._count += 1
+        if self._raise:
+            self._raise = False
+            raise KeyboardInterrupt
         self.last = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
 
 

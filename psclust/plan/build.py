@@ -3,6 +3,7 @@ in as arguments, so a dry run is the first half of the real one."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ from psclust.plan.program import CLASSIC_FLAGS, defines_classic_flags
 from psclust.plan.task import Plan, Preload, RestartPolicy, TaskPlan
 from psclust.plan.template import fill, has_placeholder, placeholder_values
 from psclust.spec.cluster import ClusterSpec, Task
-from psclust.spec.schema import ClusterFile
+from psclust.spec.schema import ClusterFile, Job
 from psclust.spec.tf_config import render_tf_config
 
 
@@ -27,6 +28,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """What is known of another host: what it is like, the run's folder there, and the address at which others reach it."""
+
+    site: Site
+    folder: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class _Request:
     file: ClusterFile
     site: Site
@@ -34,21 +44,38 @@ class _Request:
     layout: Layout
     cluster: ClusterSpec
     role_by: str
+    places: Mapping[str, Place]
+
+    def at(self, task: Task) -> _Request:
+        """The request as the task's host sees it."""
+        place = self.places.get(self.layout.hosts[task].name)
+        return replace(self, site=place.site, run=replace(self.run, folder=place.folder)) if place else self
 
 
-def build(file: ClusterFile, site: Site, run: Run, ports: Mapping[Task, int], *, script_text: str | None = None) -> Plan:
+def build(
+    file: ClusterFile,
+    site: Site,
+    run: Run,
+    ports: Mapping[Task, int],
+    *,
+    script_text: str | None = None,
+    places: Mapping[str, Place] | None = None,
+) -> Plan:
     """The plan of `file`. `ports` holds the reserved port of each task (one that is missing reads `auto`); `script_text` is the
-    source of a script program, where it could be read. Raises UsageError for a placeholder that does not exist."""
-    layout = lay_out(file)
+    source of a script program, where it could be read; `places` other hosts, by name. Raises UsageError for a placeholder that does not
+    exist."""
+    places = places or {}
+    layout = lay_out(file, {name: place.address for name, place in places.items()})
     role_by, notes = _role_by(file, layout, script_text)
-    request = _Request(file, site, run, layout, layout.cluster_spec(ports), role_by)
-    tasks = [_task_plan(request, entry, Task(entry.name, index)) for entry in layout.jobs for index in range(entry.job.count)]
+    request = _Request(file, site, run, layout, layout.cluster_spec(ports), role_by, places)
+    everybody = [(entry, Task(entry.name, index)) for entry in layout.jobs for index in range(entry.job.count)]
+    tasks = [_task_plan(request.at(task), entry, task) for entry, task in everybody]
     return Plan(
         name=file.name,
         cluster=request.cluster,
         tasks=tuple(_with_needs(tasks)),
         deadlines=plan_task.Deadlines(**file.deadlines.model_dump()),
-        notes=(*notes, *_site_notes(site)),
+        notes=(*notes, *_site_notes(site, places)),
     )
 
 
@@ -72,13 +99,15 @@ def _role_by(file: ClusterFile, layout: Layout, script_text: str | None) -> tupl
     return "tf_config", [f"{' '.join(layout.program.words)}: each task gets TF_CONFIG (role_by: tf_config)."]
 
 
-def _site_notes(site: Site) -> list[str]:
+def _site_notes(site: Site, places: Mapping[str, Place]) -> list[str]:
     notes = []
     if "TF_CONFIG" in site.environ:
         notes.append("TF_CONFIG in your environment belongs to another cluster; it is not passed to the tasks.")
-    if site.shim is None:
+    open_hosts = [name for name, place in places.items() if place.site.shim is None]
+    if open_hosts or (site.shim is None and not places):
+        where = f" on {', '.join(open_hosts)}" if open_hosts else ""
         notes.append(
-            "The bind shim is missing, so TensorFlow's servers listen on every interface, without authentication. "
+            f"The bind shim is missing{where}, so TensorFlow's servers listen on every interface, without authentication. "
             "Install a C compiler (apt-get install gcc) and install psclust again."
         )
     return notes
@@ -97,7 +126,7 @@ def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
         argv=tuple(fill(word, values, where=f"jobs.{task.job}: args") for word in argv) if entry.program else argv,
         env=_environment(request, entry, task, values),
         unset=environment.FOREIGN,
-        cwd=job.cwd or file.cwd or site.cwd,
+        cwd=_folder(request, job),
         preload=preload,
         role=entry.role,
         serves=entry.program is None,
@@ -107,6 +136,14 @@ def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
         restart=_restart(request, entry),
         recovery_wait=file.recovery_wait or None,
     )
+
+
+def _folder(request: _Request, job: Job) -> str:
+    """Where the task runs; on another host a relative folder is one of those that came with the program."""
+    chosen = job.cwd or request.file.cwd
+    if chosen is None or not request.places:
+        return chosen or request.site.cwd
+    return os.path.join(request.site.cwd, chosen)
 
 
 def _command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from psclust.errors import UsageError
 from psclust.plan.program import Program, parse_program
 from psclust.plan.task import Role
 from psclust.spec.assign import assign
-from psclust.spec.cluster import JOB_ORDER, ClusterSpec, Host, Task
+from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
 from psclust.spec.schema import ClusterFile, Job
 
 CLIENT = "client"  # the job of the one client of an in-graph cluster
@@ -31,21 +31,25 @@ class JobLayout:
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
-    """A port that a task needs on its host: `wanted` is `auto`, a port, or a range `a-b`."""
+    """A port that a task needs: at the address `host`, of the host that the cluster file names `on`. `wanted` is `auto`, a port, or a range
+    `a-b`."""
 
     task: Task
     host: str
     wanted: str
+    on: str = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Jobs in the order in which TensorFlow lists them, and the host of every task."""
+    """Jobs in the order in which TensorFlow lists them, and the host of every task. addresses: where others reach a host, by its name; one
+    that is not there is reached by its name."""
 
     jobs: tuple[JobLayout, ...]
     hosts: Mapping[Task, Host]
     program: Program
     replication: str | None
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     def job(self, name: str) -> JobLayout:
         return next(job for job in self.jobs if job.name == name)
@@ -56,7 +60,7 @@ class Layout:
         for entry in self.jobs:
             for index in range(entry.job.count if entry.in_cluster else 0):
                 task = Task(entry.name, index)
-                requests.append(_port_request(entry.job, task, self.hosts[task], default))
+                requests.append(self._port_request(entry.job, task, default))
         return requests
 
     def cluster_spec(self, ports: Mapping[Task, int]) -> ClusterSpec:
@@ -65,24 +69,24 @@ class Layout:
         for entry in self.jobs:
             if entry.in_cluster:
                 tasks = [Task(entry.name, index) for index in range(entry.job.count)]
-                jobs[entry.name] = tuple(entry.job.addresses or (f"{advertised(self.hosts[t])}:{ports.get(t, 'auto')}" for t in tasks))
+                jobs[entry.name] = tuple(entry.job.addresses or (f"{self.advertised(t)}:{ports.get(t, 'auto')}" for t in tasks))
         return ClusterSpec(jobs)
 
+    def advertised(self, task: Task) -> str:
+        """The address others reach a task's host at."""
+        name = self.hosts[task].name
+        return self.addresses.get(name, "127.0.0.1" if name == LOCALHOST.name else name)
 
-def advertised(host: Host) -> str:
-    """The address others reach a host's tasks at."""
-    return "127.0.0.1" if host.name == "localhost" else host.name
+    def _port_request(self, job: Job, task: Task, default: str) -> PortRequest:
+        on = self.hosts[task].name
+        if job.addresses:
+            given, _, port = job.addresses[task.index].rpartition(":")
+            return PortRequest(task, given, port, on)
+        wanted = job.ports or default
+        return PortRequest(task, self.advertised(task), str(int(wanted) + task.index) if wanted.isdigit() else wanted, on)
 
 
-def _port_request(job: Job, task: Task, host: Host, default: str) -> PortRequest:
-    if job.addresses:
-        given, _, port = job.addresses[task.index].rpartition(":")
-        return PortRequest(task, given, port)
-    wanted = job.ports or default
-    return PortRequest(task, advertised(host), str(int(wanted) + task.index) if wanted.isdigit() else wanted)
-
-
-def lay_out(file: ClusterFile) -> Layout:
+def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None) -> Layout:
     """Decide roles, membership and hosts. Raises UsageError when `ends_with` names a job that runs no program, or slots run out."""
     program = parse_program(file.program)
     jobs = {name: job for name, job in file.jobs.items() if job.count > 0 or job.addresses}
@@ -106,7 +110,8 @@ def lay_out(file: ClusterFile) -> Layout:
         )
         for name in ordered
     )
-    return Layout(entries, assign({name: jobs[name] for name in ordered}, file.hosts), program, replication)
+    hosts = assign({name: jobs[name] for name in ordered}, file.hosts)
+    return Layout(entries, hosts, program, replication, addresses or {})
 
 
 def _in_cluster(name: str, job: Job) -> bool:

@@ -48,15 +48,24 @@ class TaskPlan:
     restart: RestartPolicy
     recovery_wait: float | None
 
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> TaskPlan:
+        return _task_from(json.loads(text))
+
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds; `run` None: no limit."""
+    """Seconds; `run` None: no limit. lease, detached: how long an agent stays on its host without a word of the launcher."""
 
     start: float
     stop: float
     finish: float
     run: float | None
+    lease: float = 30.0
+    detached: float = 86400.0
 
 
 @dataclass(frozen=True, slots=True)

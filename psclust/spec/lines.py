@@ -40,6 +40,7 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "sync",
             "env_file",
             "pass_env.*",
+            "interface",
         ),
         *("placement", "placement.policy", "placement.max_shard_bytes"),
         *("ports", "replication", "update", "role_by", "ends_with", "ends_with.*", "restart.when"),

@@ -132,6 +132,10 @@ PassedName = Annotated[str, Field(pattern=_PASSED, json_schema_extra=_words("a v
 PassedNames = Annotated[list[PassedName], _some("HF_TOKEN", "WANDB_*")]
 
 
+# Shorter than that, a busy moment would be taken for the end.
+Lease = Annotated[Seconds, Field(ge=3)]
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -169,6 +173,8 @@ class Deadlines(_Model):
     stop: Seconds = Field(default=10.0, description="Between TERM and KILL when a task is stopped.")
     finish: Seconds = Field(default=60.0, description="For the other programs, once those that decide the end have ended.")
     run: Seconds | None = Field(default=None, description="Time limit of the whole run; none by default.")
+    lease: Lease = Field(default=30.0, description="Other hosts: without a word from the launcher for so long, their tasks are stopped.")
+    detached: Lease = Field(default=86400.0, description="The same for a run that was left alone (`up -d`).")
 
 
 class Ssh(_Model):
@@ -285,6 +291,11 @@ class _Common(_Model):
     )
     ports: Ports = Field(
         default="auto", description="auto: free ones; 2222: task i of a job gets 2222 + i; 2300-2399: the first free ones of the range."
+    )
+    interface: Text | None = Field(
+        default=None,
+        description="On other hosts: the network interface, or the subnet such as 10.0.0.0/8, where tasks listen and are reached; "
+        "default: the address that SSH reached, or another one that every host reaches.",
     )
     env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
     python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")

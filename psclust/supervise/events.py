@@ -81,6 +81,14 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLost:
+    """A host has not been heard for so long that nothing of this run is alive there any more; `reason` is a clause for the user."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """The user asks for a new attempt of one task."""
 
@@ -108,7 +116,7 @@ class Tick:
     """Time passed."""
 
 
-Event = Apply | Started | NotStarted | Serving | Joined | Exited | Restart | Stop | Kill | Tick
+Event = Apply | Started | NotStarted | Serving | Joined | Exited | HostLost | Restart | Stop | Kill | Tick
 
 # ---- actions: what must be done
 

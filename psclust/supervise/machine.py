@@ -30,6 +30,7 @@ from psclust.supervise.events import (
     End,
     Event,
     Exited,
+    HostLost,
     Joined,
     Kill,
     NotStarted,
@@ -99,6 +100,8 @@ def step(state: RunState, event: Event, now: float) -> Result:
         case Kill():
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
             state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, 130, event.reason))
+        case HostLost():
+            state, actions = _host_lost(state, event, now)
         case Tick():
             state, actions = _tick(state, now)
         case _:
@@ -288,6 +291,19 @@ def _stop(state: RunState, outcome: Outcome, now: float) -> Result:
         elif entry.phase in (Phase.WAITING, Phase.BACKOFF):
             state = _put(state, replace(entry, phase=Phase.STOPPED, due=None))
     return state, actions
+
+
+def _host_lost(state: RunState, event: HostLost, now: float) -> Result:
+    """Nobody can say how its tasks ended, only that they have."""
+    there = [entry for entry in state.tasks.values() if entry.plan.host == event.host and entry.alive]
+    for entry in there:
+        phase = Phase.STOPPED if entry.phase is Phase.STOPPING else Phase.FAILED
+        state = _put(state, replace(entry, phase=phase, pid=None, due=None, again=False, since=now))
+    # Of those that only look on, the run does not depend.
+    if all(entry.plan.role == "side" for entry in there):
+        return state, []
+    names = ", ".join(str(entry.plan.task) for entry in there)
+    return _stop(state, Outcome(False, 1, f"host {event.host} is lost, with {names}: {event.reason}", cause=there[0].plan.task), now)
 
 
 def _tick(state: RunState, now: float) -> Result:

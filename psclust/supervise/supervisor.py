@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from typing import Protocol, TypeVar, cast
 
 from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
-from psclust.plan.task import Plan, TaskPlan
+from psclust.plan.task import Deadlines, Plan
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.rundir.status import FINISHED, SERVING, Progress, RunStatus
 from psclust.spec.cluster import Task
@@ -82,6 +81,13 @@ class Supervisor:
 
     def exited(self, task: Task, code: int) -> None:
         self.post(events.Exited(task, code))
+
+    def host_lost(self, host: str, reason: str) -> None:
+        self.post(events.HostLost(host, reason))
+
+    def deadlines(self) -> Deadlines | None:
+        """Those of the plan, once there is one."""
+        return self._state.plan.deadlines if self._state.plan else None
 
     def soon(self, work: Callable[[], None]) -> None:
         self._queue.put(_Call(work))
@@ -171,7 +177,7 @@ class Supervisor:
     def _probe(self) -> None:
         """Ask every server that was started whether it answers yet, and look whether a program has become a server."""
         for entry in list(self._state.tasks.values()):
-            if entry.plan.serves and entry.phase is Phase.STARTING and entry.pid is not None and answers(entry.plan):
+            if entry.plan.serves and entry.phase is Phase.STARTING and entry.pid is not None and self._transport.serving(entry.plan):
                 self._handle(events.Serving(entry.plan.task))
             elif entry.plan.role == "program" and entry.phase is Phase.RUNNING and not entry.finished:
                 self._look_at_progress(entry.plan.task, joined=entry.joined)
@@ -202,16 +208,6 @@ class Supervisor:
             self._version += 1
             self._status = status
             self._changed.notify_all()
-
-
-def answers(plan: TaskPlan) -> bool:
-    """Whether the task's port accepts a connection."""
-    host, _, port = (plan.address or "").rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=0.2):
-            return True
-    except OSError:
-        return False
 
 
 def _answer(call: _Call) -> None:

@@ -50,8 +50,10 @@ done
 mkdir -p /run/home
 mount --bind "$bed/$name/home" /run/home
 cd /
+sleep infinity &
 "$sshd" -D -e -f "$config" &
-exec sleep infinity
+# As the first process of its namespace the shell also takes leave of everybody's orphans.
+wait
 """
 
 
@@ -127,10 +129,12 @@ class BedHost:
 
 @dataclass(frozen=True)
 class HostBed:
-    """home: what HOME must be for a client to reach the hosts by name (`ssh`, fabric)."""
+    """home: what HOME must be for a client to reach the hosts by name (`ssh`, fabric). shared: a folder that all hosts and this machine see
+    at the same path, as a network file system would be."""
 
     hosts: Sequence[BedHost]
     home: Path
+    shared: Path
 
     def __getitem__(self, index: int) -> BedHost:
         return self.hosts[index]
@@ -162,7 +166,8 @@ def host_bed(folder: Path, count: int, *, isolated: bool | None = None) -> Itera
             hosts.append(host)
         for host in hosts:
             wait_until(partial(_answers, host), what=f"{host.name} ({host.address}), see {host.log},")
-        yield HostBed(hosts, folder / "client")
+        (folder / "shared").mkdir()
+        yield HostBed(hosts, folder / "client", folder / "shared")
 
 
 def _start(folder: Path, name: str, address: str, port: int, network: Network | None, config: Path) -> BedHost:

@@ -52,6 +52,9 @@ class Transport(Protocol):
     def output(self, task: Task) -> Output:
         """Of the latest attempt."""
 
+    def serving(self, plan: TaskPlan) -> bool:
+        """Whether the task's port answers. Must not wait."""
+
     def close(self) -> None:
         """Let go of everything. No task is alive any more."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal as signals
+import socket
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,15 @@ class LocalTransport:
     def output(self, task: Task) -> Output:
         sink = self._sinks.get(task)
         return self._pump.output(sink) if sink else Output(b"", 0)
+
+    def serving(self, plan: TaskPlan) -> bool:
+        """Whether the task's port accepts a connection."""
+        host, _, port = (plan.address or "").rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=0.2):
+                return True
+        except OSError:
+            return False
 
     def drain(self, task: Task, timeout: float) -> None:
         """Wait until all of the task's output is in its log; a process that left the group may hold the pipe, hence the timeout."""

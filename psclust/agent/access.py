@@ -1,0 +1,46 @@
+"""How one side of a connection to an agent knows the other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What one side of a connection shows, and the authority by which it knows the other; all PEM."""
+
+    key: bytes
+    certificate: bytes
+    authority: bytes
+
+    def to_json(self) -> dict[str, str]:
+        return {"key": self.key.decode(), "certificate": self.certificate.decode(), "authority": self.authority.decode()}
+
+    @classmethod
+    def from_json(cls, data: dict[str, str]) -> Identity:
+        return cls(data["key"].encode(), data["certificate"].encode(), data["authority"].encode())
+
+
+@dataclass(frozen=True)
+class HostAccess:
+    """How to reach the agent of `host`: `target` is what to dial, `identity` what to show. lease_s: how long it stays without a word."""
+
+    host: str
+    target: str
+    identity: Identity
+    lease_s: float
+
+    def to_json(self) -> str:
+        return json.dumps({**self.__dict__, "identity": self.identity.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> HostAccess:
+        data: dict[str, Any] = json.loads(text)
+        return cls(**{**data, "identity": Identity.from_json(data["identity"])})
+
+
+def server_name(host: str) -> str:
+    """The name in an agent's certificate."""
+    return f"{host}.agent.psclust"

@@ -1,0 +1,135 @@
+"""Agents on the hosts of a cluster: started over SSH, handed to the supervisor, and asked at which addresses they reach each other."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from psclust.agent.access import HostAccess
+from psclust.agent.certificates import Authority
+from psclust.agent.process import AgentReply, AgentRequest
+from psclust.errors import StartError
+from psclust.plan.build import Place
+from psclust.plan.environment import Site
+from psclust.transport.fork_server import Load
+from psclust.transport.ssh import SshError, SshHosts
+
+_START_S = 60.0
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where an agent lives on its host: the interpreter, the folder that psclust was shipped to (None: it is installed there), and the
+    program's folder."""
+
+    python: str
+    package: str | None
+    cwd: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """What all agents of a run are told. lease_s, grace_s: seconds. environ: for all tasks, secrets perhaps."""
+
+    name: str
+    run: str
+    lease_s: float
+    grace_s: float
+    interface: str | None
+    environ: Mapping[str, str]
+    warm: Sequence[Load]
+
+
+class Reachable(Protocol):
+    """What is asked of a supervisor that has the agents (`AgentClient`)."""
+
+    def listen(self, host: str, addresses: Sequence[str]) -> list[str]: ...
+
+    def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
+
+
+def start_agents(ssh: SshHosts, homes: Mapping[str, Home], order: Order, took: Callable[[HostAccess], None]) -> dict[str, AgentReply]:
+    """Starts an agent on every host of `homes`, all at once; `took` is called with each as soon as it can be dialled. Raises StartError
+    with a line for each that could not be started."""
+    authority = Authority(order.name)
+    launcher = authority.launcher()
+
+    def start(host: str) -> AgentReply:
+        address = ssh.address_of(host)
+        request = AgentRequest(
+            name=order.name,
+            run=order.run,
+            host=host,
+            address=address or "127.0.0.1",
+            lease_s=order.lease_s,
+            grace_s=order.grace_s,
+            identity=authority.agent(host),
+            environ=order.environ,
+            interface=order.interface,
+            warm=tuple(order.warm),
+        )
+        result = ssh.run(host, _command(homes[host]), stdin=request.to_json().encode(), timeout=_START_S)
+        if result.code != 0:
+            raise SshError(f"{host}: {_last_line(result.stderr) or f'its agent could not be started (exit code {result.code})'}")
+        reply = AgentReply.from_json(result.stdout.decode())
+        took(HostAccess(host, f"{reply.address}:{reply.port}", launcher, order.lease_s))
+        return reply
+
+    return ssh.each(start, list(homes))
+
+
+def places(replies: Mapping[str, AgentReply], homes: Mapping[str, Home], addresses: Mapping[str, str]) -> dict[str, Place]:
+    """What planning must know of each host."""
+    return {
+        host: Place(Site(environ=reply.environ, cwd=homes[host].cwd, python=reply.python, shim=reply.shim), reply.folder, addresses[host])
+        for host, reply in replies.items()
+    }
+
+
+def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], interface: str | None) -> dict[str, str]:
+    """An address of each host that all hosts reach: the one its agent listens on if that is so, else, unless the user has chosen an
+    interface, the first of its others. Raises StartError, which names who does not reach whom."""
+    own = {f"{reply.address}:{reply.port}": host for host, reply in replies.items()}
+    found, missing = _reached_by_all(supervisor, own)
+    if missing and interface is None:
+        others: dict[str, str] = {}
+        for host in missing:
+            candidates = [address for address in replies[host].interfaces if address != replies[host].address]
+            others |= dict.fromkeys(supervisor.listen(host, candidates), host) if candidates else {}
+        more, _ = _reached_by_all(supervisor, others)
+        found |= more
+    lines = [
+        f"{host}: not reached at {replies[host].address} from {', '.join(missing[host])}; open the firewall between the hosts, or choose "
+        "another network with `interface:`"
+        for host in missing
+        if host not in found
+    ]
+    if lines:
+        raise StartError("\n".join(lines))
+    return {host: found[host] for host in replies}
+
+
+def _reached_by_all(supervisor: Reachable, addresses: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """(host -> the first of its addresses that everybody reaches, host -> who does not reach the last of them)."""
+    reached = supervisor.reach(list(addresses)) if addresses else {}
+    found: dict[str, str] = {}
+    missing: dict[str, list[str]] = {}
+    for address, host in addresses.items():
+        without = [other for other, those in reached.items() if address not in those]
+        if without:
+            missing[host] = without
+        else:
+            found.setdefault(host, address.rpartition(":")[0])
+    return found, {host: without for host, without in missing.items() if host not in found}
+
+
+def _command(home: Home) -> str:
+    variables = [f"PYTHONPATH={home.package}"] if home.package else []
+    return shlex.join(["env", *variables, home.python, "-m", "psclust.agent"])
+
+
+def _last_line(text: bytes) -> str:
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

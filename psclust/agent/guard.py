@@ -1,0 +1,98 @@
+"""The guard: a process that does nothing but wait for another one and clean up after it.
+
+When the guarded process is gone, however it ended, everything that it started has been re-parented to the guard (a subreaper), so it can
+end all of it, even what has left its process group, by parentage alone. A guarded process whose guard dies gets SIGTERM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def launch(log: Path, work: Callable[[], int], died: Callable[[int], None]) -> int:
+    """Fork the guard, which forks a process that does `work` and exits with its result; the guard's pid. Both are in a session of their own
+    with their output in `log`. `died` is called with any other exit code than 0. The caller must have a single thread."""
+    guard = os.fork()
+    if guard:
+        return guard
+    code = 1
+    try:
+        os.setsid()
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((null, 0), (output, 1), (output, 2)):
+            os.dup2(source, target)
+        code = _guard(work, died)
+    except BaseException:  # noqa: BLE001 - a process's outermost frame: whatever happened must reach the log
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _guard(work: Callable[[], int], died: Callable[[int], None]) -> int:
+    become_subreaper()
+    for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    guarded = os.fork()
+    if guarded == 0:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        return work()
+    code = _wait_for(guarded)
+    end_descendants()
+    if code != 0:
+        died(code)
+    return 0
+
+
+def become_subreaper() -> None:
+    """From now on, descendants that lose their parent become this process's children."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux's prctl(2). Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def end_descendants() -> None:
+    """KILL everything below this process, until nothing is left."""
+    while children := psutil.Process().children(recursive=True):
+        for child in children:
+            try:
+                child.kill()
+            except psutil.NoSuchProcess:
+                continue
+        _reap_all()
+
+
+def _reap_all() -> None:
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.005)
+        except ChildProcessError:
+            return
+
+
+def _wait_for(pid: int) -> int:
+    """The exit code of one child; others that end meanwhile are reaped."""
+    while True:
+        ended, status = os.wait()
+        if ended == pid:
+            return os.waitstatus_to_exitcode(status)

@@ -1,0 +1,171 @@
+"""RPCs in, calls to the keeper out: the service of an agent."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from psclust.agent import host_pb2 as pb
+from psclust.agent import host_pb2_grpc
+from psclust.agent.keeper import Keeper
+from psclust.agent.ledger import Entry, Exited, NotStarted, Serving, Started
+from psclust.agent.service import refuse
+from psclust.errors import PsclustError
+from psclust.plan.layout import PortRequest
+from psclust.plan.task import TaskPlan
+from psclust.spec.cluster import Task
+
+LOG = logging.getLogger(__name__)
+
+_TURN_S = 0.1  # how often a stream looks for new output
+_CHUNK = 1 << 18
+_DRAIN_S = 1.0  # for a dead task's last output
+_REACH_S = 2.0
+_LISTEN_S = 30.0
+
+
+class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
+    """One keeper as a service. purge: set when the run's folder is to go as well."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self.purge = False
+
+    def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
+        wanted = [PortRequest(_task(port.task), port.address, port.wanted) for port in request.ports]
+        try:
+            ports = self._keeper.call(lambda transport: transport.reserve(wanted))
+        except PsclustError as error:
+            refuse(context, error)
+        return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
+
+    def Release(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Nothing:
+        self._keeper.call(lambda transport: transport.release(_task(request)))
+        return pb.Nothing()
+
+    def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Nothing:
+        self._keeper.start(TaskPlan.from_json(request.plan), request.attempt)
+        return pb.Nothing()
+
+    def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Nothing:
+        self._keeper.signal(_task(request.task), "KILL" if request.kill else "TERM")
+        return pb.Nothing()
+
+    def Renew(self, request: pb.RenewRequest, context: grpc.ServicerContext) -> pb.Nothing:
+        self._keeper.renew(request.seconds)
+        return pb.Nothing()
+
+    def Reach(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
+        with ThreadPoolExecutor(max_workers=32) as pool:
+            reached = list(pool.map(_accepts, request.addresses))
+        return pb.Addresses(addresses=[address for address, yes in zip(request.addresses, reached, strict=True) if yes])
+
+    def Listen(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
+        found = []
+        for address in request.addresses:
+            listener = socket.create_server((address, 0))
+            threading.Timer(_LISTEN_S, listener.close).start()
+            found.append(f"{address}:{listener.getsockname()[1]}")
+        return pb.Addresses(addresses=found)
+
+    def Leave(self, request: pb.LeaveRequest, context: grpc.ServicerContext) -> pb.Nothing:
+        self.purge = request.purge
+        self._keeper.leave("the launcher said so")
+        return pb.Nothing()
+
+    def Follow(self, request: pb.FollowRequest, context: grpc.ServicerContext) -> Iterator[pb.News]:
+        LOG.info("%s follows from event %d", context.peer(), request.after)
+        after, logs, progress = request.after, _Logs(self._keeper, dict(request.offsets)), _Progress(self._keeper)
+        while context.is_active():
+            entries = self._keeper.ledger.after(after, _TURN_S)
+            ended = [entry.task for entry in entries if isinstance(entry.what, Exited)]
+            for task in ended:
+                self._keeper.drain(task, _DRAIN_S)
+            # What a task printed arrives before the news of its end.
+            yield from logs.news()
+            yield from progress.news()
+            for entry in entries:
+                yield pb.News(event=_event(entry))
+                after = entry.number
+
+
+class _Logs:
+    """What has been sent of each log."""
+
+    def __init__(self, keeper: Keeper, offsets: dict[str, int]) -> None:
+        self._keeper = keeper
+        self._offsets = offsets
+
+    def news(self) -> Iterator[pb.News]:
+        for task, attempt in self._keeper.attempts():
+            path = self._keeper.folder.log(task, attempt)
+            offset = self._offsets.get(path.name, 0)
+            try:
+                size = path.stat().st_size
+            except OSError:
+                continue
+            if size <= offset:
+                continue
+            lost = self._keeper.lost_output(task)
+            with path.open("rb") as file:
+                file.seek(offset)
+                while data := file.read(_CHUNK):
+                    output = pb.Output(task=_id(task), attempt=attempt, offset=offset, data=data, lost=lost)
+                    yield pb.News(output=output)
+                    offset += len(data)
+            self._offsets[path.name] = offset
+
+
+class _Progress:
+    """What has been sent of each task's progress file."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._sent: dict[str, bytes] = {}
+
+    def news(self) -> Iterator[pb.News]:
+        for task in {task for task, _ in self._keeper.attempts()}:
+            path = self._keeper.folder.progress(task)
+            try:
+                content = path.read_bytes()
+            except OSError:
+                continue
+            if content != self._sent.get(path.name):
+                self._sent[path.name] = content
+                yield pb.News(progress_file=path.name, content=content)
+
+
+def _event(entry: Entry) -> pb.Event:
+    event = pb.Event(number=entry.number, task=_id(entry.task))
+    match entry.what:
+        case Started(pid):
+            event.started = pid
+        case NotStarted(reason):
+            event.not_started = reason
+        case Exited(code):
+            event.exited = code
+        case Serving():
+            event.serving = True
+    return event
+
+
+def _accepts(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=_REACH_S):
+            return True
+    except OSError:
+        return False
+
+
+def _task(message: pb.TaskId) -> Task:
+    return Task(message.job, message.index)
+
+
+def _id(task: Task) -> pb.TaskId:
+    return pb.TaskId(job=task.job, index=task.index)

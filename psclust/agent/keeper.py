@@ -1,0 +1,166 @@
+"""The heart of an agent: the processes of one run on one host. It starts and ends what it is told to, and keeps a lease: when nobody has
+renewed it, everything is stopped and the agent leaves. What to start, restart or end is decided elsewhere, where all hosts are in view."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar, cast
+
+from psclust.agent.ledger import Exited, Ledger, NotStarted, Serving, Started
+from psclust.plan.task import TaskPlan
+from psclust.rundir.folder import RunFolder
+from psclust.spec.cluster import Task
+from psclust.transport.local import LocalTransport
+
+LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_PROBE_S = 0.01  # while a server has been started and does not answer yet
+_IDLE_S = 0.25
+
+
+@dataclass
+class _Call:
+    work: Callable[[], object]
+    ready: threading.Event = field(default_factory=threading.Event)
+    result: object = None
+    error: BaseException | None = None
+
+
+@dataclass
+class _Running:
+    plan: TaskPlan
+    attempt: int
+    alive: bool = True
+    serving: bool = False
+
+
+class Keeper:
+    """Owns a host's tasks. They are touched on the thread of `run` only; other threads `call`. grace_s: between TERM and KILL."""
+
+    def __init__(self, folder: RunFolder, lease_s: float, grace_s: float) -> None:
+        self.folder = folder
+        self.ledger = Ledger()
+        self._grace_s = grace_s
+        self._until = time.monotonic() + lease_s
+        self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._tasks: dict[Task, _Running] = {}
+        self._attempts: set[tuple[Task, int]] = set()
+        self._leaving: str | None = None
+        self._transport: LocalTransport
+
+    # ---- from any thread
+
+    def started(self, task: Task, pid: int) -> None:
+        self.ledger.add(task, Started(pid))
+
+    def not_started(self, task: Task, reason: str) -> None:
+        self._ended(task)
+        self.ledger.add(task, NotStarted(reason))
+
+    def exited(self, task: Task, code: int) -> None:
+        self._ended(task)
+        self.ledger.add(task, Exited(code))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self._queue.put(_Call(work))
+
+    def children_changed(self) -> None:
+        """A signal handler may call this: SimpleQueue is safe there."""
+        self._queue.put(None)
+
+    def renew(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    def leave(self, reason: str) -> None:
+        """End everything and return from `run`."""
+        self._leaving = self._leaving or reason
+        self._queue.put(None)
+
+    def call(self, work: Callable[[LocalTransport], _T]) -> _T:
+        """Has `work` done on the thread of `run`; returns its result or raises its error."""
+        call = _Call(lambda: work(self._transport))
+        self._queue.put(call)
+        call.ready.wait()
+        if call.error is not None:
+            raise call.error
+        return cast(_T, call.result)
+
+    def attempts(self) -> list[tuple[Task, int]]:
+        """All that have been started so far."""
+        return sorted(self._attempts)
+
+    # ---- what calls do
+
+    def start(self, plan: TaskPlan, attempt: int) -> None:
+        def work(transport: LocalTransport) -> None:
+            if (plan.task, attempt) in self._attempts:
+                return
+            self._attempts.add((plan.task, attempt))
+            self._tasks[plan.task] = _Running(plan, attempt)
+            self.folder.progress(plan.task).unlink(missing_ok=True)
+            transport.start(plan, attempt, self.folder.log(plan.task, attempt))
+
+        self.call(work)
+
+    def signal(self, task: Task, number: Literal["TERM", "KILL"]) -> None:
+        self.call(lambda transport: transport.signal(task, number))
+
+    def drain(self, task: Task, timeout: float) -> None:
+        """Waits until all of the task's output is in its log."""
+        self._transport.drain(task, timeout)
+
+    def lost_output(self, task: Task) -> int:
+        """Bytes that found no room on disk."""
+        return self._transport.output(task).lost
+
+    # ---- the keeper's own thread
+
+    def run(self, transport: LocalTransport) -> None:
+        """Until told to leave, or until the lease has run out; then nothing is alive."""
+        self._transport = transport
+        while self._leaving is None:
+            self._turn()
+            if time.monotonic() > self._until:
+                self._leaving = "the launcher has not been heard for the time of its lease"
+        LOG.info("leaving: %s", self._leaving)
+        self._stop_all()
+
+    def _turn(self) -> None:
+        waiting = any(entry.alive and entry.plan.serves and not entry.serving for entry in self._tasks.values())
+        try:
+            item = self._queue.get(timeout=_PROBE_S if waiting else _IDLE_S)
+        except queue.Empty:
+            item = None
+        if item is None:
+            self._transport.reap()
+        else:
+            try:
+                item.result = item.work()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the thread that asked
+                item.error = error
+            item.ready.set()
+        for entry in self._tasks.values():
+            if entry.alive and entry.plan.serves and not entry.serving and self._transport.serving(entry.plan):
+                entry.serving = True
+                self.ledger.add(entry.plan.task, Serving())
+
+    def _stop_all(self) -> None:
+        signals: tuple[Literal["TERM", "KILL"], ...] = ("TERM", "KILL")
+        for number in signals:
+            for task, entry in self._tasks.items():
+                if entry.alive:
+                    self._transport.signal(task, number)
+            end = time.monotonic() + self._grace_s
+            while any(entry.alive for entry in self._tasks.values()) and time.monotonic() < end:
+                self._turn()
+
+    def _ended(self, task: Task) -> None:
+        entry = self._tasks.get(task)
+        if entry is not None:
+            entry.alive = False

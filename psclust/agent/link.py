@@ -1,0 +1,218 @@
+"""The launcher's end of one agent: orders out, in order; news in, each once, however often the connection breaks."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol
+
+import grpc
+
+from psclust.agent import host_pb2 as pb
+from psclust.agent import host_pb2_grpc
+from psclust.agent.access import HostAccess, server_name
+from psclust.agent.client import Refusal
+from psclust.errors import StartError
+from psclust.plan.layout import PortRequest
+from psclust.plan.task import TaskPlan
+from psclust.rundir.folder import RunFolder, write_atomically
+from psclust.spec.cluster import Task
+from psclust.transport.api import Listener, Output
+
+LOG = logging.getLogger(__name__)
+
+_CALL_S = 20.0
+_AGAIN_S = 0.2  # between attempts to reach an agent
+_TAIL = 8192
+_OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.keepalive_time_ms", 5000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class HostListener(Listener, Protocol):
+    """Who is told of a host's tasks, and of the loss of a host."""
+
+    def host_lost(self, host: str, reason: str) -> None: ...
+
+
+class HostLink:
+    """Threads of its own: one sends orders, one reads news and puts output and progress into `folder`, one renews the lease."""
+
+    def __init__(self, access: HostAccess, folder: RunFolder, listener: HostListener) -> None:
+        self.access = access
+        self._folder = folder
+        self._listener = listener
+        self._lease_s = access.lease_s
+        self._channel = _open_channel(access)
+        self._stub = host_pb2_grpc.HostStub(self._channel)
+        self._orders: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._after = 0
+        self._offsets: dict[str, int] = {}
+        self._outputs: dict[Task, Output] = {}
+        self._serving: set[Task] = set()
+        self._heard = time.monotonic()
+        self._closed = threading.Event()
+        for work in (self._send, self._follow, self._renew):
+            threading.Thread(target=work, name=f"{access.host}{work.__name__}", daemon=True).start()
+
+    # ---- what a transport can do, for this host
+
+    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
+        """Raises what the agent says, or StartError where it does not answer."""
+        ports = [pb.ReserveRequest.Port(task=_id(entry.task), address=entry.host, wanted=entry.wanted) for entry in requests]
+        reply = self._call(self._stub.Reserve, pb.ReserveRequest(ports=ports))
+        return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
+
+    def release(self, task: Task) -> None:
+        self._order(self._stub.Release, _id(task))
+
+    def start(self, plan: TaskPlan, attempt: int) -> None:
+        self._serving.discard(plan.task)
+        self._order(self._stub.Start, pb.StartRequest(plan=plan.to_json(), attempt=attempt))
+
+    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+        self._order(self._stub.Signal, pb.SignalRequest(task=_id(task), kill=signal == "KILL"))
+
+    def output(self, task: Task) -> Output:
+        return self._outputs.get(task, Output(b"", 0))
+
+    def serving(self, task: Task) -> bool:
+        return task in self._serving
+
+    def reach(self, addresses: Sequence[str]) -> list[str]:
+        """Which of the addresses accept a connection from the host. Raises StartError."""
+        return list(self._call(self._stub.Reach, pb.Addresses(addresses=addresses)).addresses)
+
+    def listen(self, addresses: Sequence[str]) -> list[str]:
+        """Has the host accept connections at these of its addresses for half a minute; returns them with a port. Raises StartError."""
+        return list(self._call(self._stub.Listen, pb.Addresses(addresses=addresses)).addresses)
+
+    def extend_lease(self, seconds: float) -> None:
+        """From now on the agent stays for `seconds` without a word."""
+        self._lease_s = seconds
+        self._order(self._stub.Renew, pb.RenewRequest(seconds=seconds))
+
+    def leave(self, *, purge: bool = False, timeout: float = 3.0) -> None:
+        """Have the agent end everything and go; it does so by itself in the end where it cannot be told."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._orders.put(None)
+        try:
+            self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=timeout)
+        except grpc.RpcError as error:
+            LOG.warning("%s: its agent could not be told to leave (%s)", self.access.host, error.code().name)
+        self._channel.close()
+
+    # ---- threads
+
+    def _send(self) -> None:
+        while (order := self._orders.get()) is not None:
+            while not self._closed.is_set():
+                try:
+                    order()
+                except grpc.RpcError as error:
+                    if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                        LOG.warning("%s refused an order: %s", self.access.host, error.details())
+                        break
+                    self._closed.wait(_AGAIN_S)
+                else:
+                    break
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            try:
+                for news in self._stub.Follow(pb.FollowRequest(after=self._after, offsets=self._offsets)):
+                    self._heard = time.monotonic()
+                    self._take(news)
+            except grpc.RpcError as error:
+                if not self._closed.is_set():
+                    LOG.info("%s: not connected (%s)", self.access.host, error.code().name)
+            except OSError as error:
+                LOG.warning("%s: its news cannot be kept (%s)", self.access.host, error.strerror)
+            self._closed.wait(_AGAIN_S)
+
+    def _renew(self) -> None:
+        lost = False
+        while not self._closed.wait(min(self._lease_s / 3, 5.0)):
+            began = time.monotonic()
+            try:
+                self._stub.Renew(pb.RenewRequest(seconds=self._lease_s), timeout=min(self._lease_s / 3, 5.0))
+                self._heard = began
+            except grpc.RpcError:
+                silent = time.monotonic() - self._heard
+                # The agent gives its tasks up when its lease is over; then it needs a moment to end them.
+                if silent > self._lease_s and not lost:
+                    lost = True
+                    self._listener.host_lost(self.access.host, f"its agent has not answered for {silent:.0f} s")
+
+    def _take(self, news: pb.News) -> None:
+        kind = news.WhichOneof("news")
+        if kind == "event":
+            if news.event.number > self._after:
+                self._after = news.event.number
+                self._tell(news.event)
+        elif kind == "output":
+            self._keep(news.output)
+        else:
+            write_atomically(self._folder.path / "progress" / os.path.basename(news.progress_file), news.content.decode("utf-8", "replace"))
+
+    def _tell(self, event: pb.Event) -> None:
+        task, kind = Task(event.task.job, event.task.index), event.WhichOneof("what")
+        if kind == "started":
+            self._listener.started(task, event.started)
+        elif kind == "not_started":
+            self._listener.not_started(task, event.not_started)
+        elif kind == "exited":
+            self._listener.exited(task, event.exited)
+        else:
+            self._serving.add(task)
+
+    def _keep(self, output: pb.Output) -> None:
+        task = Task(output.task.job, output.task.index)
+        path = self._folder.log(task, output.attempt)
+        known = self._offsets.get(path.name, 0)
+        data = output.data[known - output.offset :] if output.offset < known else output.data
+        tail = (self.output(task).tail + data)[-_TAIL:]
+        self._offsets[path.name] = known + len(data)
+        lost = output.lost
+        try:
+            with path.open("ab") as file:
+                file.write(data)
+        except OSError:
+            lost += len(data)
+        self._outputs[task] = Output(tail, max(lost, self.output(task).lost))
+
+    def _order(self, method: Callable[..., object], request: object) -> None:
+        self._orders.put(lambda: method(request, timeout=_CALL_S))
+
+    def _call(self, method: Callable[..., Any], request: object) -> Any:
+        try:
+            return method(request, timeout=_CALL_S, wait_for_ready=True)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                details = json.loads(error.details())
+                raise Refusal(f"{self.access.host}: {details['message']}", details["exit_code"]) from None
+            raise StartError(f"{self.access.host}: its agent at {self.access.target} does not answer ({error.details()}).") from None
+
+
+def _open_channel(access: HostAccess) -> grpc.Channel:
+    identity = access.identity
+    credentials = grpc.ssl_channel_credentials(identity.authority, identity.key, identity.certificate)
+    options = [*_OPTIONS, ("grpc.ssl_target_name_override", server_name(access.host))]
+    return grpc.secure_channel(access.target, credentials, options=options)
+
+
+def _id(task: Task) -> pb.TaskId:
+    return pb.TaskId(job=task.job, index=task.index)

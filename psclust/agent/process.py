@@ -1,0 +1,210 @@
+"""The process of an agent, `python -m psclust.agent` on a host: reads what it is to be from standard input, detaches itself under a guard,
+and prints one line about itself when it can be dialled. The keys never touch a command line or a disk."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psclust
+from psclust.agent import guard
+from psclust.agent.access import Identity
+from psclust.errors import PsclustError, StartError, UsageError
+from psclust.plan.environment import Site, library_environment
+from psclust.rundir.folder import RunFolder, state_root
+from psclust.transport.fork_server import Load
+from psclust.transport.shim import bind_shim
+
+_READY_S = 30.0
+OPTIONS = [
+    ("grpc.max_receive_message_length", -1),
+    # The launcher asks often whether the line still holds.
+    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Two servers must never share a port by accident.
+    ("grpc.so_reuseport", 0),
+]
+
+
+@dataclass(frozen=True)
+class AgentRequest:
+    """What an agent is told at its start.
+
+    name, run: of the cluster and the run. host: its own name in the cluster file. address: where it was reached, and listens unless there
+    is an `interface`: the name of one, or a subnet such as 10.0.0.0/8. lease_s, grace_s: seconds. environ: variables for all tasks, secrets
+    perhaps. warm: what to load at once.
+    """
+
+    name: str
+    run: str
+    host: str
+    address: str
+    lease_s: float
+    grace_s: float
+    identity: Identity
+    environ: Mapping[str, str]
+    interface: str | None = None
+    warm: tuple[Load, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps({**self.__dict__, "identity": self.identity.to_json()})
+
+    @classmethod
+    def from_json(cls, text: str) -> AgentRequest:
+        data: dict[str, Any] = json.loads(text)
+        return cls(**{**data, "identity": Identity.from_json(data["identity"]), "warm": tuple(data["warm"])})
+
+
+@dataclass(frozen=True)
+class AgentReply:
+    """What an agent says of itself.
+
+    address, port: where it listens. folder: the run's on this host. shim: path of the bind shim, None where there is none. environ: of the
+    environment that tasks inherit there, what planning looks at. interfaces: its IPv4 addresses but 127.0.0.0/8.
+    """
+
+    pid: int
+    address: str
+    port: int
+    version: str
+    python: str
+    folder: str
+    shim: str | None
+    environ: Mapping[str, str]
+    interfaces: tuple[str, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> AgentReply:
+        data: dict[str, Any] = json.loads(text)
+        return cls(**{**data, "interfaces": tuple(data["interfaces"])})
+
+
+def main() -> int:
+    """Starts the agent that standard input describes; returns when it answers. 0, or the exit code of what went wrong."""
+    try:
+        sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
+    except (ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"an agent is started by `psclust up`, which tells it what to be on standard input ({error})\n")
+        return UsageError.exit_code
+    except PsclustError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+def start(request: AgentRequest) -> str:
+    """Forks the agent off; its AgentReply in JSON. Raises StartError."""
+    folder = agent_folder(request.name, request.run, request.host)
+    try:
+        folder.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.create()
+    except OSError as error:
+        raise StartError(f"{error.filename}: {error.strerror}; runs are kept there on {request.host}. Set PSCLUST_STATE there.") from None
+    read, write = os.pipe()
+    choose_address(request, own_addresses())
+    guard.launch(folder.supervisor_log, lambda: _serve(request, folder, write), lambda code: None)
+    os.close(write)
+    with open(read, encoding="utf-8") as pipe:
+        said = pipe.readline()
+    if not said:
+        log = folder.supervisor_log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise StartError(f"the agent did not start: {log[-1] if log else 'it said nothing'} (its log: {folder.supervisor_log})")
+    return said
+
+
+def agent_folder(name: str, run: str, host: str) -> RunFolder:
+    """A host's own folder of a run; hosts may share a home."""
+    return RunFolder(state_root(os.environ) / "agents" / name / run / host)
+
+
+def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    import grpc
+    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+    from psclust.agent import host_pb2_grpc
+    from psclust.agent.host_service import HostService
+    from psclust.agent.keeper import Keeper
+    from psclust.transport.local import LocalTransport
+
+    guard.become_subreaper()
+    keeper = Keeper(folder, request.lease_s, request.grace_s)
+    signal.signal(signal.SIGCHLD, lambda *_: keeper.children_changed())
+    signal.signal(signal.SIGTERM, lambda *_: keeper.leave("told to (SIGTERM)"))
+    environ = {**os.environ, **request.environ}
+    site = Site(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    transport = LocalTransport(keeper, environ, library_environment(site), log=2)
+    for load in request.warm:
+        transport.warm(sys.executable, load)
+    server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
+    service = HostService(keeper)
+    host_pb2_grpc.add_HostServicer_to_server(service, server)
+    healthy = health.HealthServicer()
+    healthy.set("psclust.host.v1.Host", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    identity = request.identity
+    credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
+    interfaces = own_addresses()
+    address = choose_address(request, interfaces)
+    port = server.add_secure_port(f"{address}:0", credentials)
+    server.start()
+    names = ("TF_CONFIG", "LD_PRELOAD", *library_environment(Site({}, "", "", None)))
+    own = {name: environ[name] for name in names if name in environ}
+    known = tuple(sorted(address for addresses in interfaces.values() for address in addresses))
+    reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), site.shim, own, known)
+    with open(ready, "w", encoding="utf-8") as pipe:
+        pipe.write(reply.to_json() + "\n")
+    keeper.run(transport)
+    transport.close()
+    # The last news must arrive: whoever follows has a moment to read them.
+    time.sleep(0.2)
+    server.stop(grace=1.0).wait()
+    if service.purge:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        with suppress(OSError):
+            # Other hosts may share this home.
+            folder.path.parent.rmdir()
+            folder.path.parent.parent.rmdir()
+    return 0
+
+
+def own_addresses() -> dict[str, list[str]]:
+    """interface -> its IPv4 addresses, those of this machine alone (127.0.0.0/8) left out."""
+    import psutil
+
+    found = {
+        name: [entry.address for entry in entries if entry.family == socket.AF_INET and not entry.address.startswith("127.")]
+        for name, entries in psutil.net_if_addrs().items()
+    }
+    return {name: addresses for name, addresses in found.items() if addresses}
+
+
+def choose_address(request: AgentRequest, interfaces: Mapping[str, Sequence[str]]) -> str:
+    """Where to listen. Raises StartError where the host has no such interface, or no address in such a subnet."""
+    wanted = request.interface
+    if wanted is None:
+        return request.address
+    if "/" in wanted:
+        subnet = ipaddress.ip_network(wanted, strict=False)
+        fitting = [address for addresses in interfaces.values() for address in addresses if ipaddress.ip_address(address) in subnet]
+    else:
+        fitting = list(interfaces.get(wanted, ()))
+    if not fitting:
+        there = ", ".join(f"{name} ({', '.join(addresses)})" for name, addresses in interfaces.items()) or "none"
+        raise StartError(f"interface: {wanted}: {request.host} has none; it has {there}")
+    return fitting[0]

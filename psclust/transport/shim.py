@@ -1,0 +1,14 @@
+"""Where the bind shim is: the library that keeps TensorFlow's servers on one interface."""
+
+from __future__ import annotations
+
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import psclust
+
+
+def bind_shim() -> str | None:
+    """Its path; None where it could not be built."""
+    folder = Path(psclust.__file__).parent / "runtime"
+    return next((str(path) for suffix in EXTENSION_SUFFIXES if (path := folder / f"_bind_shim{suffix}").exists()), None)

@@ -1,0 +1,250 @@
+"""An agent on a host of its own: what it starts, what it says, whom it refuses, and how it leaves."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import psutil
+import pytest
+
+from psclust.agent import host_pb2 as pb
+from psclust.agent import host_pb2_grpc
+from psclust.agent.access import HostAccess, Identity, server_name
+from psclust.agent.certificates import Authority
+from psclust.agent.link import HostLink
+from psclust.agent.process import AgentReply, AgentRequest
+from psclust.plan.task import RestartPolicy, TaskPlan
+from psclust.rundir.folder import RunFolder
+from psclust.spec.cluster import Task
+from psclust.testing.hosts import BedHost, HostBed, host_bed
+from psclust.testing.wait import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+
+WORKER = Task("worker", 0)
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 2) as bed:
+        yield bed
+
+
+@dataclass
+class Heard:
+    """A listener that remembers."""
+
+    news: list[Any] = field(default_factory=list)
+
+    def started(self, task: Task, pid: int) -> None:
+        self.news.append(("started", task))
+
+    def not_started(self, task: Task, reason: str) -> None:
+        self.news.append(("not started", task, reason))
+
+    def exited(self, task: Task, code: int) -> None:
+        self.news.append(("exited", task, code))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        work()
+
+    def host_lost(self, host: str, reason: str) -> None:
+        self.news.append(("lost", host))
+
+
+@dataclass
+class Started:
+    host: BedHost
+    authority: Authority
+    identity: Identity
+    reply: AgentReply
+    link: HostLink
+    heard: Heard
+    folder: RunFolder
+
+    @property
+    def target(self) -> str:
+        return f"{self.host.address}:{self.reply.port}"
+
+    def run(self, script: str, attempt: int = 1, task: Task = WORKER) -> None:
+        self.link.start(task_plan(task, self.host.name, script), attempt)
+
+    def log(self, attempt: int = 1) -> str:
+        path = self.folder.log(WORKER, attempt)
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def wait_for(self, *news: Any) -> None:
+        wait_until(lambda: news in self.heard.news, what=str(news))
+
+    def left(self) -> list[str]:
+        """What still runs on the host beside what runs there anyway."""
+        found = []
+        for process in self.host.processes():
+            with suppress(psutil.Error):
+                if process.name() not in ("sshd", "sleep", "sh") and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(" ".join(process.cmdline()))
+        return found
+
+
+def task_plan(task: Task, host: str, script: str) -> TaskPlan:
+    return TaskPlan(
+        task=task,
+        host=host,
+        address=None,
+        argv=(sys.executable, "-c", script),
+        env={},
+        unset=(),
+        cwd="/",
+        preload=None,
+        role="program",
+        serves=False,
+        needs=(),
+        decides=True,
+        ok_exit_codes=(0,),
+        restart=RestartPolicy("never", 0, 1.0, 1.0, 1.0),
+        recovery_wait=None,
+    )
+
+
+@pytest.fixture
+def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    links: list[HostLink] = []
+
+    def start(lease_s: float = 20.0, environ: dict[str, str] | None = None) -> Started:
+        host, authority = bed[0], Authority("test")
+        run = f"run-{len(links)}-{os.urandom(3).hex()}"
+        identity = authority.agent(host.name)
+        request = AgentRequest("test", run, host.name, host.address, lease_s, 2.0, identity, environ or {})
+        command = host.command("env", f"HOME={host.home}", sys.executable, "-m", "psclust.agent")
+        done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        reply, folder, heard = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Heard()
+        folder.create()
+        access = HostAccess(host.name, f"{host.address}:{reply.port}", authority.launcher(), lease_s)
+        links.append(HostLink(access, folder, heard))
+        return Started(host, authority, identity, reply, links[-1], heard, folder)
+
+    yield start
+    for link in links:
+        link.leave(purge=True)
+
+
+def test_a_task_runs_there_and_all_it_prints_arrives_before_the_news_of_its_end(start: Callable[..., Started]) -> None:
+    agent = start(environ={"TOKEN": "from the launcher"})
+    agent.run("import os, socket; print(socket.gethostname(), os.environ['TOKEN']); [print(i) for i in range(50000)]; exit(3)")
+    agent.wait_for("exited", WORKER, 3)
+    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 3)]
+    lines = agent.log().splitlines()
+    assert lines[0] == "h1 from the launcher"
+    assert lines[1:] == [str(number) for number in range(50000)]
+
+
+def test_a_program_that_is_not_there_is_said(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.link.start(replace(task_plan(WORKER, agent.host.name, ""), argv=("/no/such/python", "x.py"), preload="tensorflow"), 1)
+    wait_until(lambda: agent.heard.news, what="the news")
+    assert agent.heard.news[0][0] == "not started"
+
+
+def test_a_silent_launcher_ends_tasks_and_agent_after_the_lease(start: Callable[..., Started]) -> None:
+    agent = start(lease_s=3.0)
+    agent.run("import time; print('up', flush=True); time.sleep(1000)")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.host.cut()
+    try:
+        wait_until(lambda: not agent.left(), 15, what="the end of all processes")
+        agent.wait_for("lost", "h1")
+    finally:
+        agent.host.heal()
+
+
+def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started]) -> None:
+    agent = start(lease_s=30.0)
+    agent.run("import time\nfor i in range(60): print(i, flush=True); time.sleep(0.1)")
+    wait_until(lambda: "3\n" in agent.log(), what="the first lines")
+    agent.host.cut()
+    try:
+        # Long enough for lines to be printed that nobody hears of.
+        own = Path(agent.reply.folder) / "logs" / "worker-0.1.log"
+        far = agent.log().count("\n") + 15
+        wait_until(lambda: int(agent.host.run("sh", "-c", f"wc -l < {own}")) > far, what="lines in the meantime")
+        assert agent.log().count("\n") < far
+    finally:
+        agent.host.heal()
+    wait_until(lambda: ("exited", WORKER, 0) in agent.heard.news, 40, what="the end")
+    assert agent.log().splitlines() == [str(number) for number in range(60)]
+    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
+
+
+def test_an_agent_that_is_killed_takes_its_tasks_with_it(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.run("import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(1000)")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.host.run("kill", "-9", str(agent.reply.pid))
+    wait_until(lambda: not agent.left(), what="the end of all processes")
+
+
+def test_told_to_leave_it_leaves_nothing_but_its_folder_and_purged_not_even_that(start: Callable[..., Started]) -> None:
+    for purge in (False, True):
+        agent = start()
+        agent.run("import time; print('up', flush=True); time.sleep(1000)")
+        wait_until(lambda agent=agent: "up" in agent.log(), what="the task")
+        agent.link.leave(purge=purge)
+        wait_until(lambda agent=agent: not agent.left(), what="the end of all processes")
+        found = agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip()
+        assert found == ("" if purge else agent.reply.folder)
+
+
+def _renew(agent: Started, identity: Identity | None) -> str:
+    """What comes of a call with these papers: OK, or gRPC's word for the refusal."""
+    authority = agent.authority.certificate
+    credentials = (
+        grpc.ssl_channel_credentials(authority)
+        if identity is None
+        else grpc.ssl_channel_credentials(authority, identity.key, identity.certificate)
+    )
+    options = [("grpc.ssl_target_name_override", server_name("h1")), ("grpc.enable_http_proxy", 0)]
+    with grpc.secure_channel(agent.target, credentials, options=options) as channel:
+        try:
+            host_pb2_grpc.HostStub(channel).Renew(pb.RenewRequest(seconds=5), timeout=5)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+    return "OK"
+
+
+def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(start: Callable[..., Started]) -> None:
+    agent = start()
+    assert _renew(agent, agent.authority.launcher()) == "OK"
+    strangers = {
+        "without": None,
+        "of another cluster": Authority("test").launcher(),
+        "expired": agent.authority.launcher(datetime.timedelta(hours=-1)),
+        "of an agent, not of a launcher": agent.authority.agent("h1"),
+    }
+    log = Path(agent.reply.folder) / "supervisor.log"
+    for name, identity in strangers.items():
+        before = len(agent.host.run("cat", str(log)))
+        assert _renew(agent, identity) == "UNAVAILABLE", name
+        said = wait_until(lambda before=before: agent.host.run("cat", str(log))[before:], what="the agent's log")
+        assert "andshake" in said, name
+    with grpc.insecure_channel(agent.target) as channel, pytest.raises(grpc.RpcError):
+        host_pb2_grpc.HostStub(channel).Renew(pb.RenewRequest(seconds=5), timeout=5)
+
+
+def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(start: Callable[..., Started]) -> None:
+    agent = start()
+    listening = [entry.replace("[::ffff:", "").replace("]", "") for entry in agent.host.run("ss", "-ltnH").split()]
+    assert f"{agent.host.address}:{agent.reply.port}" in listening
+    assert not [entry for entry in listening if entry.endswith(f":{agent.reply.port}") and not entry.startswith(agent.host.address)]
+    secret = agent.identity.key.decode().splitlines()[1]
+    assert not agent.host.run("sh", "-c", f"grep -rl {secret} {agent.reply.folder} /tmp /run /root/.ssh 2>/dev/null || true")
+    assert secret not in agent.host.run("sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' ' '")

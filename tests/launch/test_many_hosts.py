@@ -1,0 +1,282 @@
+"""`psclust up` on four hosts, each with its own address, name, processes and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from psclust.testing.command import CommandBed
+from psclust.testing.hosts import BedHost, HostBed, host_bed
+from psclust.testing.wait import wait_until
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.tensorflow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="hosts of their own are namespaces, which need root"),
+]
+
+PATIENT = "import time; print('up', flush=True); time.sleep(1000)\n"
+
+CLASSIC = """
+import argparse
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+p = argparse.ArgumentParser()
+p.add_argument("--ps_hosts")
+p.add_argument("--worker_hosts")
+p.add_argument("--job_name")
+p.add_argument("--task_index", type=int)
+a = p.parse_args()
+cluster = tf.train.ClusterSpec({"ps": a.ps_hosts.split(","), "worker": a.worker_hosts.split(",")})
+server = tf.train.Server(cluster, job_name=a.job_name, task_index=a.task_index)
+if a.job_name == "ps":
+    server.join()
+with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{a.task_index}", cluster=cluster)):
+    w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
+    step = tf.train.get_or_create_global_step()
+    loss = tf.reduce_sum((w - 1.0) ** 2)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+with tf.train.MonitoredTrainingSession(server.target, is_chief=a.task_index == 0, hooks=[tf.train.StopAtStepHook(100)]) as s:
+    while not s.should_stop():
+        value, _ = s.run([loss, train])
+print("trained to", value < 1e-3, "on", __import__("socket").gethostname())
+"""
+
+COORDINATOR = """
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    w = tf.Variable(tf.zeros([10]))
+@tf.function
+def step():
+    def replica():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((w - 1.0) ** 2)
+        w.assign_sub(0.05 * tape.gradient(loss, w))
+    strategy.run(replica)
+for _ in range(100):
+    coordinator.schedule(step)
+coordinator.join()
+print("trained to", float(tf.reduce_sum((w - 1.0) ** 2)) < 1e-3)
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 4) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
+    """A folder that all hosts share, for a command that knows them; afterwards nothing of psclust may live on any of them."""
+    folder = hosts.shared / tmp_path.name / "bed"
+    folder.mkdir(parents=True)
+    bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    yield bed
+    try:
+        wait_until(lambda: not left(hosts) and not bed.processes(), 30, what="the end of everything on the hosts")
+    except TimeoutError:
+        pytest.fail(f"still alive: {left(hosts)} {bed.end()}")
+
+
+def left(hosts: HostBed) -> list[str]:
+    found = []
+    for host in hosts.hosts:
+        for process in host.processes():
+            with suppress(psutil.Error):
+                if process.name() not in ("sshd", "sleep", "sh") and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(f"{host.name}: {' '.join(process.cmdline())[:100]}")
+    return found
+
+
+def _up(far: CommandBed, hosts: HostBed, *arguments: str) -> tuple[int, str]:
+    return far.run("up", "-H", hosts.names, *arguments, deadline=180)
+
+
+def _file(far: CommandBed, hosts: HostBed, script: str, **keys: object) -> None:
+    far.write("train.py", script)
+    data = {"hosts": [host.name for host in hosts.hosts], "program": "train.py", "preload": False, "jobs": {"worker": 4}, **keys}
+    far.write("psclust.yaml", json.dumps(data))
+
+
+@pytest.mark.parametrize(("replication", "update"), [("in-graph", "--sync"), ("between-graph", "--async")])
+def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, replication: str, update: str) -> None:
+    # In-graph the client writes the files, and workers on other hosts read them.
+    program = ["psclust.examples.digits:program", "--set", f"data_dir={far.folder}/digits"]
+    code, said = _up(far, hosts, "--ps", "2", "--workers", "4", "--replication", replication, update, *program)
+    assert code == 0, said
+    found = re.search(r"evaluation: accuracy (\S+) ", said)
+    assert found, said
+    assert float(found[1]) >= 0.96
+    status = far.status()
+    assert status is not None
+    assert {task.host for task in status.tasks} == {"h1", "h2", "h3", "h4"}
+    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {host.address for host in hosts.hosts}
+
+
+def test_a_script_with_the_classic_flags_unchanged(far: CommandBed, hosts: HostBed) -> None:
+    far.write("train.py", CLASSIC)
+    code, said = _up(far, hosts, "--ps", "2", "--workers", "2", "train.py")
+    assert code == 0, said
+    assert sorted(re.findall(r"trained to True on (\S+)", said)) == ["h3", "h4"]
+
+
+def test_a_coordinator_script(far: CommandBed, hosts: HostBed) -> None:
+    far.write("train.py", COORDINATOR)
+    code, said = _up(far, hosts, "--ps", "1", "--workers", "2", "--replication", "coordinator", "train.py")
+    assert code == 0, said
+    assert "trained to True" in said
+
+
+def test_every_hosts_output_and_the_first_cause_are_here(far: CommandBed, hosts: HostBed) -> None:
+    script = """
+import os, socket, sys, time
+print("here is", socket.gethostname(), flush=True)
+if os.environ["PSCLUST_TASK"] == "worker:2":
+    sys.exit("the disk is on fire")
+time.sleep(1000)
+"""
+    _file(far, hosts, script)
+    code, said = far.run("up", deadline=120)
+    assert code == 1
+    for host in hosts.hosts:
+        assert f"here is {host.name}" in said
+    assert "worker:2" in said
+    assert "the disk is on fire" in far.log("worker:2")
+
+
+def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT)
+    code, said = far.run("up", "-d", deadline=120)
+    assert code == 0, said
+    far.wait_for("worker:1", "running")
+    code, said = far.run("ps", "--json")
+    assert [task["host"] for task in json.loads(said)["tasks"]] == ["h1", "h2", "h3", "h4"]
+    assert far.run("restart", "worker:1")[0] == 0
+    far.wait_for("worker:1", "running", attempt=2)
+    wait_until(lambda: "up" in far.log("worker:1", 2), what="the second attempt's output")
+    assert "up" in far.run("logs", "worker:1")[1]
+    code, said = far.run("down")
+    assert code == 0, said
+    assert not left(hosts)
+
+
+def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host_after_the_lease(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT, deadlines={"lease": 4})
+    running = far.start("up")
+    far.wait_for("worker:3", "running", deadline=60)
+    status = far.status()
+    assert status is not None
+    os.kill(status.supervisor, signal.SIGKILL)
+    running.process.kill()
+    running.process.wait()
+    wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+
+
+def test_a_killed_up_ends_the_run_on_all_hosts_at_once(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT)
+    running = far.start("up")
+    far.wait_for("worker:3", "running", deadline=60)
+    running.process.kill()
+    running.process.wait()
+    wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+
+
+def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT, deadlines={"lease": 4})
+    running = far.start("up")
+    far.wait_for("worker:3", "running", deadline=60)
+    hosts[1].cut()
+    try:
+        code = running.wait(60)
+        assert code == 1
+        assert "host h2 is lost, with worker:1" in running.output
+        wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+    finally:
+        hosts[1].heal()
+
+
+def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, "import time\nfor i in range(80): print(i, flush=True); time.sleep(0.1)\n", deadlines={"lease": 30})
+    running = far.start("up")
+    wait_until(lambda: "3\n" in (far.log("worker:1") if far.cluster().current() else ""), 60, what="the first lines")
+    hosts[1].cut()
+    # Others are heard in the meantime, this one is not.
+    here = far.log("worker:0").count("\n") + 20
+    wait_until(lambda: far.log("worker:0").count("\n") > here, what="lines of the others")
+    hosts[1].heal()
+    assert running.wait(90) == 0, running.output
+    assert far.log("worker:1").splitlines() == [str(number) for number in range(80)]
+
+
+def test_two_clusters_on_the_same_hosts(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT)
+    assert far.run("up", "-d", "--name", "one", deadline=120)[0] == 0
+    assert far.run("up", "-d", "--name", "two", deadline=120)[0] == 0
+    far.wait_for("worker:3", "running", name="one")
+    assert far.run("down", "one")[0] == 0
+    assert far.task("worker:3", name="two").phase == "running"  # type: ignore[union-attr]
+    wait_until(lambda: any("train.py" in line for line in left(hosts)), what="the other cluster")
+    assert far.run("down", "two")[0] == 0
+
+
+def test_nothing_is_started_unless_every_host_is_ready(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT)
+    code, said = far.run("up", "-H", f"{hosts.names},nobody-knows-this", deadline=120)
+    assert code == 3
+    assert "nobody-knows-this" in said
+    assert not left(hosts)
+
+
+@pytest.mark.parametrize("moment", ["logging in", "is up"])
+def test_ctrl_c_at_any_moment_leaves_nothing(far: CommandBed, hosts: HostBed, moment: str) -> None:
+    _file(far, hosts, PATIENT)
+    running = far.start("up")
+    wait_until(lambda: moment in running.output, 60, what=moment)
+    running.interrupt()
+    assert running.wait(60) == 130
+    wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+
+
+def test_no_port_of_a_cluster_answers_on_another_interface(far: CommandBed, hosts: HostBed) -> None:
+    code, said = _up(far, hosts, "-d", "--ps", "2", "--workers", "2")
+    assert code == 0, said
+    status = far.status()
+    assert status is not None
+    for task in status.tasks:
+        host = next(host for host in hosts.hosts if host.name == task.host)
+        port = (task.address or "").rpartition(":")[2]
+        assert _accepts(host, host.address, port)
+        assert not _accepts(host, "127.0.0.1", port)
+    assert far.run("down")[0] == 0
+
+
+def _accepts(host: BedHost, address: str, port: str) -> bool:
+    command = host.command("timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}")
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_a_second_up_changes_only_what_differs(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT)
+    assert far.run("up", "-d", deadline=120)[0] == 0
+    before = far.wait_for("worker:0", "running")
+    _file(far, hosts, PATIENT, jobs={"worker": {"count": 4, "task_env": {"2": {"LEVEL": "debug"}}}})
+    code, said = far.run("up", deadline=120)
+    assert code == 0, said
+    assert "~ worker:2 (env.LEVEL)" in said
+    far.wait_for("worker:2", "running", attempt=2)
+    after = far.wait_for("worker:0", "running")
+    assert (after.pid, after.attempt) == (before.pid, before.attempt)
+    assert far.run("down")[0] == 0
