@@ -24,7 +24,8 @@ _DEEPEST = 16  # OpenSSH's own limit on files that include files
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What is known of one host before it is dialled. `config`: for fabric, which looks the rest up in it. `connect_timeout`: seconds."""
+    """What is known of one host before it is dialled. `config`: for fabric, which looks the rest up in it. `connect_timeout`: seconds.
+    `command`: how to log in by hand."""
 
     name: str
     address: str
@@ -36,6 +37,7 @@ class HostSettings:
     key_alias: str | None
     known_hosts: tuple[Path, ...]
     connect_timeout: float | None
+    command: str
 
 
 class SshConfiguration:
@@ -63,6 +65,7 @@ class SshConfiguration:
                 proxy_command=found.get("proxycommand"),
                 key_alias=found.get("hostkeyalias"),
                 known_hosts=tuple(self._known_hosts(found)),
+                command=" ".join(_by_hand(host)),
                 connect_timeout=float(found["connecttimeout"]) if found.get("connecttimeout", "none") != "none" else None,
             )
         except (ConfigParseError, CouldNotCanonicalize, ValueError) as error:
@@ -75,6 +78,13 @@ class SshConfiguration:
         for word in shlex.split(f"{own} {system}"):
             if word.lower() != "none":
                 yield _path(word.replace("%d", str(self._home)), self._home)
+
+
+def _by_hand(host: Host) -> Iterator[str]:
+    yield "ssh"
+    if host.port is not None:
+        yield f"-p {host.port}"
+    yield f"{host.user}@{host.name}" if host.user else host.name
 
 
 def _jumps(value: str | None, own: set[str]) -> tuple[str, ...]:

@@ -53,13 +53,6 @@ class Attempt:
     def place(self) -> str:
         return f"{self.settings.address}:{self.settings.port}"
 
-    @property
-    def command(self) -> str:
-        """How to log in by hand."""
-        user = f"{self.settings.user}@" if self.settings.user else ""
-        port = f" -p {self.settings.port}" if self.settings.port != 22 else ""
-        return f"ssh{port} {user}{self.settings.name}"
-
 
 def explain(error: Exception, attempt: Attempt) -> str:
     """Found and cure, without the host's name in front."""
@@ -68,16 +61,16 @@ def explain(error: Exception, attempt: Attempt) -> str:
     if isinstance(error, AuthenticationException):
         return _authentication(attempt)
     if isinstance(error, JumpError):
-        return f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.place} ({error}). Try: {attempt.command}"
+        return f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.place} ({error}). Try: {attempt.settings.command}"
     if isinstance(error, ProxyCommandError):
-        return f"its ProxyCommand failed ({error}). Try: {attempt.command}"
+        return f"its ProxyCommand failed ({error}). Try: {attempt.settings.command}"
     if isinstance(error, ClosedEarlyError):
         return f"{attempt.place} closed every connection before SSH began. Too many log in at once (MaxStartups), or it is no SSH server."
     if isinstance(error, IncompatiblePeer):
         return f"{attempt.place} and this side have no algorithm in common ({error}). Update the older of the two SSH installations."
     if isinstance(error, OSError):
         return _network(error, attempt)
-    return f"SSH with {attempt.place} failed ({error}). Try: {attempt.command}"
+    return f"SSH with {attempt.place} failed ({error}). Try: {attempt.settings.command}"
 
 
 def _network(error: OSError, attempt: Attempt) -> str:
@@ -90,7 +83,7 @@ def _network(error: OSError, attempt: Attempt) -> str:
         return f"no answer from {attempt.place} in {attempt.timeout:.0f} s. Is it switched on, and does its firewall let SSH in?"
     if error.errno in _FAR:
         return f"{attempt.place} cannot be reached ({error.strerror}). Is it switched on, and is there a route to it?"
-    return f"SSH with {attempt.place} failed ({error.strerror or error}). Try: {attempt.command}"
+    return f"SSH with {attempt.place} failed ({error.strerror or error}). Try: {attempt.settings.command}"
 
 
 def _host_key(error: HostKeyError, attempt: Attempt) -> str:
@@ -99,7 +92,9 @@ def _host_key(error: HostKeyError, attempt: Attempt) -> str:
     name = settings.key_alias or (settings.address if settings.port == 22 else f"[{settings.address}]:{settings.port}")
     if isinstance(error.verdict, Unknown):
         scan = f"ssh-keyscan{f' -p {settings.port}' if settings.port != 22 else ''} {settings.address} >> {file}"
-        return f"its host key ({error.shown}) is not known. Log in once with `{attempt.command}` and compare it, or trust it: {scan}"
+        return (
+            f"its host key ({error.shown}) is not known. Log in once with `{attempt.settings.command}` and compare it, or trust it: {scan}"
+        )
     entry = error.verdict.entry
     place = f"{entry.file}:{entry.line}"
     if isinstance(error.verdict, Revoked):
@@ -118,4 +113,6 @@ def _authentication(attempt: Attempt) -> str:
     text = f"{who} was not let in (" + (f"tried {tried}" if tried else "there was no key to try") + ")."
     if locked:
         return f"{text} {locked} has a passphrase, which only ssh-agent can give: ssh-add {locked}"
-    return f"{text} Check that `{attempt.command}` works without a question: ssh-copy-id, IdentityFile, `user:` in the cluster file."
+    return (
+        f"{text} Check that `{attempt.settings.command}` works without a question: ssh-copy-id, IdentityFile, `user:` in the cluster file."
+    )

@@ -43,10 +43,9 @@ def test_words_arrive_as_they_stand(shell: CommandBed) -> None:
     assert json.loads(said)[0]["stdout"] == "two words|$HOME|*|-x|"
 
 
-def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(shell: CommandBed) -> None:
-    code, said = shell.run(
-        "exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", "case $SSH_CONNECTION in *.2' '22) exit 7; esac"
-    )
+def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(shell: CommandBed, machines: HostBed) -> None:
+    line = f"case $SSH_CONNECTION in *' {machines[1].address} {machines[1].port}') exit 7; esac"
+    code, said = shell.run("exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", line)
     assert code == 1
     results = {result["host"]: result for result in json.loads(said)}
     assert {host: result["code"] for host, result in results.items()} == {"h1": 0, "h2": 7, "nowhere": None, "h3": 0}
