@@ -95,7 +95,7 @@ def mesh(hosts: Sequence[str], unreached: Sequence[Unreached], unheard: Mapping[
         ways = [way for way in unreached if way.source == host]
         if ways:
             shown = ", ".join(f"{way.target} at {way.place} ({way.reason})" for way in ways[:4]) + (" and more" if len(ways) > 4 else "")
-            cure = "Open the ports of `ports:` between the hosts, or write tunnel: true."
+            cure = "Open the ports of `ports:` between the hosts."
             found.append(Finding(host, "network", "problem", f"cannot reach {shown}", cure))
         elif host not in unheard:
             found.append(Finding(host, "network", "ok", "reaches all others" if len(hosts) > 1 else "servers can listen"))

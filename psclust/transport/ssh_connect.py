@@ -139,6 +139,7 @@ class Dialer:
             settings.name,
             config=fabric.Config(lazy=True, ssh_config=settings.config),
             gateway=False,  # the way there is open already
+            forward_agent=False,
             connect_timeout=max(1, round(patience)),
             connect_kwargs={**limits, "sock": way, "transport_factory": policy.transport},
         )

@@ -96,6 +96,12 @@ def test_the_cure_for_an_unknown_host_key_cures_it(bed: HostBed, tmp_path: Path)
         assert ssh.run("h1", "true").code == 0
 
 
+def test_settings_that_are_for_people_do_no_harm(bed: HostBed, tmp_path: Path) -> None:
+    before = "ForwardAgent $SSH_AUTH_SOCK\nControlMaster auto\nControlPath ~/.ssh/%C\nRequestTTY yes\nAddKeysToAgent yes\nBatchMode no\n"
+    with SshHosts(hosts("h1"), home=home_like(bed, tmp_path / "home", before=before)) as ssh:
+        assert ssh.run("h1", "test -t 0 || echo no terminal").stdout == b"no terminal\n"
+
+
 def test_hosts_that_can_be_reached_are_used_where_that_is_enough(bed: HostBed) -> None:
     with SshHosts([Host("nowhere"), Host("h1")], home=bed.home, partial=True) as ssh:
         assert ssh.names == ("h1",)
