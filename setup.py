@@ -28,6 +28,8 @@ setup(
         "grpcio-health-checking>=1.74",
         "psutil>=5.9",
         "fabric>=3.2",
+        "paramiko>=3.4",
+        "pathspec>=0.12",
         "pydantic>=2.7",
         "PyYAML>=6",
         "click>=8.1",

@@ -21,6 +21,8 @@ VERBS = {
     "clusters": "List the clusters.",
     "restart": "Stop one task and start it again.",
     "down": "End a run.",
+    "doctor": "Check hosts before anything starts.",
+    "exec": "Run a command on every host.",
     "init": "Write a commented cluster file.",
     "schema": "Print the cluster file's JSON Schema, for editors.",
 }

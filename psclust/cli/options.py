@@ -83,13 +83,14 @@ def read_request(
     overrides = [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
-    file = load(Path(path) if path else None, overrides, default_name=_default_name(path))
+    file = load(Path(path) if path else None, overrides, default_name=default_name(path))
     site = Site(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     text = _script_text(file)
     return UpRequest(file, lay_out(file), site, ClusterFolder(state_root(os.environ, run_dir) / file.name), text)
 
 
-def _default_name(path: str | None) -> str:
+def default_name(path: str | None) -> str:
+    """Of a cluster file that gives itself no name."""
     if path is not None and Path(path).name != DEFAULT_FILE:
         return Path(path).stem
     return Path.cwd().name or "cluster"

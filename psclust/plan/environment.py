@@ -4,11 +4,13 @@ need. Every default gives way to a value the user has set, in the cluster file o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.env_file import parse_env_file
 from psclust.spec.schema import Placement
 
 # A frozen or cut peer becomes UnavailableError instead of a hang (both the keepalive and the HTTP/2 ping timeout are needed), and
@@ -17,6 +19,10 @@ GRPC_OPTIONS = "grpc.keepalive_time_ms=30000,grpc.http2.ping_timeout_ms=30000,gr
 
 # Names that would tell a task of another cluster than its own.
 FOREIGN = ("TF_CONFIG", "PSCLUST_*")
+
+# What tells of this machine, its user or this terminal, and would be wrong on another.
+_OWN = {"HOME", "HOSTNAME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOGNAME", "MAIL", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "TERM"}
+_OWN |= {"TMPDIR", "USER", "VIRTUAL_ENV", "_"}
 
 
 def is_foreign(name: str) -> bool:
@@ -31,6 +37,22 @@ class Site:
     cwd: str
     python: str
     shim: str | None
+
+
+def passed(environ: Mapping[str, str], patterns: Sequence[str], file_text: str | None, *, where: str = "env_file") -> dict[str, str]:
+    """What tasks on another host get beside what the plan says: the variables of `environ` that `patterns` name (`HF_TOKEN`, `WANDB_*`),
+    over those of an environment file. They may be secrets: never shown, never on a command line. A pattern never names what belongs to this
+    machine or to another cluster; a whole name does the former. Raises ClusterFileError, with `where` and the line, for a bad file."""
+    found = parse_env_file(file_text, where=where) if file_text is not None else {}
+    for name, value in environ.items():
+        by_pattern = any(fnmatchcase(name, pattern) for pattern in patterns) and not _is_of_this_machine(name)
+        if (by_pattern or name in patterns) and not is_foreign(name):
+            found[name] = value
+    return found
+
+
+def _is_of_this_machine(name: str) -> bool:
+    return name in _OWN or name.startswith(("SSH_", "XDG_", "LC_"))
 
 
 def render_cluster(cluster: ClusterSpec) -> str:

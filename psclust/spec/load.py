@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from psclust.errors import ClusterFileError
+from psclust.spec.beside import find_beside, path_beside
 from psclust.spec.checks import check
 from psclust.spec.cluster import Host
+from psclust.spec.files import read_text
 from psclust.spec.hosts import Piece, parse_hostfile, read_pieces, split_list
 from psclust.spec.lines import read_yaml
 from psclust.spec.overrides import Override, lay_over
@@ -44,40 +45,13 @@ def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name:
     problems += bad_hosts
     if bad_hosts or hostfile_lines:
         doubtful += [("hosts",), ("hostfile",)]
-    file = _resolve(text, hosts, default_name)
+    beside, missing, env_lines = find_beside(text, origins, path)
+    problems += missing
+    file = _resolve(text, hosts, beside, default_name)
     problems += [problem for problem in check(file) if not problem.rests_on(doubtful)]
-    if problems or hostfile_lines:
-        raise ClusterFileError([*origins.sentences(problems), *hostfile_lines])
+    if problems or hostfile_lines or env_lines:
+        raise ClusterFileError([*origins.sentences(problems), *hostfile_lines, *env_lines])
     return file
-
-
-def read_text(path: Path, *, otherwise: str) -> str:
-    """The text of a file the user named. Raises ClusterFileError, in one sentence, when it cannot be read; `otherwise` is what to do about
-    a file that is missing where no other has a name like it."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        near = get_close_matches(path.name, _names_in(path.parent), 1, 0.8)
-        hint = f"did you mean {path.parent / near[0]}?" if near else otherwise
-        raise ClusterFileError([f"{path}: there is no such file; {hint}"]) from None
-    except IsADirectoryError:
-        inside = sorted(name for name in _names_in(path) if name.endswith((".yaml", ".yml")))
-        hint = f"name a file in it, such as {path / inside[0]}." if inside else "name a file."
-        raise ClusterFileError([f"{path}: this is a folder; {hint}"]) from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ClusterFileError([f"{path}:{line}: this is not UTF-8 text; save the file as UTF-8."]) from None
-    except OSError as error:
-        raise ClusterFileError(
-            [f"{path}: cannot be read ({(error.strerror or str(error)).lower()}); check the path and its permissions."]
-        ) from None
-
-
-def _names_in(folder: Path) -> list[str]:
-    try:
-        return [entry.name for entry in folder.iterdir()]
-    except OSError:
-        return []
 
 
 def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, list[Problem]]:
@@ -121,9 +95,9 @@ def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
     return {other: value for other, value in data.items() if other != key}
 
 
-def _resolve(text: ClusterText, hosts: list[Host], default_name: str) -> ClusterFile:
+def _resolve(text: ClusterText, hosts: list[Host], beside: Mapping[str, str], default_name: str) -> ClusterFile:
     given = {key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields}
-    return ClusterFile.model_validate({**given, "name": text.name or clean_name(default_name), "hosts": hosts})
+    return ClusterFile.model_validate({**given, **beside, "name": text.name or clean_name(default_name), "hosts": hosts})
 
 
 def _read_hosts(items: object, doubtful: Sequence[KeyPath], origins: Origins) -> tuple[list[Host], list[Problem]]:
@@ -150,8 +124,7 @@ def _read_hostfile(
     """The hosts of the hostfile, beside the cluster file if a line names it; the mistake in naming it, or finished lines about its own."""
     if data.get("hosts") is not None:
         return [], [Problem(("hostfile",), "`hosts` says the same thing; keep one of the two.")], []
-    base = file.parent if file is not None and ("hostfile",) not in origins.flags else Path()
-    path = base / Path(text.hostfile or "").expanduser()
+    path = path_beside("hostfile", text.hostfile or "", origins, file)
     try:
         content = read_text(path, otherwise="check the name.")
     except ClusterFileError as error:

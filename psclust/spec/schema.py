@@ -127,6 +127,9 @@ Pins = Annotated[
     dict[Annotated[str, Field(pattern=_PATTERN)], Annotated[int, Field(ge=0)]],
     Field(json_schema_extra=_keys(_PATTERN, "a pattern of variable names such as embeddings/*", {"embeddings/*": 0})),
 ]
+_PASSED = r"^[A-Za-z_*?][A-Za-z0-9_*?]*$"
+PassedName = Annotated[str, Field(pattern=_PASSED, json_schema_extra=_words("a variable's name, or a pattern of names such as WANDB_*"))]
+PassedNames = Annotated[list[PassedName], _some("HF_TOKEN", "WANDB_*")]
 
 
 # Shorter than that, a busy moment would be taken for the end.
@@ -172,6 +175,13 @@ class Deadlines(_Model):
     run: Seconds | None = Field(default=None, description="Time limit of the whole run; none by default.")
     lease: Lease = Field(default=30.0, description="Other hosts: without a word from the launcher for so long, their tasks are stopped.")
     detached: Lease = Field(default=86400.0, description="The same for a run that was left alone (`up -d`).")
+
+
+class Ssh(_Model):
+    """How the hosts are logged in to."""
+
+    parallel: int = Field(default=8, ge=1, le=256, description="Log-ins at once; an sshd drops some of more than ten.")
+    deadline: Seconds = Field(default=60.0, description="For all log-ins together; then the run fails, naming who is missing.")
 
 
 class Placement(_Model):
@@ -290,6 +300,18 @@ class _Common(_Model):
     env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
     python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")
     cwd: Text | None = Field(default=None, description="The tasks' working folder; default: where `up` was called.")
+    sync: Text | None = Field(
+        default=None,
+        description="The program's folder, relative to this file: shipped to the hosts, less what .gitignore leaves out, and the tasks' "
+        "working folder there.",
+    )
+    pass_env: PassedNames | None = Field(
+        default=None, description="Variables of the calling environment that tasks on other hosts get; they get no others."
+    )
+    env_file: Text | None = Field(
+        default=None, description="A file of NAME=VALUE lines for every task, relative to this file: for what must not be shown."
+    )
+    ssh: Ssh = Field(default_factory=Ssh)
     preload: bool = Field(default=True, description="Start Python programs from a process that has imported TensorFlow already.")
     recovery_wait: Seconds | Literal[False] = Field(
         default=1.0, description="Lowers the 30 s poll of MonitoredTrainingSession and Supervisor in preloaded scripts; false leaves it."

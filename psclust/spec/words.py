@@ -25,7 +25,6 @@ _ELSEWHERE = {
     "command": "program",
     "script": "program",
     "arguments": "args",
-    "sync": "update: sync",
     "async": "update: async",
     "timeout": "deadlines.run",
 }

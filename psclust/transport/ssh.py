@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +26,11 @@ PARALLEL = 8
 DEADLINE = 60.0  # seconds for all log-ins together
 _WORKERS = 32  # commands at once, over connections that are there
 _OPEN_TIMEOUT = 30.0
+# sshd leaves a command alone when the connection ends; the end of its input is what remains to be noticed.
+_LEASH = (
+    "exec 3<&0 </dev/null; { read -r _ <&3; kill -TERM 0; } >/dev/null 2>&1 & watch=$!; exec 3<&-; "
+    '"${SHELL:-/bin/sh}" -c "$1"; code=$?; kill "$watch"; exit "$code"'
+)
 
 Progress = Callable[[int, int, str], None]  # how many hosts are through, of how many, and which one just now
 _T = TypeVar("_T")
@@ -83,6 +89,12 @@ class SshHosts(AbstractContextManager["SshHosts"]):
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.start(host, command) as process:
             return process.communicate(stdin, deadline)
+
+    def run_on_a_leash(self, host: str, command: str, *, timeout: float | None = None) -> Result:
+        """`run`, and the command and what it started are told to end (TERM) when this ends first, however it does. No input."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.start(host, "exec " + shlex.join(["sh", "-c", _LEASH, "sh", command])) as process:
+            return process.communicate(None, deadline, keep_open=True)
 
     def run_all(self, command: str, *, stdin: bytes | None = None, timeout: float | None = None) -> dict[str, Result]:
         """`run` on every host at once. Raises StartError with a line for each host that has no result."""

@@ -24,7 +24,8 @@ _DEEPEST = 16  # OpenSSH's own limit on files that include files
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What is known of one host before it is dialled. `config`: for fabric, which looks the rest up in it. `connect_timeout`: seconds."""
+    """What is known of one host before it is dialled. `config`: for fabric, which looks the rest up in it. `connect_timeout`: seconds.
+    `command`: how to log in by hand."""
 
     name: str
     address: str
@@ -36,6 +37,7 @@ class HostSettings:
     key_alias: str | None
     known_hosts: tuple[Path, ...]
     connect_timeout: float | None
+    command: str
 
 
 class SshConfiguration:
@@ -59,10 +61,11 @@ class SshConfiguration:
                 port=int(found.get("port", 22)),
                 user=found.get("user"),
                 config=config,
-                jumps=_jumps(found.get("proxyjump")),
+                jumps=_jumps(found.get("proxyjump"), {host.name, found["hostname"]}),
                 proxy_command=found.get("proxycommand"),
                 key_alias=found.get("hostkeyalias"),
                 known_hosts=tuple(self._known_hosts(found)),
+                command=" ".join(_by_hand(host)),
                 connect_timeout=float(found["connecttimeout"]) if found.get("connecttimeout", "none") != "none" else None,
             )
         except (ConfigParseError, CouldNotCanonicalize, ValueError) as error:
@@ -77,10 +80,18 @@ class SshConfiguration:
                 yield _path(word.replace("%d", str(self._home)), self._home)
 
 
-def _jumps(value: str | None) -> tuple[str, ...]:
-    """`a,user@b:2222` in the order in which they are passed."""
+def _by_hand(host: Host) -> Iterator[str]:
+    yield "ssh"
+    if host.port is not None:
+        yield f"-p {host.port}"
+    yield f"{host.user}@{host.name}" if host.user else host.name
+
+
+def _jumps(value: str | None, own: set[str]) -> tuple[str, ...]:
+    """`a,user@b:2222` in the order in which they are passed. A rule for all hosts makes none its own jump host."""
     hops = tuple(hop.strip().removeprefix("ssh://") for hop in (value or "").split(",") if hop.strip())
-    return () if [hop.lower() for hop in hops] == ["none"] else hops
+    last = hops[-1].rpartition("@")[2].partition(":")[0] if hops else ""
+    return () if last in own or [hop.lower() for hop in hops] == ["none"] else hops
 
 
 def _expanded(path: Path, base: Path, home: Path, depth: int) -> Iterator[str]:

@@ -17,12 +17,12 @@ from typing import Any
 
 import fabric
 import paramiko
-from paramiko.ssh_exception import AuthenticationException, SSHException
+from paramiko.ssh_exception import AuthenticationException, ChannelException, SSHException
 
 from psclust.spec.cluster import Host
 from psclust.transport.ssh_auth import Identities
 from psclust.transport.ssh_config import HostSettings, SshConfiguration
-from psclust.transport.ssh_errors import Attempt, ClosedEarlyError, HostKeyError, ProxyCommandError, SshError, explain
+from psclust.transport.ssh_errors import Attempt, ClosedEarlyError, HostKeyError, JumpError, ProxyCommandError, SshError, explain
 from psclust.transport.ssh_known_hosts import judge, key_names, known_kinds, read_known_hosts
 
 _TIMEOUT = 10.0  # seconds for a host that does not answer, unless ConnectTimeout says otherwise
@@ -99,7 +99,7 @@ class Dialer:
         for connection in connections:
             connection.client.close()
         for process in proxies:
-            process.terminate()
+            process.kill()
             process.wait()
 
     def _connect(self, settings: HostSettings, depth: int) -> fabric.Connection:
@@ -139,6 +139,7 @@ class Dialer:
             settings.name,
             config=fabric.Config(lazy=True, ssh_config=settings.config),
             gateway=False,  # the way there is open already
+            forward_agent=False,
             connect_timeout=max(1, round(patience)),
             connect_kwargs={**limits, "sock": way, "transport_factory": policy.transport},
         )
@@ -164,7 +165,12 @@ class Dialer:
         """A socket, or what paramiko takes for one, whose other end is the host's sshd."""
         if settings.jumps and depth < _MOST_JUMPS:
             transport = self._jump(settings, settings.jumps, depth).transport
-            return transport.open_channel("direct-tcpip", (settings.address, settings.port), ("", 0), timeout=attempt.timeout)
+            try:
+                return transport.open_channel("direct-tcpip", (settings.address, settings.port), ("", 0), timeout=attempt.timeout)
+            except ChannelException as error:
+                raise JumpError(error.text) from None
+            except (OSError, SSHException, EOFError):
+                raise JumpError("no answer") from None
         if settings.proxy_command is not None:
             return self._proxy(settings.proxy_command)
         way = socket.create_connection((settings.address, settings.port), attempt.timeout)

@@ -6,7 +6,7 @@ import errno
 import socket
 from dataclasses import dataclass
 
-from paramiko.ssh_exception import AuthenticationException, ChannelException, IncompatiblePeer, NoValidConnectionsError, SSHException
+from paramiko.ssh_exception import AuthenticationException, IncompatiblePeer, SSHException
 
 from psclust.errors import StartError
 from psclust.transport.ssh_auth import Identities
@@ -33,6 +33,10 @@ class ClosedEarlyError(SSHException):  # type: ignore[misc]
     """The other side hung up before it said what it is: sshd does that when too many log in at once."""
 
 
+class JumpError(SSHException):  # type: ignore[misc]
+    """A jump host that we are logged in to cannot reach the host behind it."""
+
+
 class ProxyCommandError(SSHException):  # type: ignore[misc]
     """What stands between us and the host has ended."""
 
@@ -49,13 +53,6 @@ class Attempt:
     def place(self) -> str:
         return f"{self.settings.address}:{self.settings.port}"
 
-    @property
-    def command(self) -> str:
-        """How to log in by hand."""
-        user = f"{self.settings.user}@" if self.settings.user else ""
-        port = f" -p {self.settings.port}" if self.settings.port != 22 else ""
-        return f"ssh{port} {user}{self.settings.name}"
-
 
 def explain(error: Exception, attempt: Attempt) -> str:
     """Found and cure, without the host's name in front."""
@@ -63,34 +60,30 @@ def explain(error: Exception, attempt: Attempt) -> str:
         return _host_key(error, attempt)
     if isinstance(error, AuthenticationException):
         return _authentication(attempt)
-    if isinstance(error, ChannelException):
-        hop = attempt.settings.jumps[-1]
-        return f"its jump host {hop} cannot reach {attempt.place} ({error.text}). Try: {attempt.command}"
+    if isinstance(error, JumpError):
+        return f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.place} ({error}). Try: {attempt.settings.command}"
     if isinstance(error, ProxyCommandError):
-        return f"its ProxyCommand failed ({error}). Try: {attempt.command}"
+        return f"its ProxyCommand failed ({error}). Try: {attempt.settings.command}"
     if isinstance(error, ClosedEarlyError):
         return f"{attempt.place} closed every connection before SSH began. Too many log in at once (MaxStartups), or it is no SSH server."
     if isinstance(error, IncompatiblePeer):
         return f"{attempt.place} and this side have no algorithm in common ({error}). Update the older of the two SSH installations."
     if isinstance(error, OSError):
         return _network(error, attempt)
-    return f"SSH with {attempt.place} failed ({error}). Try: {attempt.command}"
+    return f"SSH with {attempt.place} failed ({error}). Try: {attempt.settings.command}"
 
 
 def _network(error: OSError, attempt: Attempt) -> str:
     if isinstance(error, socket.gaierror):
         name = attempt.settings.address
         return f"the name {name} is not known ({error.strerror}). Check its spelling, or give it a HostName in ~/.ssh/config."
-    # Of several addresses of a name, one that exists but refuses says most.
-    causes = list(error.errors.values()) if isinstance(error, NoValidConnectionsError) else [error]
-    cause = next((one for one in causes if one.errno == errno.ECONNREFUSED), causes[0])
-    if cause.errno == errno.ECONNREFUSED:
+    if error.errno == errno.ECONNREFUSED:
         return f"{attempt.place} refused the connection. Start sshd there, or name the port it listens on."
-    if isinstance(cause, TimeoutError):
+    if isinstance(error, TimeoutError):
         return f"no answer from {attempt.place} in {attempt.timeout:.0f} s. Is it switched on, and does its firewall let SSH in?"
-    if cause.errno in _FAR:
-        return f"{attempt.place} cannot be reached ({cause.strerror}). Is it switched on, and is there a route to it?"
-    return f"SSH with {attempt.place} failed ({cause.strerror or cause}). Try: {attempt.command}"
+    if error.errno in _FAR:
+        return f"{attempt.place} cannot be reached ({error.strerror}). Is it switched on, and is there a route to it?"
+    return f"SSH with {attempt.place} failed ({error.strerror or error}). Try: {attempt.settings.command}"
 
 
 def _host_key(error: HostKeyError, attempt: Attempt) -> str:
@@ -99,7 +92,9 @@ def _host_key(error: HostKeyError, attempt: Attempt) -> str:
     name = settings.key_alias or (settings.address if settings.port == 22 else f"[{settings.address}]:{settings.port}")
     if isinstance(error.verdict, Unknown):
         scan = f"ssh-keyscan{f' -p {settings.port}' if settings.port != 22 else ''} {settings.address} >> {file}"
-        return f"its host key ({error.shown}) is not known. Log in once with `{attempt.command}` and compare it, or trust it: {scan}"
+        return (
+            f"its host key ({error.shown}) is not known. Log in once with `{attempt.settings.command}` and compare it, or trust it: {scan}"
+        )
     entry = error.verdict.entry
     place = f"{entry.file}:{entry.line}"
     if isinstance(error.verdict, Revoked):
@@ -118,4 +113,6 @@ def _authentication(attempt: Attempt) -> str:
     text = f"{who} was not let in (" + (f"tried {tried}" if tried else "there was no key to try") + ")."
     if locked:
         return f"{text} {locked} has a passphrase, which only ssh-agent can give: ssh-add {locked}"
-    return f"{text} Check that `{attempt.command}` works without a question: ssh-copy-id, IdentityFile, `user:` in the cluster file."
+    return (
+        f"{text} Check that `{attempt.settings.command}` works without a question: ssh-copy-id, IdentityFile, `user:` in the cluster file."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,7 @@ from paramiko.ssh_exception import SSHException
 from psclust.transport.ssh_errors import SshError
 
 _CHUNK = 1 << 16
+_GONE = (OSError, SSHException, EOFError)  # what paramiko raises where nobody is at the other end
 _TAIL = 1 << 20  # of stderr that is kept
 _SHOWN = 60  # characters of a command in a message
 
@@ -52,7 +54,7 @@ class RemoteProcess:
         try:
             self._channel = transport.open_session(timeout=timeout)
             self._channel.exec_command(command)
-        except (OSError, SSHException, EOFError) as error:
+        except _GONE as error:
             raise SshError(f"{host}: `{self._shown}` could not be started ({error or 'the SSH connection is lost'}).") from None
         self._reader = threading.Thread(target=self._read_stderr, name=f"ssh-stderr-{host}", daemon=True)
         self._reader.start()
@@ -61,7 +63,8 @@ class RemoteProcess:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._channel.close()
+        with suppress(*_GONE):
+            self._channel.close()
 
     @property
     def stderr(self) -> bytes:
@@ -72,17 +75,15 @@ class RemoteProcess:
         try:
             for piece in _pieces(data):
                 self._channel.sendall(piece)
-        except OSError as error:
-            raise (
-                self._lost()
-                if self._connection_is_lost()
-                else SshError(f"{self._host}: `{self._shown}` ended before it had read its input ({error}).")
-            ) from None
+        except _GONE as error:
+            if self._connection_is_lost():
+                raise self._lost() from None
+            raise SshError(f"{self._host}: `{self._shown}` ended before it had read its input ({error}).") from None
 
     def close_stdin(self) -> None:
         try:
             self._channel.shutdown_write()
-        except OSError:
+        except _GONE:
             return  # it has ended
 
     def read_line(self, deadline: float | None) -> bytes:
@@ -97,9 +98,10 @@ class RemoteProcess:
         self._buffer = bytearray(rest)
         return line + b"\n"
 
-    def communicate(self, stdin: Input, deadline: float | None) -> Result:
-        """Feed it `stdin`, read all it says, wait for its end."""
-        threading.Thread(target=self._feed, args=(stdin,), name=f"ssh-stdin-{self._host}", daemon=True).start()
+    def communicate(self, stdin: Input, deadline: float | None, *, keep_open: bool = False) -> Result:
+        """Feed it `stdin`, which ends then unless it is to be kept open; read all it says, wait for its end."""
+        if not keep_open:
+            threading.Thread(target=self._feed, args=(stdin,), name=f"ssh-stdin-{self._host}", daemon=True).start()
         output = bytearray(self._buffer)
         while data := self._receive(deadline):
             output += data
@@ -126,7 +128,7 @@ class RemoteProcess:
             for piece in _pieces(stdin):
                 self._channel.sendall(piece)
             self._channel.shutdown_write()
-        except OSError:
+        except _GONE:
             return  # it has ended without reading all: not a mistake of its own
 
     def _read_stderr(self) -> None:

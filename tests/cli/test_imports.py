@@ -34,7 +34,7 @@ def test_help_imports_next_to_nothing(bed: CommandBed) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("args", ["plan --ps 1", "ps", "logs", "down", "schema", "init", "up -d --ps 1"])
+@pytest.mark.parametrize("args", ["plan --ps 1", "ps", "logs", "down", "schema", "init", "exec", "doctor", "up -d --ps 1"])
 def test_no_verb_imports_tensorflow(bed: CommandBed, args: str) -> None:
     modules = imported(bed, *args.split())
     assert not {name for name in modules if name.partition(".")[0] in ("tensorflow", "numpy", "keras")}

@@ -61,7 +61,9 @@ def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> Non
         "placement",
         "hosts",
         "ports",
+        "sync",
         "env",
+        "pass_env",
         "restart",
         "deadlines",
     }

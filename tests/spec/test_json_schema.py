@@ -41,6 +41,10 @@ REFUSED_BY_BOTH = [
     "placement: {pin: {'': 0}}",
     "placement: {pin: {a: -1}}",
     "placement: {pins: {a: 0}}",
+    "sync: [.]",
+    "pass_env: []",
+    "pass_env: [A=1]",
+    "ssh: {parallel: 0}",
 ]
 
 
@@ -86,6 +90,10 @@ def test_editor_and_loader_refuse_the_same(text: str, tmp_path: Path) -> None:
         "placement: {policy: round_robin, pin: {'a/*': 1}, max_shard_bytes: 8MB}",
         "placement: {max_shard_bytes: 8000000}",
         "ports: 2222",
+        "sync: .",
+        "pass_env: [HF_TOKEN, 'WANDB_*']",
+        "env_file: .env",
+        "ssh: {parallel: 4, deadline: 2m}",
         "jobs: {ps: {task_args: {0: [--x]}}}",
     ],
 )
@@ -103,6 +111,7 @@ def test_every_key_of_a_file_and_of_a_job_is_explained() -> None:
         definitions["Placement"]["anyOf"][1]["properties"],
         definitions["Restart"]["properties"],
         definitions["Deadlines"]["properties"],
+        definitions["Ssh"]["properties"],
     ):
         for key, part in properties.items():
             target = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else part

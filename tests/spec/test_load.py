@@ -22,7 +22,15 @@ MISTAKES = {
     "worker: 2": "1: worker: unknown key; a job stands indented under jobs: worker, with its count.",
     "wokrers: 2": "1: wokrers: unknown key; a job stands indented under jobs: worker, with its count.",
     "num_ps: 2": "1: num_ps: unknown key; a job stands indented under jobs: ps, with its count.",
-    "sync: true": "1: sync: unknown key; write update: sync instead.",
+    "sync: true": "1: sync: FOLDER/true: there is no such folder; check the name. To train synchronously write update: sync.",
+    "sync: missing": "1: sync: FOLDER/missing: there is no such folder; check the name.",
+    "name: x\nsync: cluster.yaml": "2: sync: FOLDER/cluster.yaml: this is a file; name the folder it is in.",
+    "env_file: .evn": "1: env_file: FOLDER/.evn: there is no such file; check the name.",
+    "pass_env: [A=1]": "1: pass_env[0]: found the text 'A=1'; write a variable's name, or a pattern of names such as WANDB_*.",
+    "pass_env: HF_TOKEN": "1: pass_env: found the text 'HF_TOKEN'; write a list: [HF_TOKEN].",
+    "ssh: {parallel: 0}": "1: ssh.parallel: found 0; write a whole number from 1 to 256.",
+    "ssh: {deadline: soon}": "1: ssh.deadline: found the text 'soon'; write seconds, or a time such as 90s, 10m or 2h.",
+    "ssh: me@host": "1: ssh: found the text 'me@host'; write a mapping with keys such as parallel, deadline.",
     "gpus: 1": "1: gpus: unknown key; gpus belongs to a job: write it indented under that job, as jobs.worker.gpus.",
     "deadlines: {zzz: 1}": "1: deadlines.zzz: unknown key; known here are start, stop, finish, run, lease, detached.",
     "jobs: {ps: {cuont: 2}}": "1: jobs.ps.cuont: unknown key; did you mean count?",
@@ -108,7 +116,7 @@ def write(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("text", MISTAKES)
 def test_a_mistake_is_told_where_what_and_what_to_do(text: str, tmp_path: Path) -> None:
     path = write(tmp_path, text)
-    assert mistakes(path) == [f"{path}:{MISTAKES[text]}".replace("FILE", str(path))]
+    assert mistakes(path) == [f"{path}:{MISTAKES[text]}".replace("FILE", str(path)).replace("FOLDER", str(tmp_path))]
 
 
 @pytest.mark.parametrize("source", sorted(BROKEN.glob("*.yaml")), ids=lambda path: path.stem)
@@ -240,3 +248,21 @@ def test_mistakes_in_the_hostfile_come_with_those_of_the_cluster_file(tmp_path: 
     path = write(tmp_path, "hostfile: hosts.txt\njobs: {ps: x, worker: {hosts: [nowhere]}}")
     found = mistakes(path)
     assert [line.partition(" found ")[0].partition(" 'b:x'")[0] for line in found] == [f"{path}:2: jobs.ps:", f"{tmp_path}/hosts.txt:2:"]
+
+
+def test_a_folder_to_ship_and_a_file_of_variables_stand_beside_the_cluster_file(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / ".env").write_text("A=1\n")
+    path = write(tmp_path, "sync: code\nenv_file: .env\npass_env: [HF_TOKEN, 'WANDB_*']\nssh: {parallel: 2, deadline: 2m}")
+    file = load(path, default_name="x")
+    assert (file.sync, file.env_file) == (str(tmp_path / "code"), str(tmp_path / ".env"))
+    assert file.pass_env == ["HF_TOKEN", "WANDB_*"]
+    assert (file.ssh.parallel, file.ssh.deadline) == (2, 120.0)
+
+
+def test_mistakes_in_the_file_of_variables_come_with_their_lines_and_without_values(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1\nsecret\nB C=secret\n1D=secret\n")
+    path = write(tmp_path, "env_file: .env\njobs: {ps: x}")
+    found = mistakes(path)
+    assert [line.partition(": ")[0] for line in found] == [f"{path}:2", *(f"{tmp_path}/.env:{line}" for line in (2, 3, 4))]
+    assert "secret" not in "".join(found)

@@ -54,6 +54,12 @@ def test_jump_hosts_are_passed_in_their_order(value: str, jumps: tuple[str, ...]
     assert settings(tmp_path, f"ProxyJump {value}\n", Host("node1")).jumps == jumps
 
 
+def test_a_rule_for_all_hosts_does_not_send_the_jump_host_through_itself(tmp_path: Path) -> None:
+    text = "Host gate\n  HostName 10.0.0.1\nHost *\n  ProxyJump me@gate:2222\n"
+    assert settings(tmp_path, text, Host("node1")).jumps == ("me@gate:2222",)
+    assert settings(tmp_path, text, Host("gate")).jumps == ()
+
+
 def test_known_hosts_are_looked_for_where_the_configuration_says(tmp_path: Path) -> None:
     text = "UserKnownHostsFile ~/mine %d/ours\nGlobalKnownHostsFile none\nHostKeyAlias machine\n"
     found = settings(tmp_path, text, Host("node1"))

@@ -1,0 +1,76 @@
+"""The hosts that `exec` and `doctor` are about, and logging in to them with progress."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from psclust.cli import output
+from psclust.cli.options import DEFAULT_FILE, default_name
+from psclust.spec.cluster import Host
+from psclust.spec.files import read_text
+from psclust.spec.hosts import parse_hostfile, parse_hosts
+from psclust.spec.load import load
+from psclust.spec.schema import ClusterFile
+
+if TYPE_CHECKING:
+    from psclust.transport.ssh import SshHosts
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one)."),
+    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b,user@c,node[01-04]."),
+    click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line."),
+)
+
+
+def host_options(function: _F) -> _F:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class HostRequest:
+    """file: the cluster file, or the defaults where there is none."""
+
+    hosts: Sequence[Host]
+    file: ClusterFile
+
+
+def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> HostRequest:
+    """Flags win over the file. Raises ClusterFileError with every mistake."""
+    if path is None and Path(DEFAULT_FILE).is_file():
+        path = DEFAULT_FILE
+    file = load(Path(path) if path else None, default_name=default_name(path))
+    if hosts is not None:
+        return HostRequest(parse_hosts(hosts, where="-H"), file)
+    if hostfile is not None:
+        return HostRequest(parse_hostfile(read_text(Path(hostfile), otherwise="check the name."), where=hostfile), file)
+    return HostRequest(file.hosts, file)
+
+
+@contextmanager
+def logged_in(request: HostRequest) -> Iterator[SshHosts]:
+    """To as many of the hosts as let us in; a line at the bottom of a terminal says how far it is."""
+    from psclust.transport.ssh import SshHosts
+
+    view = output.LiveView()
+    settings = request.file.ssh
+
+    def progress(done: int, count: int, name: str) -> None:
+        view.footer(f"logging in: {done} of {count} hosts")
+
+    hosts = SshHosts(request.hosts, parallel=settings.parallel, deadline=settings.deadline, progress=progress, partial=True)
+    try:
+        with hosts as ssh:
+            view.close()
+            yield ssh
+    finally:
+        view.close()

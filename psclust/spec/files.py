@@ -1,0 +1,37 @@
+"""Reading the files a user names, with a sentence for each way in which that fails."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from psclust.errors import ClusterFileError
+
+
+def read_text(path: Path, *, otherwise: str) -> str:
+    """The text of a file the user named. Raises ClusterFileError, in one sentence, when it cannot be read; `otherwise` is what to do about
+    a file that is missing where no other has a name like it."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        near = get_close_matches(path.name, _names_in(path.parent), 1, 0.8)
+        hint = f"did you mean {path.parent / near[0]}?" if near else otherwise
+        raise ClusterFileError([f"{path}: there is no such file; {hint}"]) from None
+    except IsADirectoryError:
+        inside = sorted(name for name in _names_in(path) if name.endswith((".yaml", ".yml")))
+        hint = f"name a file in it, such as {path / inside[0]}." if inside else "name a file."
+        raise ClusterFileError([f"{path}: this is a folder; {hint}"]) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ClusterFileError([f"{path}:{line}: this is not UTF-8 text; save the file as UTF-8."]) from None
+    except OSError as error:
+        raise ClusterFileError(
+            [f"{path}: cannot be read ({(error.strerror or str(error)).lower()}); check the path and its permissions."]
+        ) from None
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []

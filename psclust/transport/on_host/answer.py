@@ -1,0 +1,35 @@
+"""The first thing a host's Python is told: read modules from standard input, then answer questions with them until it ends.
+
+Kept to what any Python 3 understands, so that one that is too old can say so."""
+
+import json
+import os
+import sys
+from typing import Any
+
+MARK = b"\x01psclust "
+
+
+def main() -> None:
+    stream = sys.stdin.buffer
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing that is printed by accident is taken for a reply
+
+    def reply(value: object) -> None:
+        replies.write(MARK + json.dumps(value).encode("ascii") + b"\n")
+        replies.flush()
+
+    reply({"version": list(sys.version_info[:3]), "executable": sys.executable})
+    modules: dict[str, Any] = {}  # an annotation in a function is never evaluated
+    for name, source in json.loads(stream.readline().decode("utf-8")).items():
+        modules[name] = {"__name__": "psclust_" + name}
+        exec(compile(source, name, "exec"), modules[name])
+    for line in iter(stream.readline, b""):
+        question = json.loads(line.decode("utf-8"))
+        try:
+            reply({"answer": modules[question["do"]]["answer"](question, stream)})
+        except OSError as error:
+            reply({"error": ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)})
+
+
+main()

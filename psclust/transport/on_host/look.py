@@ -1,0 +1,114 @@
+"""What a host's Python is and has, without importing any of it, and how much room the host has."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+from typing import Any, BinaryIO
+
+# Distributions under which people install TensorFlow.
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-intel", "tf-nightly")
+# Module -> what to install: all that psclust needs on a host beside TensorFlow.
+_NEEDED = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking", "google": "protobuf", "psutil": "psutil", "pydantic": "pydantic"}
+_NEEDED |= {"yaml": "PyYAML"}
+_SOURCES = (".py", ".proto")
+
+
+def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
+    """`question`: `package`, where the launcher has psclust, and its `digest`. `times`: when this began and ended."""
+    began = time.time()
+    cache = cache_folder()
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    return {
+        "executable": sys.executable,
+        "version": platform.python_version(),
+        "tensorflow": _tensorflow(),
+        "missing": [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None],
+        **_psclust(question["package"], question["digest"]),
+        "machine": platform.machine(),
+        "home": os.path.expanduser("~"),
+        "cache": cache,
+        "disk_free": _disk_free(cache),
+        "memory_free": _memory("MemAvailable"),
+        "memory": _memory("MemTotal"),
+        "cores": len(os.sched_getaffinity(0)),
+        "address": connection[2] if len(connection) == 4 else None,
+        "times": [began, time.time()],
+    }
+
+
+def cache_folder() -> str:
+    """Where psclust keeps what it was sent."""
+    return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "psclust")
+
+
+def package_digest(folder: str) -> str:
+    """Of the sources of a package: equal where they are the same, whatever was compiled of them."""
+    total = hashlib.sha256()
+    for path in sorted(_sources(folder)):
+        total.update(path.encode() + b"\0")
+        with open(os.path.join(folder, path), "rb") as file:
+            total.update(hashlib.sha256(file.read()).digest())
+    return total.hexdigest()
+
+
+def _sources(folder: str) -> list[str]:
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        found += [os.path.relpath(os.path.join(place, name), folder) for name in names if name.endswith(_SOURCES)]
+    return found
+
+
+def _tensorflow() -> str | None:
+    if importlib.util.find_spec("tensorflow") is None and not _distribution("tensorflow"):
+        return None
+    return next((version for name in _TENSORFLOW if (version := _distribution(name))), "of unknown version")
+
+
+def _distribution(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _psclust(package: str, digest: str) -> dict[str, Any]:
+    """`psclust_version`: of the one that this Python imports; `psclust`: where the launcher's own version is, the folder to import it
+    from, or an empty text where this Python finds it without; None where it is not here."""
+    spec = importlib.util.find_spec("psclust")
+    own = os.path.dirname(spec.origin) if spec is not None and spec.origin else None
+    found = None
+    if own is not None and package_digest(own) == digest:
+        found = ""
+    elif os.path.isdir(package) and package_digest(package) == digest:
+        found = os.path.dirname(package)
+    return {"psclust_version": _version_in(own) if own else None, "psclust": found}
+
+
+def _version_in(package: str) -> str | None:
+    with open(os.path.join(package, "__init__.py"), encoding="utf-8") as file:
+        match = re.search(r'^__version__ = "([^"]+)"', file.read(), re.MULTILINE)
+    return match[1] if match else None
+
+
+def _disk_free(folder: str) -> int:
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    return shutil.disk_usage(folder).free
+
+
+def _memory(key: str) -> int | None:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            match = re.search(rf"^{key}:\s+(\d+) kB", file.read(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match[1]) * 1024 if match else None

@@ -1,0 +1,68 @@
+"""Whether hosts reach each other where the cluster's servers will listen: each listens, each dials all others."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+from typing import Any, BinaryIO
+
+# Open until this process ends.
+_listeners: list[socket.socket] = []
+
+
+def answer(question: dict[str, Any], stream: BinaryIO) -> Any:
+    """`step` listen: an `address`, and `ranges` of ports, first and last; for each the port that was free, or an error. `step` dial:
+    `targets`, each (name, address, port), with `timeout` in seconds; those that failed, and why. `token`: what those who listen say, to be
+    told from others."""
+    token = question["token"].encode()
+    if question["step"] == "listen":
+        return [_listen(question["address"], low, high, token) for low, high in question["ranges"]]
+    return _dial(question["targets"], question["timeout"], token)
+
+
+def _listen(address: str, low: int, high: int, token: bytes) -> dict[str, Any]:
+    for port in range(low, high + 1):
+        try:
+            listener = socket.create_server((address, port), backlog=256)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return {"error": error.strerror}
+            continue
+        _listeners.append(listener)
+        threading.Thread(target=_serve, args=(listener, token), daemon=True).start()
+        return {"port": listener.getsockname()[1]}
+    return {"error": f"port {low} is taken" if low == high else f"no port of {low}-{high} is free"}
+
+
+def _serve(listener: socket.socket, token: bytes) -> None:
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                connection.sendall(token)
+            except OSError:
+                continue
+
+
+def _dial(targets: list[tuple[str, str, int]], timeout: float, token: bytes) -> list[tuple[str, str, int, str]]:
+    failed: list[tuple[str, str, int, str]] = []
+
+    def dial(name: str, address: str, port: int) -> None:
+        try:
+            with socket.create_connection((address, port), timeout) as connection:
+                said = b""
+                while len(said) < len(token) and (data := connection.recv(len(token))):
+                    said += data
+        except OSError as error:
+            failed.append((name, address, port, "no answer" if isinstance(error, TimeoutError) else str(error.strerror).lower()))
+            return
+        if said != token:
+            failed.append((name, address, port, "somebody else answers there"))
+
+    threads = [threading.Thread(target=dial, args=tuple(target), daemon=True) for target in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(failed)

@@ -1,0 +1,78 @@
+"""The Python of each host: which one it is, what it has installed, and whether psclust is there already."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import psclust
+from psclust.transport.on_host.look import package_digest
+from psclust.transport.script import Script, remote_script
+from psclust.transport.ssh import SshHosts
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePython:
+    """What a host's Python is like. Versions are texts, None where a thing is not there; sizes are bytes.
+
+    psclust: None where psclust in exactly our version must be shipped; otherwise the folder to put on PYTHONPATH, or an empty text where
+    it is installed. missing: distributions that psclust needs and the Python lacks. address: the host's own end of the SSH connection.
+    clock: seconds by which the host's is ahead of ours, give or take `clock_error`."""
+
+    host: str
+    executable: str
+    version: str
+    tensorflow: str | None
+    psclust: str | None
+    psclust_version: str | None
+    missing: tuple[str, ...]
+    machine: str
+    home: str
+    cache: str
+    disk_free: int
+    memory_free: int | None
+    memory: int | None
+    cores: int
+    address: str | None
+    clock: float
+    clock_error: float
+
+
+def candidates(wanted: str | None) -> Sequence[str]:
+    """Where to look: `python:` of the cluster file, or else our own interpreter's path, which a host with the same set-up has too."""
+    return [wanted] if wanted is not None else list(dict.fromkeys([sys.executable, "python3"]))
+
+
+def find_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
+    """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
+    return ssh.each(lambda host: _find(ssh, host, wanted))
+
+
+def look(host: str, script: Script) -> RemotePython:
+    """`script` must have the module `look`. Raises SshError."""
+    asked = time.time()
+    found = script.ask("look", {"package": str(_package()), "digest": own_digest()})
+    heard = time.time()
+    began, ended = found.pop("times")
+    # As NTP does it (RFC 5905, section 8): what the way there and back took, without the work, bounds the error.
+    clock, error = ((began - asked) + (ended - heard)) / 2, max(0.0, (heard - asked) - (ended - began)) / 2
+    return RemotePython(host=host, clock=clock, clock_error=error, **{**found, "missing": tuple(found["missing"])})
+
+
+@lru_cache(maxsize=1)
+def own_digest() -> str:
+    """Of the psclust that runs here."""
+    return package_digest(str(_package()))
+
+
+def _find(ssh: SshHosts, host: str, wanted: str | None) -> RemotePython:
+    with remote_script(ssh, host, candidates(wanted), ["look"]) as script:
+        return look(host, script)
+
+
+def _package() -> Path:
+    return Path(psclust.__file__).parent

@@ -1,0 +1,92 @@
+"""Bringing a program's folder, and psclust where it is not, to the hosts: only what a host does not have yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psclust.errors import StartError
+from psclust.transport.manifest import Entry, Tree, megabytes, package_tree
+from psclust.transport.remote_python import RemotePython
+from psclust.transport.script import Script, remote_script
+from psclust.transport.ssh import SshHosts
+from psclust.transport.ssh_errors import SshError
+
+_CHUNK = 1 << 18
+_TIMEOUT = 600.0  # seconds for a host to take in what it was sent
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """Where things are on a host. program: the folder of the program, to work in and to import from; None where none was to be sent.
+    psclust: the folder to put on PYTHONPATH; None where it is installed. files, size: how many were sent, and their bytes."""
+
+    program: str | None
+    psclust: str | None
+    files: int
+    size: int
+
+
+def ship(ssh: SshHosts, pythons: Mapping[str, RemotePython], program: Tree | None) -> dict[str, Shipped]:
+    """To every host of `pythons`. Folders appear whole or not at all, and are never changed afterwards: other clusters use the same ones.
+    Raises StartError with a line for each host on which it failed."""
+    package = package_tree() if any(python.psclust is None for python in pythons.values()) else None
+    return ssh.each(lambda host: _ship(ssh, pythons[host], program, package), list(pythons))
+
+
+def _ship(ssh: SshHosts, python: RemotePython, program: Tree | None, package: Tree | None) -> Shipped:
+    wanted = [tree for tree in (program, package if python.psclust is None else None) if tree is not None]
+    if not wanted:
+        return Shipped(None, python.psclust or None, 0, 0)
+    with remote_script(ssh, python.host, [python.executable], ["store"]) as script:
+        folders, sent = _place(python, script, wanted)
+    found = dict(zip([tree.name if tree is program else None for tree in wanted], folders, strict=True))
+    return Shipped(
+        program=found[program.name] if program is not None else None,
+        psclust=found[None] if python.psclust is None else python.psclust or None,
+        files=len(sent),
+        size=sum(entry.size for entry in sent),
+    )
+
+
+def _place(python: RemotePython, script: Script, trees: Sequence[Tree]) -> tuple[list[str], list[Entry]]:
+    """The folders on the host, and what was sent for them."""
+    contents = {entry.digest: entry for tree in trees for entry in tree.entries if entry.digest is not None}
+    question = {"cache": python.cache, "trees": [_shown(tree) for tree in trees]}
+    reply = script.ask("store", {**question, "contents": None}, timeout=_TIMEOUT)
+    if not reply["missing"]:
+        return reply["folders"], []
+    missing = [contents[digest] for digest in reply["missing"]]
+    needed = sum(entry.size for entry in missing) + sum(entry.size for tree in trees for entry in tree.entries)
+    if needed > reply["free"]:
+        room = f"{megabytes(needed)} are needed and {megabytes(reply['free'])} are free"
+        raise SshError(f"{python.host}: {python.cache}: {room}. Make room, or send less (.gitignore).")
+    listed = [(entry.digest, entry.size) for entry in missing]
+    reply = script.ask("store", {**question, "contents": listed}, _read(missing), timeout=_TIMEOUT)
+    if "changed" in reply:
+        names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
+        raise SshError(f"{python.host}: {names} changed while it was sent. Start again when nobody writes there, or list it in .gitignore.")
+    return reply["folders"], missing
+
+
+def _shown(tree: Tree) -> dict[str, Any]:
+    entries = [(entry.path, entry.size, entry.executable, entry.digest, entry.link) for entry in tree.entries]
+    return {"name": tree.name, "digest": tree.digest, "root": str(tree.root) if tree.root else None, "entries": entries}
+
+
+def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
+    """Their bytes, exactly as many as were announced: a file that has become shorter is filled up, and refused by its digest."""
+    for entry in entries:
+        left = entry.size
+        try:
+            with entry.source.open("rb") as file:
+                while left and (data := file.read(min(left, _CHUNK))):
+                    left -= len(data)
+                    yield data
+        except OSError as error:
+            raise StartError(f"sync: {entry.source}: {error.strerror}. Start again when nobody writes there.") from None
+        while left:
+            filling = bytes(min(left, _CHUNK))
+            left -= len(filling)
+            yield filling

@@ -1,0 +1,76 @@
+"""Asking a Python that has nothing of psclust: what it is like, and every way in which it may be of no use."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import psclust
+from psclust.errors import StartError
+from psclust.transport.remote_python import look, own_digest
+from psclust.transport.script import Script, local_script
+
+pytestmark = pytest.mark.process
+
+
+def python(folder: Path, *lines: str) -> str:
+    """A program that stands where an interpreter should; `$1` is `-c`, `$2` what it is to run."""
+    path = folder / "python"
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return str(path)
+
+
+def asked(script: Script) -> str:
+    with script:
+        return look("here", script).version
+
+
+def test_it_says_what_it_is_and_has_without_importing_it() -> None:
+    with local_script(sys.executable, ["look"]) as script:
+        found = look("here", script)
+    assert found.version == ".".join(map(str, sys.version_info[:3]))
+    assert found.executable == sys.executable
+    assert (found.tensorflow or "").startswith("2.")
+    assert (found.psclust is not None, found.missing) == (True, ())
+    assert abs(found.clock) < 0.1 + found.clock_error
+    assert found.disk_free > 0
+
+
+def test_the_digest_of_psclust_is_of_its_sources_alone(tmp_path: Path) -> None:
+    from psclust.transport.on_host.look import package_digest
+
+    (tmp_path / "a.py").write_text("1")
+    first = package_digest(str(tmp_path))
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.py").write_text("cache")
+    (tmp_path / "shim.so").write_text("compiled")
+    assert package_digest(str(tmp_path)) == first
+    (tmp_path / "a.py").write_text("2")
+    assert package_digest(str(tmp_path)) != first
+    assert package_digest(str(Path(psclust.__file__).parent)) == own_digest()
+
+
+def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
+    monkeypatch.chdir(tmp_path)
+    noisy = python(tmp_path, "echo Welcome; echo 'today: {}'", f'exec {sys.executable} "$@"')
+    assert asked(local_script(noisy, ["look"])).startswith("3.")
+
+
+def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path) -> None:
+    old = python(tmp_path, f'exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $2"')
+    with pytest.raises(StartError, match=r"this machine: \S+ is Python 3\.9\.2; psclust needs 3\.10 or newer\. Name another one under"):
+        local_script(old, ["look"])
+    broken = python(tmp_path, "echo 'libpython is missing' >&2; exit 4")
+    with pytest.raises(StartError, match=r"this machine: \S+ ended with 4: libpython is missing\."):
+        local_script(broken, ["look"])
+    with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there"):
+        local_script("/no/python", ["look"])
+
+
+def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with local_script(sys.executable, ["mesh"]) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
+        script.ask("mesh", {"step": "listen"})

@@ -1,0 +1,173 @@
+"""A program's folder on real hosts: whole, the same, and nothing of it sent twice."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from psclust.errors import StartError
+from psclust.spec.cluster import Host
+from psclust.testing.hosts import HostBed, host_bed
+from psclust.transport.manifest import package_tree, program_tree
+from psclust.transport.on_host import store
+from psclust.transport.remote_python import RemotePython, find_pythons
+from psclust.transport.ship import Shipped, ship
+from psclust.transport.ssh import SshHosts
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="hosts with files of their own need root")]
+
+BARE = "/usr/bin/python3"
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    with host_bed(tmp_path_factory.mktemp("ship") / "hosts", 2) as bed:
+        yield bed
+
+
+@pytest.fixture
+def ssh(bed: HostBed) -> Iterator[SshHosts]:
+    """Two hosts, whose stores are empty."""
+    with SshHosts([Host("h1"), Host("h2")], home=bed.home) as ssh:
+        ssh.run_all("rm -rf ~/.cache/psclust")
+        yield ssh
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    folder = tmp_path / "digits"
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "train.py").write_text("import pkg.model\nprint(pkg.model.NAME)\n")
+    (folder / "pkg" / "model.py").write_text("NAME = 'digits'\n")
+    (folder / "run.sh").write_text("#!/bin/sh\nexec echo ran\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "same").write_text("NAME = 'digits'\n")
+    (folder / "link").symlink_to("train.py")
+    return folder
+
+
+def pythons(ssh: SshHosts) -> dict[str, RemotePython]:
+    return find_pythons(ssh, sys.executable)
+
+
+def sent(shipped: dict[str, Shipped]) -> dict[str, tuple[int, int]]:
+    return {name: (found.files, found.size) for name, found in shipped.items()}
+
+
+def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, program: Path) -> None:
+    shipped = ship(ssh, pythons(ssh), program_tree(program))
+    folder = shipped["h1"].program
+    assert folder is not None
+    assert folder.startswith("/run/home/.cache/psclust/folders/digits-")
+    assert {found.program for found in shipped.values()} == {folder}
+    run = ssh.run_all(f"cd {shlex.quote(folder)} && {sys.executable} train.py && ./run.sh && readlink link && stat -c %a . train.py run.sh")
+    assert {result.text for result in run.values()} == {"digits\nran\ntrain.py\n700\n600\n700\n"}
+
+
+def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHosts, program: Path) -> None:
+    found = pythons(ssh)
+    first = ship(ssh, found, program_tree(program))
+    size = sum(len((program / name).read_bytes()) for name in ("train.py", "run.sh", "same"))
+    assert sent(first) == dict.fromkeys(("h1", "h2"), (3, size)), "two files with the same content are sent once"
+    again = ship(ssh, found, program_tree(program))
+    assert sent(again) == dict.fromkeys(("h1", "h2"), (0, 0))
+    assert [again[name].program for name in again] == [first[name].program for name in first]
+    (program / "pkg" / "model.py").write_text("NAME = 'other'\n")
+    (program / "same").unlink()
+    changed = ship(ssh, found, program_tree(program))
+    assert sent(changed) == dict.fromkeys(("h1", "h2"), (1, len("NAME = 'other'\n")))
+    for shipped, name in ((first, "digits"), (changed, "other")):
+        assert ssh.run("h1", f"cat {shipped['h1'].program}/pkg/model.py").text == f"NAME = '{name}'\n"
+    assert ssh.run("h1", f"ls {first['h1'].program} {changed['h1'].program}").text.split().count("same") == 1
+
+
+def test_a_host_that_lost_something_gets_just_that_back(ssh: SshHosts, program: Path) -> None:
+    found = pythons(ssh)
+    folder = ship(ssh, found, program_tree(program))["h2"].program
+    ssh.run("h2", f"rm {folder}/pkg/model.py; echo mine > {folder}/output")
+    assert sent(ship(ssh, found, program_tree(program))) == {"h1": (0, 0), "h2": (0, 0)}, "it is still in the store"
+    assert ssh.run("h2", f"cat {folder}/pkg/model.py {folder}/output").text == "NAME = 'digits'\nmine\n"
+    ssh.run("h2", "rm -rf ~/.cache/psclust/contents " + f"{folder}/run.sh")
+    assert sent(ship(ssh, found, program_tree(program)))["h2"][0] == 3
+
+
+def test_psclust_goes_where_it_is_not_and_is_imported_from_there(ssh: SshHosts, tmp_path: Path) -> None:
+    here = find_pythons(ssh, BARE)
+    assert {found.psclust for found in here.values()} == {str(Path(__file__).parents[2])}, "the bed's hosts see this checkout"
+    missing = {name: replace(found, psclust=None) for name, found in here.items()}
+    shipped = ship(ssh, missing, None)
+    count = len({entry.digest for entry in package_tree().entries})
+    assert [found.files for found in shipped.values()] == [count, count]
+    for name, found in shipped.items():
+        assert found.psclust is not None
+        code = "import psclust, importlib.machinery as m; print(psclust.__file__, '.so' in m.EXTENSION_SUFFIXES)"
+        said = ssh.run(name, f"cd / && PYTHONPATH={found.psclust} {BARE} -c {shlex.quote(code)}; ls {found.psclust}/psclust/runtime/*.so")
+        assert said.text.split() == [
+            f"{found.psclust}/psclust/__init__.py",
+            "True",
+            f"{found.psclust}/psclust/runtime/_bind_shim.so",
+        ]
+    assert sent(ship(ssh, missing, None)) == dict.fromkeys(("h1", "h2"), (0, 0))
+
+
+def test_a_folder_that_is_the_same_on_the_host_is_used_where_it_is(ssh: SshHosts) -> None:
+    root = Path(__file__).parents[2] / "cluster_specs"
+    shipped = ship(ssh, pythons(ssh), program_tree(root))
+    assert {(found.program, found.files) for found in shipped.values()} == {(str(root), 0)}
+
+
+def test_two_that_ship_at_once_do_not_disturb_each_other(ssh: SshHosts, program: Path) -> None:
+    found = pythons(ssh)["h1"]
+    trees = {"digits": program_tree(program)}
+    (program / "pkg" / "model.py").write_text("NAME = 'other'\n")
+    trees["other"] = program_tree(program)
+    turns = [f"{name} {turn}" for turn in range(4) for name in trees]
+    shipped = ssh.each(lambda turn: ship(ssh, {"h1": found}, trees[turn.split()[0]])["h1"].program, turns)
+    assert len(set(shipped.values())) == 2
+    for turn, folder in shipped.items():
+        assert ssh.run("h1", f"cat {folder}/pkg/model.py").text == f"NAME = '{turn.split()[0]}'\n"
+    assert "new" not in ssh.run("h1", "ls -A ~/.cache/psclust/folders").text
+
+
+def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program: Path) -> None:
+    tree = program_tree(program)
+    (program / "train.py").write_text("print('shorter')\n")
+    with pytest.raises(StartError) as caught:
+        ship(ssh, pythons(ssh), tree)
+    lines = str(caught.value).splitlines()
+    assert [line.partition(": ")[0] for line in lines] == ["h1", "h2"]
+    assert f"{program}/train.py changed while it was sent" in lines[0]
+    assert ssh.run("h1", "ls ~/.cache/psclust/folders").text == ""
+
+
+def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Path) -> None:
+    ssh.run_all("mkdir -p ~/.cache/psclust && mount -t tmpfs -o size=64k tmpfs ~/.cache/psclust")
+    try:
+        (program / "data").write_bytes(os.urandom(60_000))
+        with pytest.raises(
+            StartError, match=r"h1: /run/home/.cache/psclust: [0-9,]+ bytes are needed and [0-9,]+ bytes are free. Make room"
+        ):
+            ship(ssh, pythons(ssh), program_tree(program))
+    finally:
+        ssh.run_all("umount ~/.cache/psclust")
+
+
+def test_what_nobody_has_used_for_a_month_goes_unless_somebody_works_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = {"cache": str(tmp_path), "trees": [], "contents": None}
+    with open(os.devnull, "rb") as nothing:
+        store.answer(question, nothing)
+        for name in ("old", "busy", "new"):
+            (tmp_path / "folders" / name).mkdir()
+        (tmp_path / "contents" / "old").touch()
+        for path in ("folders/old", "folders/busy", "contents/old"):
+            os.utime(tmp_path / path, (0, 0))
+        monkeypatch.chdir(tmp_path / "folders" / "busy")
+        store.answer(question, nothing)
+    assert sorted(path.name for path in (tmp_path / "folders").iterdir()) == ["busy", "new"]
+    assert list((tmp_path / "contents").iterdir()) == []
