@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN := gcc libc6-dev python3-dev
+# Hosts of tests are network namespaces with a real sshd each.
+TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps
 
 .PHONY: demo test check fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
 
-test: system $(VENV)/.test
+test: system test-system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 	$(BIN)/python -m pytest
 
@@ -28,9 +30,12 @@ proto:
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto psclust/agent/host.proto
 
 # What the bind shim is built with; without root, what is missing is listed.
-.PHONY: system
+.PHONY: system test-system
 system:
-	@deploy/system-packages $(DEBIAN)
+	@deploy/system-packages "psclust installs without them, but its servers then listen on every interface" $(DEBIAN)
+
+test-system:
+	@deploy/system-packages "tests of several hosts fail or are skipped without them" $(TEST_DEBIAN)
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +26,14 @@ class Identity:
 
 @dataclass(frozen=True)
 class HostAccess:
-    """How to reach the agent of `host`: `target` is what to dial, `identity` what to show. lease_s: how long it stays without a word."""
+    """How to reach the agent of `host`: `target` is what to dial, `identity` what to show. lease_s: how long it stays without a word. via:
+    the fields of a Host through whose SSH connection to dial, None to dial directly."""
 
     host: str
     target: str
     identity: Identity
     lease_s: float
+    via: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
         return json.dumps({**self.__dict__, "identity": self.identity.to_json()})

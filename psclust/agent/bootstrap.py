@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from psclust.agent.access import HostAccess
@@ -13,6 +13,7 @@ from psclust.agent.process import AgentReply, AgentRequest
 from psclust.errors import StartError
 from psclust.plan.build import Place
 from psclust.plan.environment import Site
+from psclust.spec.cluster import Host
 from psclust.transport.fork_server import Load
 from psclust.transport.ssh import SshError, SshHosts
 
@@ -31,7 +32,9 @@ class Home:
 
 @dataclass(frozen=True)
 class Order:
-    """What all agents of a run are told. lease_s, grace_s: seconds. environ: for all tasks, secrets perhaps."""
+    """What all agents of a run are told. lease_s, grace_s: seconds. environ: for all tasks, secrets perhaps. warm: what each host
+    should load at once. addresses: each host's own end of its SSH connection.
+    ports: auto, or the range that tasks are to have. tunnel: hosts whose agents are to be dialled through SSH."""
 
     name: str
     run: str
@@ -39,13 +42,16 @@ class Order:
     grace_s: float
     interface: str | None
     environ: Mapping[str, str]
-    warm: Sequence[Load]
+    warm: Mapping[str, Sequence[Load]]
+    addresses: Mapping[str, str]
+    ports: str = "auto"
+    tunnel: Mapping[str, Host] = field(default_factory=dict)
 
 
 class Reachable(Protocol):
     """What is asked of a supervisor that has the agents (`AgentClient`)."""
 
-    def listen(self, host: str, addresses: Sequence[str]) -> list[str]: ...
+    def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]: ...
 
     def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
 
@@ -57,24 +63,25 @@ def start_agents(ssh: SshHosts, homes: Mapping[str, Home], order: Order, took: C
     launcher = authority.launcher()
 
     def start(host: str) -> AgentReply:
-        address = ssh.address_of(host)
         request = AgentRequest(
             name=order.name,
             run=order.run,
             host=host,
-            address=address or "127.0.0.1",
+            address=order.addresses.get(host) or ssh.address_of(host) or "127.0.0.1",
             lease_s=order.lease_s,
             grace_s=order.grace_s,
             identity=authority.agent(host),
             environ=order.environ,
             interface=order.interface,
-            warm=tuple(order.warm),
+            ports=order.ports,
+            warm=tuple(order.warm.get(host, ())),
         )
         result = ssh.run(host, _command(homes[host]), stdin=request.to_json().encode(), timeout=_START_S)
         if result.code != 0:
             raise SshError(f"{host}: {_last_line(result.stderr) or f'its agent could not be started (exit code {result.code})'}")
         reply = AgentReply.from_json(result.stdout.decode())
-        took(HostAccess(host, f"{reply.address}:{reply.port}", launcher, order.lease_s))
+        via = asdict(order.tunnel[host]) if host in order.tunnel else None
+        took(HostAccess(host, f"{reply.address}:{reply.port}", launcher, order.lease_s, via))
         return reply
 
     return ssh.each(start, list(homes))
@@ -88,16 +95,16 @@ def places(replies: Mapping[str, AgentReply], homes: Mapping[str, Home], address
     }
 
 
-def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], interface: str | None) -> dict[str, str]:
-    """An address of each host that all hosts reach: the one its agent listens on if that is so, else, unless the user has chosen an
-    interface, the first of its others. Raises StartError, which names who does not reach whom."""
-    own = {f"{reply.address}:{reply.port}": host for host, reply in replies.items()}
+def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], order: Order) -> dict[str, str]:
+    """An address of each host that all hosts reach, on a port of those that tasks will have: the one its agent listens on if that is so,
+    else, unless the user has chosen an interface, the first of its others. Raises StartError, which names who does not reach whom."""
+    own = {where: host for host, reply in replies.items() for where in supervisor.listen(host, [reply.address], order.ports)}
     found, missing = _reached_by_all(supervisor, own)
-    if missing and interface is None:
+    if missing and order.interface is None:
         others: dict[str, str] = {}
         for host in missing:
             candidates = [address for address in replies[host].interfaces if address != replies[host].address]
-            others |= dict.fromkeys(supervisor.listen(host, candidates), host) if candidates else {}
+            others |= dict.fromkeys(supervisor.listen(host, candidates, order.ports), host) if candidates else {}
         more, _ = _reached_by_all(supervisor, others)
         found |= more
     lines = [

@@ -60,9 +60,9 @@ class AgentClient(AbstractContextManager["AgentClient"]):
         """Hand over agents on other hosts."""
         self._call(lambda: self._stub.Connect(pb.Agents(json=[access.to_json() for access in agents]), timeout=_CALL_DEADLINE))
 
-    def listen(self, host: str, addresses: Sequence[str]) -> list[str]:
-        """Has a host accept connections at these of its addresses for half a minute; returns them with a port."""
-        request = pb.ListenRequest(host=host, addresses=addresses)
+    def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]:
+        """See `HostLink.listen`."""
+        request = pb.ListenRequest(host=host, addresses=addresses, ports=ports)
         return list(self._call(lambda: self._stub.Listen(request, timeout=_CALL_DEADLINE)).addresses)
 
     def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]:

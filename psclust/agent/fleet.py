@@ -38,9 +38,9 @@ class Fleet:
         with ThreadPoolExecutor(max_workers=max(len(self._links), 1)) as pool:
             return dict(zip(self._links, pool.map(lambda link: link.reach(addresses), self._links.values()), strict=True))
 
-    def listen(self, host: str, addresses: Sequence[str]) -> list[str]:
+    def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]:
         """See `HostLink.listen`."""
-        return self._links[host].listen(addresses)
+        return self._links[host].listen(addresses, ports)
 
     def extend_lease(self, seconds: float) -> None:
         for link in self._links.values():

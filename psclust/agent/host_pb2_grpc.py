@@ -71,7 +71,7 @@ class HostStub(object):
                 _registered_method=True)
         self.Listen = channel.unary_unary(
                 '/psclust.host.v1.Host/Listen',
-                request_serializer=psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
+                request_serializer=psclust_dot_agent_dot_host__pb2.ListenRequest.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_host__pb2.Addresses.FromString,
                 _registered_method=True)
         self.Leave = channel.unary_unary(
@@ -185,7 +185,7 @@ def add_HostServicer_to_server(servicer, server):
             ),
             'Listen': grpc.unary_unary_rpc_method_handler(
                     servicer.Listen,
-                    request_deserializer=psclust_dot_agent_dot_host__pb2.Addresses.FromString,
+                    request_deserializer=psclust_dot_agent_dot_host__pb2.ListenRequest.FromString,
                     response_serializer=psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
@@ -408,7 +408,7 @@ class Host(object):
             request,
             target,
             '/psclust.host.v1.Host/Listen',
-            psclust_dot_agent_dot_host__pb2.Addresses.SerializeToString,
+            psclust_dot_agent_dot_host__pb2.ListenRequest.SerializeToString,
             psclust_dot_agent_dot_host__pb2.Addresses.FromString,
             options,
             channel_credentials,

@@ -19,6 +19,7 @@ from psclust.errors import PsclustError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.spec.cluster import Task
+from psclust.transport.ports import listen_in
 
 LOG = logging.getLogger(__name__)
 
@@ -65,10 +66,13 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
             reached = list(pool.map(_accepts, request.addresses))
         return pb.Addresses(addresses=[address for address, yes in zip(request.addresses, reached, strict=True) if yes])
 
-    def Listen(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
+    def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []
         for address in request.addresses:
-            listener = socket.create_server((address, 0))
+            try:
+                listener = listen_in(address, request.ports)
+            except PsclustError as error:
+                refuse(context, error)
             threading.Timer(_LISTEN_S, listener.close).start()
             found.append(f"{address}:{listener.getsockname()[1]}")
         return pb.Addresses(addresses=found)

@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import grpc
 
@@ -21,8 +21,11 @@ from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically
-from psclust.spec.cluster import Task
+from psclust.spec.cluster import Host, Task
 from psclust.transport.api import Listener, Output
+
+if TYPE_CHECKING:
+    from psclust.transport.ssh_tunnel import Tunnel
 
 LOG = logging.getLogger(__name__)
 
@@ -54,7 +57,8 @@ class HostLink:
         self._folder = folder
         self._listener = listener
         self._lease_s = access.lease_s
-        self._channel = _open_channel(access)
+        self._tunnel = _tunnel(access)
+        self._channel = _open_channel(access, self._tunnel.address if self._tunnel else access.target)
         self._stub = host_pb2_grpc.HostStub(self._channel)
         self._orders: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._after = 0
@@ -94,9 +98,10 @@ class HostLink:
         """Which of the addresses accept a connection from the host. Raises StartError."""
         return list(self._call(self._stub.Reach, pb.Addresses(addresses=addresses)).addresses)
 
-    def listen(self, addresses: Sequence[str]) -> list[str]:
-        """Has the host accept connections at these of its addresses for half a minute; returns them with a port. Raises StartError."""
-        return list(self._call(self._stub.Listen, pb.Addresses(addresses=addresses)).addresses)
+    def listen(self, addresses: Sequence[str], ports: str) -> list[str]:
+        """Has the host accept connections at these of its addresses for half a minute, on a port of `ports` (a range, or auto); returns
+        them with it. Raises StartError."""
+        return list(self._call(self._stub.Listen, pb.ListenRequest(addresses=addresses, ports=ports)).addresses)
 
     def extend_lease(self, seconds: float) -> None:
         """From now on the agent stays for `seconds` without a word."""
@@ -114,6 +119,8 @@ class HostLink:
         except grpc.RpcError as error:
             LOG.warning("%s: its agent could not be told to leave (%s)", self.access.host, error.code().name)
         self._channel.close()
+        if self._tunnel is not None:
+            self._tunnel.close()
 
     # ---- threads
 
@@ -207,11 +214,20 @@ class HostLink:
             raise StartError(f"{self.access.host}: its agent at {self.access.target} does not answer ({error.details()}).") from None
 
 
-def _open_channel(access: HostAccess) -> grpc.Channel:
+def _tunnel(access: HostAccess) -> Tunnel | None:
+    if access.via is None:
+        return None
+    from psclust.transport.ssh_tunnel import Tunnel
+
+    host, _, port = access.target.rpartition(":")
+    return Tunnel(Host(**access.via), (host, int(port)))
+
+
+def _open_channel(access: HostAccess, target: str) -> grpc.Channel:
     identity = access.identity
     credentials = grpc.ssl_channel_credentials(identity.authority, identity.key, identity.certificate)
     options = [*_OPTIONS, ("grpc.ssl_target_name_override", server_name(access.host))]
-    return grpc.secure_channel(access.target, credentials, options=options)
+    return grpc.secure_channel(target, credentials, options=options)
 
 
 def _id(task: Task) -> pb.TaskId:

@@ -25,6 +25,7 @@ from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.environment import Site, library_environment
 from psclust.rundir.folder import RunFolder, state_root
 from psclust.transport.fork_server import Load
+from psclust.transport.ports import listen_in
 from psclust.transport.shim import bind_shim
 
 _READY_S = 30.0
@@ -43,8 +44,8 @@ class AgentRequest:
     """What an agent is told at its start.
 
     name, run: of the cluster and the run. host: its own name in the cluster file. address: where it was reached, and listens unless there
-    is an `interface`: the name of one, or a subnet such as 10.0.0.0/8. lease_s, grace_s: seconds. environ: variables for all tasks, secrets
-    perhaps. warm: what to load at once.
+    is an `interface`: the name of one, or a subnet such as 10.0.0.0/8. ports: auto, or a range of which it
+    takes one. lease_s, grace_s: seconds. environ: variables for all tasks, secrets perhaps. warm: what to load at once.
     """
 
     name: str
@@ -56,6 +57,7 @@ class AgentRequest:
     identity: Identity
     environ: Mapping[str, str]
     interface: str | None = None
+    ports: str = "auto"
     warm: tuple[Load, ...] = ()
 
     def to_json(self) -> str:
@@ -161,7 +163,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
     interfaces = own_addresses()
     address = choose_address(request, interfaces)
-    port = server.add_secure_port(f"{address}:0", credentials)
+    port = _add_port(server, credentials, address, request.ports)
     server.start()
     names = ("TF_CONFIG", "LD_PRELOAD", *library_environment(Site({}, "", "", None)))
     own = {name: environ[name] for name in names if name in environ}
@@ -181,6 +183,16 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
             folder.path.parent.rmdir()
             folder.path.parent.parent.rmdir()
     return 0
+
+
+def _add_port(server: Any, credentials: Any, address: str, ports: str) -> int:
+    """The first port of `ports` that is free. Raises StartError."""
+    while True:
+        # Found free and taken the moment after: somebody else may come between, then the next one is tried.
+        with listen_in(address, ports) as found:
+            port = int(found.getsockname()[1])
+        with suppress(RuntimeError):
+            return int(server.add_secure_port(f"{address}:{port}", credentials))
 
 
 def own_addresses() -> dict[str, list[str]]:

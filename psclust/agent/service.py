@@ -55,7 +55,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.ReachRequest:
         try:
-            return pb.ReachRequest(addresses=self._fleet.listen(request.host, list(request.addresses)))
+            return pb.ReachRequest(addresses=self._fleet.listen(request.host, list(request.addresses), request.ports))
         except PsclustError as error:
             refuse(context, error)
 

@@ -6,24 +6,28 @@ import json
 import os
 import shlex
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psclust
 from psclust.cli import output
+from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.options import UpRequest
 from psclust.errors import UsageError
-from psclust.plan.build import Place
-from psclust.plan.environment import Site
+from psclust.plan.build import Place, Run, build
+from psclust.plan.environment import Site, passed
+from psclust.plan.program import parse_program
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.spec.cluster import LOCALHOST, Host
+from psclust.spec.files import read_text
 from psclust.spec.schema import ClusterFile
+from psclust.transport.fork_server import Load
 
 if TYPE_CHECKING:
+    from psclust.agent.bootstrap import Home
     from psclust.agent.client import AgentClient
+    from psclust.transport.ssh import SshHosts
 
 _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 
@@ -43,27 +47,87 @@ def other_hosts(file: ClusterFile) -> Sequence[Host]:
 
 def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: Sequence[Host]) -> dict[str, Place]:
     """An agent on every host, in the supervisor's hands; what planning must know of each. Raises StartError with all failures together."""
-    from psclust.agent.bootstrap import Home, Order, common_addresses, places, start_agents
-    from psclust.transport.ssh import SshHosts
+    from psclust.agent.bootstrap import Order, common_addresses, places, start_agents
 
     file = request.file
     output.say(f"logging in to {len(hosts)} host{'s' * (len(hosts) > 1)}")
-    with SshHosts(hosts) as ssh:
-        homes = {host.name: Home(file.python or sys.executable, str(Path(psclust.__file__).parents[1]), os.getcwd()) for host in hosts}
+    with logged_in(HostRequest(hosts, file), partial=False) as ssh:
+        homes, own = _homes(ssh, request)
         order = Order(
             name=request.cluster.name,
             run=folder.id,
             lease_s=file.deadlines.lease,
             grace_s=file.deadlines.stop,
             interface=file.interface,
-            environ={},
-            warm=(),
+            environ=_passed(file),
+            warm=_loads(request),
+            addresses=own,
+            ports=file.ports if "-" in file.ports else "auto",
+            tunnel={host.name: host for host in hosts} if file.tunnel else {},
         )
         replies = start_agents(ssh, homes, order, lambda access: client.connect([access]))
-        addresses = common_addresses(client, replies, file.interface)
+        addresses = common_addresses(client, replies, order)
     found = places(replies, homes, addresses)
     write_places(folder, found, hosts)
     return found
+
+
+def _homes(ssh: SshHosts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
+    """Where an agent can live on each host: a Python with all it needs, psclust and the program's folder; and each host's own address."""
+    from psclust.agent.bootstrap import Home
+    from psclust.transport.findings import quick, refuse
+    from psclust.transport.manifest import program_tree
+    from psclust.transport.remote_python import find_pythons
+    from psclust.transport.ship import ship
+
+    file, cwd = request.file, Path(request.site.cwd)
+    pythons = find_pythons(ssh, file.python)
+    refuse(quick(pythons.values()))
+    root = Path(file.sync) if file.sync else None if _is_shared(ssh, request) else cwd
+    secrets = [Path(file.env_file)] if file.env_file else []
+    tree = program_tree(root, without=secrets) if root else None
+    shipped = ship(ssh, pythons, tree)
+    sent = sum(each.files for each in shipped.values())
+    if sent:
+        size = sum(each.size for each in shipped.values())
+        output.say(f"sent {sent} file{'s' * (sent > 1)}, {size / 1e6:.1f} MB, to {len(shipped)} hosts")
+    below = os.path.relpath(cwd, root) if root and cwd.is_relative_to(root) else "."
+    homes = {
+        host: Home(
+            pythons[host].executable, each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd)
+        )
+        for host, each in shipped.items()
+    }
+    return homes, {host: python.address for host, python in pythons.items() if python.address is not None}
+
+
+def _is_shared(ssh: SshHosts, request: UpRequest) -> bool:
+    """Whether the folder where `up` was called is the same one on every host, as far as its own time and the script's can tell."""
+    program = parse_program(request.file.program)
+    names = [request.site.cwd, *([os.path.join(request.site.cwd, program.words[0])] if program.kind == "script" else [])]
+    try:
+        here = [f"{os.stat(name).st_mtime_ns // 1000}" for name in names]
+    except OSError:
+        return False
+    script = "import os, sys; print(*[os.stat(name).st_mtime_ns // 1000 for name in sys.argv[1:]])"
+    results = ssh.run_all(shlex.join(["python3", "-c", script, *names]), timeout=30)
+    return all(result.code == 0 and result.stdout.decode().split() == here for result in results.values())
+
+
+def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
+    """What the tasks of each host are forked from."""
+    draft = build(request.file, request.site, Run("-", "-"), {}, script_text=request.script_text)
+    found: dict[str, dict[Load, None]] = {}
+    for task in draft.tasks:
+        if task.preload is not None:
+            found.setdefault(task.host, {})[task.preload] = None
+    return {host: tuple(loads) for host, loads in found.items()}
+
+
+def _passed(file: ClusterFile) -> dict[str, str]:
+    """What tasks there get of this machine's environment."""
+    text = read_text(Path(file.env_file), otherwise="check the name.") if file.env_file else None
+    return passed(os.environ, file.pass_env or [], text, where=file.env_file or "env_file")
 
 
 def purge_hosts(folder: RunFolder) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from psclust.cli import output
+from psclust.cli.bring_up import other_hosts
 from psclust.cli.host_options import host_options, logged_in, read_hosts
-from psclust.cli.hosts import other_hosts
 from psclust.cli.options import json_option
 from psclust.spec.schema import ClusterFile
 from psclust.transport.shim import bind_shim

@@ -57,8 +57,8 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> Hos
 
 
 @contextmanager
-def logged_in(request: HostRequest) -> Iterator[SshHosts]:
-    """To as many of the hosts as let us in; a line at the bottom of a terminal says how far it is."""
+def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[SshHosts]:
+    """To as many of the hosts as let us in, or else to all; a line at the bottom of a terminal says how far it is. Raises StartError."""
     from psclust.transport.ssh import SshHosts
 
     view = output.LiveView()
@@ -67,7 +67,7 @@ def logged_in(request: HostRequest) -> Iterator[SshHosts]:
     def progress(done: int, count: int, name: str) -> None:
         view.footer(f"logging in: {done} of {count} hosts")
 
-    hosts = SshHosts(request.hosts, parallel=settings.parallel, deadline=settings.deadline, progress=progress, partial=True)
+    hosts = SshHosts(request.hosts, parallel=settings.parallel, deadline=settings.deadline, progress=progress, partial=partial)
     try:
         with hosts as ssh:
             view.close()

@@ -297,6 +297,7 @@ class _Common(_Model):
         description="On other hosts: the network interface, or the subnet such as 10.0.0.0/8, where tasks listen and are reached; "
         "default: the address that SSH reached, or another one that every host reaches.",
     )
+    tunnel: bool = Field(default=False, description="Speak to the agents of other hosts through SSH rather than to a port of theirs.")
     env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
     python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")
     cwd: Text | None = Field(default=None, description="The tasks' working folder; default: where `up` was called.")

@@ -67,6 +67,18 @@ def _bounds(wanted: str) -> tuple[int, int]:
     return int(low), int(high or low)
 
 
+def listen_in(address: str, ports: str) -> socket.socket:
+    """A listening socket on the first free port of `ports`, a range or auto. Raises StartError."""
+    low, high = _bounds(ports)
+    for port in [0] if ports == "auto" else range(low, high + 1):
+        try:
+            return socket.create_server((address, port))
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise StartError(f"cannot listen on {address}: {error.strerror}. Name an address of this machine.") from error
+    raise StartError(f"no port of {ports} is free on {address}. Widen the range or let psclust choose: `ports: auto`.")
+
+
 def _reserve(request: PortRequest) -> socket.socket:
     low, high = _bounds(request.wanted)
     for port in [0] if request.wanted == "auto" else range(low, high + 1):

@@ -112,11 +112,11 @@ class SshHosts(AbstractContextManager["SshHosts"]):
 
     def start(self, host: str, command: str) -> RemoteProcess:
         """Start a line of the user's shell and leave it running."""
-        return RemoteProcess(host, command, self._transport(host), _OPEN_TIMEOUT)
+        return RemoteProcess(host, command, self.transport(host), _OPEN_TIMEOUT)
 
     def forward(self, host: str, remote_host: str, remote_port: int) -> str:
         """The address of a port here, `127.0.0.1:port`, that leads to `remote_host:remote_port` as seen from `host`, until the end."""
-        forward = Forward(self._transport(host), (remote_host, remote_port))
+        forward = Forward(self.transport(host), (remote_host, remote_port))
         self._forwards.append(forward)
         return forward.address
 
@@ -137,7 +137,8 @@ class SshHosts(AbstractContextManager["SshHosts"]):
         if self.failures and not self._partial:
             raise StartError("\n".join(self.failures[name] for name in self._hosts if name in self.failures))
 
-    def _transport(self, host: str) -> Any:
+    def transport(self, host: str) -> Any:
+        """paramiko's end of the connection. Raises SshError when it is lost."""
         transport = self._connections[host][0].transport
         if not transport.is_active():
             raise SshError(f"{host}: the SSH connection is lost.")

@@ -13,6 +13,7 @@ from psclust.supervise.events import (
     End,
     Event,
     Exited,
+    HostLost,
     Joined,
     Kill,
     NotStarted,
@@ -269,6 +270,29 @@ def test_an_evaluator_that_gave_up_never_ends_the_run() -> None:
     assert run.at(5, Exited(EVAL, 1)) == []
     assert run.phase(EVAL) is Phase.FAILED
     assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
+
+
+def test_a_lost_host_ends_the_run_with_its_name_and_nobody_waits_for_its_tasks() -> None:
+    run = Replay(make_plan(task_plan(PS, host="a"), task_plan(W0, host="a"), task_plan(W1, host="b"))).up()
+    assert run.at(40, HostLost("b", "its agent has not answered for 31 s")) == ["TERM ps:0", "TERM worker:0"]
+    assert run.phase(W1) is Phase.FAILED
+    assert run.at(41, Exited(PS, -15), Exited(W0, -15)) == ["end 1"]
+    assert run.outcome.text == "host b is lost, with worker:1: its agent has not answered for 31 s"
+    assert run.outcome.cause == W1
+
+
+def test_a_host_that_is_lost_while_the_run_is_being_stopped_holds_nothing_up() -> None:
+    run = Replay(make_plan(task_plan(PS, host="a"), task_plan(W0, host="b"))).up()
+    assert run.at(5, Stop("enough", ok=True, exit_code=0)) == ["TERM ps:0", "TERM worker:0"]
+    assert run.at(6, Exited(PS, -15)) == []
+    assert run.at(40, HostLost("b", "silent")) == ["end 0"]
+
+
+def test_a_lost_host_that_only_looked_on_changes_nothing() -> None:
+    run = Replay(make_plan(task_plan(PS, host="a"), task_plan(W0, host="a"), task_plan(EVAL, host="b"))).up()
+    assert run.at(40, HostLost("b", "silent")) == []
+    assert run.phase(EVAL) is Phase.FAILED
+    assert run.state.outcome is None
 
 
 def test_stop_is_term_and_a_second_one_kills(run: Replay) -> None:
