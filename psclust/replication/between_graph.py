@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.replication.backup_ops import gradients_needed
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
 from psclust.replication.exchange import BarrierExchange, check_statistics
 from psclust.replication.in_graph import StepOps, tower_step
@@ -45,8 +46,8 @@ class BetweenGraph:
         return ops.step if isinstance(ops, StepOps) else ops.step[0][-1]
 
 
-def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool) -> BetweenGraph:
-    """Builds the graph of replica number `replica` of `layout` in the current graph.
+def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool, backups: int = 0) -> BetweenGraph:
+    """Builds the graph of replica number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups` of them.
 
     Raises UsageError where there is no ps to hold the variables and where the user's functions break their contract.
     """
@@ -55,6 +56,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     state = create_state(layout, model.config.accumulate)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
+    needed = gradients_needed(backups, model.config, layout, sync=sync)
     exchange = BarrierExchange(layout) if check_statistics(model.config, layout, sync=sync) else None
     # Who has ended its data stays until all have: the others wait for its moments.
     kind = TowerKind(weighted=sync, fill=exchange is not None, exchange=exchange.replica(replica) if exchange else None)
@@ -67,7 +69,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
         )
     refuse_train_op(tower, "synchronous replication")
     kept_by_towers(model.config, len(layout.workers), in_step=False)
-    channel = build_channel(tower.contributions, layout, exchange)
+    channel = build_channel(tower.contributions, layout, exchange, needed)
     worker = worker_ops(tower, channel, layout, replica, updates)
     chiefs = chief_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
     return BetweenGraph(state, tower.input, tower, None, worker, chiefs)

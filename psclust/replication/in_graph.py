@@ -35,14 +35,16 @@ END_OF_DATA = "psclust_end_of_data"
 @dataclass(frozen=True)
 class StepOps:
     """What one training step fetches. step: int64, the global step after it. loss: scalar, weighted by examples.
-    examples: int64, how many the step used."""
+    examples: int64, how many the step used. staleness: int64, updates of other replicas that the gradient did not know of; None where
+    there are none."""
 
     step: Any
     loss: Any
     examples: Any
+    staleness: Any = None
 
     def fetches(self) -> list[Any]:
-        return [self.step, self.loss, self.examples]
+        return [self.step, self.loss, self.examples, *([] if self.staleness is None else [self.staleness])]
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,16 @@ def tower_step(
     tower: Tower, update_ops: Sequence[Any], optimizer: Any, state: State, layout: Layout, replica: int, settings: Settings
 ) -> StepOps:
     if tower.spec.train_op is not None:
-        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
+        return _alone(advance_with(tower, state, replica), tower, state, layout)
     kept_by_towers(settings, len(layout.workers), in_step=False)
     # Replicas that are not in step move shared statistics one after another, each by its share.
     statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
     # At the end of the data not even what depends on no gradient may run, such as the decay of Adam's moments of a sparse variable.
     with tf.device(layout.parameters), tf.control_dependencies([tower.input.examples, *update_ops]):
         applied = apply_update(optimizer, tower.gradients, statistics, state, layout, settings)
-    return StepOps(state.advance(applied, replica=replica), tower.loss, tower.input.examples)
+    return _alone(state.advance(applied, replica=replica), tower, state, layout)
+
+
+def _alone(step: Any, tower: Tower, state: State, layout: Layout) -> StepOps:
+    """The step of a tower that makes its updates by itself."""
+    return StepOps(step, tower.loss, tower.input.examples, state.staleness(step) if len(layout.workers) > 1 else None)

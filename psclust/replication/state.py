@@ -34,8 +34,8 @@ class State:
     batches: int = 1
 
     def advance(self, after: Sequence[Any], replica: int | None = None, batches: Any = None, *, counted: bool = False) -> Any:
-        """Counts one update once the ops in `after` have run: of one `replica`, or of those where `batches` (int64 [replicas]) is 1.
-        Returns the new step, an int64 scalar. `counted`: `after` has advanced the global step itself."""
+        """Counts one update once the ops in `after` have run: of one `replica`, or of each as many batches as `batches`, int64 [replicas],
+        says. Returns the new step, an int64 scalar. `counted`: `after` has advanced the global step itself."""
         with tf.device(self.global_step.device), tf.control_dependencies(list(after)):
             if batches is None:
                 moved = tf.raw_ops.ResourceScatterAdd(
@@ -46,6 +46,19 @@ class State:
             step = self.global_step.read_value() if counted else self.global_step.assign_add(1)
         with tf.device(self.global_step.device), tf.control_dependencies([moved]):
             return tf.identity(step, name="step")
+
+    def staleness(self, step: Any) -> Any:
+        """How many updates others have made between the beginning of a run and the update in it that leads to `step`; int64 scalar. The
+        global step is read when the variables are: by an op that waits for nothing."""
+        with tf.device(self.global_step.device):
+            return step - 1 - self.global_step.read_value()
+
+    def lead(self, replica: int, after: Sequence[Any] = ()) -> Any:
+        """By how many updates `replica` is ahead of the slowest that has not ended, once the ops in `after` have run; int64 scalar."""
+        with tf.device(self.positions.device), tf.control_dependencies(list(after)):
+            positions = self.positions.read_value()
+            going = tf.where(tf.equal(self.done.read_value(), 1), tf.int64.max, positions)
+            return (positions[replica] - tf.reduce_min(going)) // self.batches
 
     def mark_done(self, replica: Any, done: Any) -> Any:
         """The op that sets element `replica`, int32 scalar, of `done`, to an int64 scalar."""

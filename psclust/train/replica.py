@@ -20,6 +20,7 @@ from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
 from psclust.train.member import Member
 from psclust.train.nan_guard import check_loss, named_gradients
+from psclust.train.pace import Pace, StepValues
 from psclust.train.session import open_session, session_config, start_server
 from psclust.train.stop import StopSign
 from psclust.train.variables import Variables
@@ -42,7 +43,9 @@ class Replica:
         context, config = self.job.context, self.job.program.config
         self.graph = self.job.new_graph()
         with self.graph.as_default():
-            self.built = build_between_graph(self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief)
+            self.built = build_between_graph(
+                self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief, backups=context.backup_workers
+            )
             self.state = self.built.state
             self.agreement = Agreement(self.built.tower.variables, layout)
             self.hooks = Hooks(self._hooks(layout))
@@ -50,6 +53,7 @@ class Replica:
             self.checkpoints = Checkpoints(self.variables.all, self.job.model_dir, context.layout.client, config)
             self.saver = Saver(self.checkpoints, self.job.save_s, config.save_steps)
             self.stop = StopSign(self.state)
+            self._pace = self._own_pace()
             self._who = tf.compat.v1.placeholder(tf.int32, [], name="who")
             self._whether = tf.compat.v1.placeholder(tf.int64, [], name="whether")
             self._mark_done = self.state.mark_done(self._who, self._whether)
@@ -60,8 +64,15 @@ class Replica:
         hooks = [*training_hooks(tower.spec, chief=chief), *self.job.hooks]
         if chief:
             warn_if_uneven(tower, layout)
-            hooks += feature_hooks(self.job, self.built.next_step, tower.loss, [tower])
+            staleness = self.built.step.staleness if self.built.step else None
+            hooks += feature_hooks(self.job, self.built.next_step, tower.loss, [tower], staleness)
         return hooks
+
+    def _own_pace(self) -> Pace | None:
+        context, ops = self.job.context, self.built.step
+        if ops is None or context.max_staleness is None or len(context.replicas) < 2:
+            return None
+        return Pace(self.state, self.number, ops.step, context.max_staleness)
 
     def attempt(self) -> None:
         """One session, to the end of the training."""
@@ -104,20 +115,30 @@ class Replica:
     def after_step(self, session: Any, step: int) -> None:
         """Called after every asynchronous step."""
 
+    def while_held(self, session: Any, step: int) -> None:
+        """Called again and again while this replica, asynchronous, is too far ahead of another to make a step."""
+        self.after_step(session, step)
+
     def _train_alone(self, session: Any, ops: StepOps) -> None:
-        """Asynchronous: nobody waits for anybody."""
+        """Asynchronous: nobody waits for anybody, unless it is too far ahead."""
         self._start_input(session)
-        run, guard = self.hooks.callable(session, ops.fetches()), self.job.program.config.nan_guard
-        step = self.step(session)
+        pace, guard = self._pace, self.job.program.config.nan_guard
+        run = self.hooks.callable(session, [*ops.fetches(), *(pace.fetches if pace else ())])
+        step, lead = pace.look(session, 0.0) if pace else (self.step(session), 0)
         while not self.job.enough(step) and not self.stop.seen(session):
+            if pace and pace.holds(lead):
+                self.while_held(session, step)
+                step, lead = pace.look(session)
+                continue
             try:
-                step, loss, examples = run()
+                made = StepValues(*run())
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
                 break
-            check_loss(guard, int(step), float(loss))
-            self.job.reporter.step(int(step), float(loss), int(examples))
-            self.after_step(session, int(step))
+            step, lead = int(made.step), made.lead
+            check_loss(guard, step, float(made.loss))
+            self.job.reporter.step(step, float(made.loss), int(made.examples), made.staleness)
+            self.after_step(session, step)
             if self.hooks.stop_requested:
                 self.stop.put_up(session)
                 break
@@ -144,7 +165,7 @@ class Replica:
             if self.hooks.stop_requested:
                 self.stop.put_up(session)
                 break
-            if not grant.sure and not endless and position != self._position(session):
+            if not (grant.sure or grant.late or endless) and position != self._position(session):
                 # The batch was read for nothing; back to it.
                 position = self._start_input(session)
         member.leave()

@@ -20,7 +20,8 @@ EVALUATOR = "evaluator"
 @dataclass(frozen=True, slots=True)
 class TaskContext:
     """task and cluster are None for a process of its own; an evaluator is in no cluster but knows it. run_dir and progress_file are
-    absolute paths, and run the run's id, where the launcher gave them."""
+    absolute paths, and run the run's id, where the launcher gave them. backup_workers: how many gradients a synchronous step need not wait
+    for. max_staleness: by how many steps an asynchronous replica may be ahead of the slowest; None: by any."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -30,6 +31,8 @@ class TaskContext:
     progress_file: Path | None = None
     run: str | None = None
     policy: Policy = field(default_factory=Policy)
+    backup_workers: int = 0
+    max_staleness: int | None = None
 
     @property
     def replicas(self) -> tuple[Task, ...]:
@@ -91,7 +94,8 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
     policy = Policy.parse(environment.get("PSCLUST_PLACEMENT", ""))
-    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress, run, policy)
+    backups, staleness = (_count(environment, name) for name in ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS"))
+    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress, run, policy, backups or 0, staleness)
     if context.is_evaluator:
         return context
     context.address(task)
@@ -102,6 +106,13 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:
     return Path(environment[name]) if environment.get(name) else None
+
+
+def _count(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name)
+    if text and not text.isdecimal():
+        raise UsageError(f"{name} is {text!r}; it must be a whole number, 0 or more")
+    return int(text) if text else None
 
 
 def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
 from psclust.train.nan_guard import check_loss, named_gradients
+from psclust.train.pace import StepValues, TowerPace
 from psclust.train.session import open_session, recover, session_config, start_server
 from psclust.train.variables import Source, Variables
 
@@ -46,7 +48,9 @@ def train_towers(job: Job) -> None:
         leading = built.steps[0]
         # Where towers have steps of their own, one step runs one tower.
         seen = built.towers if len(built.steps) == 1 else built.towers[:1]
-        hooks = Hooks([*training_hooks(spec, chief=True), *job.hooks, *feature_hooks(job, leading.step, leading.loss, seen)])
+        hooks = Hooks(
+            [*training_hooks(spec, chief=True), *job.hooks, *feature_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
+        )
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
         saver = Saver(checkpoints, job.save_s, job.program.config.save_steps)
         client = _Client(job, built, Variables(spec.scaffold), checkpoints, saver, hooks)
@@ -74,23 +78,26 @@ def _train(client: _Client, session: Any) -> None:
     job.reporter.phase("train", int(step))
     if not job.enough(step):
         if len(client.built.steps) == 1:
-            _run_steps(client, session, client.built.steps[0], 0, saving=True)
+            for made in _steps(client, session, client.built.steps[0], 0):
+                client.saver.maybe(session, made)
         else:
-            _run_threads(client, session)
+            clocks = [int(position) // state.batches for position in positions]
+            _run_threads(client, session, TowerPace(clocks, job.context.max_staleness))
     step = int(session.run(state.global_step))
     client.saver.save(session, step)
-    LOG.info("trained to step %d", step)
+    LOG.info("trained to step %d%s", step, job.reporter.remarks)
     job.reporter.phase("save", step)
     client.hooks.end(session)
 
 
-def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, saving: bool, stop: threading.Event | None = None) -> None:
+def _steps(client: _Client, session: Any, ops: StepOps, tower: int, stop: threading.Event | None = None) -> Iterator[int]:
+    """Makes a step each time it is asked for one, until the data or the wanted number of steps is used up, or `stop` is set; yields the
+    global step after each but the last."""
     hooks = client.hooks if tower == 0 else Hooks()
     run = hooks.callable(session, ops.fetches())
-    step = 0
     while not (stop and stop.is_set()):
         try:
-            step, loss, examples = run()
+            made = StepValues(*run())
         except tf.errors.OutOfRangeError as error:
             _check_end(client, session, tower, error)
             return
@@ -98,14 +105,14 @@ def _run_steps(client: _Client, session: Any, ops: StepOps, tower: int, *, savin
             if END_OF_DATA in str(error.message):
                 return
             raise
-        check_loss(client.job.program.config.nan_guard, int(step), float(loss))
-        client.job.reporter.step(int(step), float(loss), int(examples))
+        step, loss = int(made.step), float(made.loss)
+        check_loss(client.job.program.config.nan_guard, step, loss)
+        client.job.reporter.step(step, loss, int(made.examples), made.staleness)
         if hooks.stop_requested and stop:
             stop.set()
         if client.job.enough(step) or hooks.stop_requested:
             return
-        if saving:
-            client.saver.maybe(session, int(step))
+        yield step
 
 
 def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
@@ -119,17 +126,22 @@ def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
         raise no_data(f"the input of {replicas[tower]}" if replicas else "the input")
 
 
-def _run_threads(client: _Client, session: Any) -> None:
+def _run_threads(client: _Client, session: Any, pace: TowerPace) -> None:
     """One thread a tower, each with its own train op; this thread saves. The first error of any ends all."""
     errors: list[Exception] = []
     stop = threading.Event()
 
     def run(tower: int) -> None:
         try:
-            _run_steps(client, session, client.built.steps[tower], tower, saving=False, stop=stop)
+            pace.wait(tower, stop)
+            for _ in _steps(client, session, client.built.steps[tower], tower, stop):
+                pace.advance(tower)
+                pace.wait(tower, stop)
         except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it
             errors.append(error)
             stop.set()
+        finally:
+            pace.end(tower)
 
     threads = [threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True) for tower in range(len(client.built.steps))]
     for thread in threads:
