@@ -47,7 +47,7 @@ class BetweenGraph:
 
 
 def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool, backups: int = 0) -> BetweenGraph:
-    """Builds the graph of replica number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups` of them.
+    """Builds the graph of replica number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups`.
 
     Raises UsageError where there is no ps to hold the variables and where the user's functions break their contract.
     """

@@ -61,8 +61,8 @@ def read_checkpoint(model_dir: Path) -> Trained:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, **options); replication None is one
-    process alone. The model's folder is named after the way of training unless `folder` says otherwise.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, backup_workers=0, max_staleness=None,
+    **options); replication None is one process alone. The model's folder is named after the way of training unless `folder` says otherwise.
     """
     import tensorflow as tf
 
@@ -86,9 +86,14 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
         chief: int = 0,
         policy: Policy = PLAIN,
         folder: str | None = None,
+        backup_workers: int = 0,
+        max_staleness: int | None = None,
         **options: Any,
     ) -> Trained:
         model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
+
+        def context(task: Task, cluster: ClusterSpec) -> TaskContext:
+            return TaskContext(task, cluster, replication, sync, policy=policy, backup_workers=backup_workers, max_staleness=max_staleness)
 
         def job(context: TaskContext) -> Job:
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
@@ -98,12 +103,12 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
         elif replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
             _serve(tf, cluster, "ps", "worker")
-            modes.train(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
+            modes.train(job(context(Task("client", 0), cluster)))
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             _serve(tf, cluster, "ps")
-            contexts = [TaskContext(task, cluster, replication, sync, policy=policy) for task in cluster.tasks() if task.job != "ps"]
-            _run_together([lambda context=context: modes.train(job(context)) for context in contexts])
+            jobs = [job(context(task, cluster)) for task in cluster.tasks() if task.job != "ps"]
+            _run_together([lambda one=one: modes.train(one) for one in jobs])
         return read_checkpoint(model_dir)
 
     return train
@@ -158,6 +163,7 @@ class Processes:
     replication: str
     sync: bool
     arguments: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
     servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
     _attempts: dict[str, int] = field(default_factory=dict)
@@ -195,6 +201,7 @@ class Processes:
             "PSCLUST_REPLICATION": self.replication,
             "PSCLUST_UPDATE": "sync" if self.sync else "async",
             "PSCLUST_PROGRESS": str(self._file(task, "json")),
+            **self.environment,
         }
         self.clients[task] = fork_client(self.arguments, environment, self._file(task, "log"))
 
@@ -251,12 +258,12 @@ def _answers(address: str) -> bool:
 
 @pytest.fixture
 def processes(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Iterator[Callable[..., Processes]]:
-    """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2)`; ends whatever is left."""
+    """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2, environment={})`; ends whatever is left."""
     with ExitStack() as started:
 
-        def start(replication: str, sync: bool, *arguments: str, **counts: int) -> Processes:
+        def start(replication: str, sync: bool, *arguments: str, environment: Mapping[str, str] | None = None, **counts: int) -> Processes:
             counts = {"ps": 2, "worker": 2} | counts | ({"client": 1} if replication == "in-graph" else {})
-            made = Processes(tmp_path, free_cluster(**counts), replication, sync, list(arguments))
+            made = Processes(tmp_path, free_cluster(**counts), replication, sync, list(arguments), environment or {})
             started.callback(made.close)
             made.start_all()
             return made
