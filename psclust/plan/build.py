@@ -148,6 +148,7 @@ def _environment(request: _Request, entry: JobLayout, task: Task, values: Mappin
         env["PSCLUST_REPLICATION"] = request.layout.replication or "between-graph"
         env["PSCLUST_UPDATE"] = file.update
         env["PSCLUST_PLACEMENT"] = environment.placement_policy(file.placement).render()
+        env |= environment.pace_environment(file)
     if program is not None and program.is_python and request.role_by == "tf_config":
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):

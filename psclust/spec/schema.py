@@ -269,6 +269,12 @@ class _Common(_Model):
         default=None, description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph."
     )
     update: Update = Field(default="async", description="sync: one step waits for every worker's gradient; async: nobody waits.")
+    backup_workers: int = Field(
+        default=0, ge=0, description="sync: a step takes the first gradients and waits for all but so many; late ones are dropped."
+    )
+    max_staleness: int | None = Field(
+        default=None, ge=0, description="async: a worker that is ahead of the slowest by more steps than this waits; default: nobody waits."
+    )
     placement: Placement = Field(
         default_factory=Placement,
         description="Which ps holds a variable: round_robin, balanced (by bytes), or a mapping that also pins and cuts variables.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from psclust.train.pace import Pace, StepValues
 from psclust.train.session import open_session, session_config, start_server
 from psclust.train.stop import StopSign
 from psclust.train.variables import Variables
+
+LOG = logging.getLogger(__name__)
 
 _CHIEF_DEADLINE_S = 300.0
 
@@ -100,6 +103,8 @@ class Replica:
             # hands out no token before they are there.
             self.variables.start_local(session)
         self.train(session)
+        if self.job.reporter.remarks:
+            LOG.info("%s has ended its training%s", self.job.context.task, self.job.reporter.remarks)
         self.hooks.end(session)
 
     def train(self, session: Any) -> None:

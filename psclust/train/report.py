@@ -54,7 +54,9 @@ class Reporter:
                 rate = self.progress.examples_per_s
                 LOG.info("step %d loss %.4g%s%s", step, loss, "" if rate is None else f" {rate:.0f} examples/s", self._line_end())
                 self._recent = Staleness()
-            self._file.write(replace(self.progress, metrics={**self.progress.metrics, **self._numbers()}))
+            if numbers := self._numbers():
+                self.progress = replace(self.progress, metrics=numbers)
+            self._file.write(self.progress)
 
     def _numbers(self) -> dict[str, float]:
         late = {"late_gradients": float(self.late)} if self.late else {}
@@ -63,10 +65,10 @@ class Reporter:
     def _line_end(self) -> str:
         return (f" {self.late} late" if self.late else "") + (f" {self._recent}" if self._recent.updates else "")
 
-    def dropped(self, gradients: int = 1) -> None:
-        """So many gradients of other tasks came too late for the step they were computed for."""
+    def dropped(self) -> None:
+        """A gradient came too late for the step it was computed for."""
         with self._lock:
-            self.late += gradients
+            self.late += 1
 
     @property
     def remarks(self) -> str:

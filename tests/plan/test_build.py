@@ -88,6 +88,13 @@ def test_a_command_per_job_and_a_client_outside_the_cluster() -> None:
     assert "trainer" not in made.cluster.jobs
 
 
+def test_a_program_is_told_of_backup_workers_and_of_staleness_where_the_file_says_so() -> None:
+    env = plan(program="pkg.train:program", update="sync", backup_workers=1)[Task("worker", 0)].env
+    assert (env["PSCLUST_BACKUP_WORKERS"], "PSCLUST_MAX_STALENESS" in env) == ("1", False)
+    env = plan(program="pkg.train:program", max_staleness=0)[Task("worker", 1)].env
+    assert ("PSCLUST_BACKUP_WORKERS" in env, env["PSCLUST_MAX_STALENESS"]) == (False, "0")
+
+
 def test_in_graph_adds_one_client_that_decides_and_bare_servers() -> None:
     made = plan(program="pkg.train:program", replication="in-graph")
     assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]

@@ -49,6 +49,12 @@ def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
     assert context.is_chief
 
 
+def test_who_waits_for_whom_is_in_the_environment_too() -> None:
+    assert (_read("worker:0").backup_workers, _read("worker:0").max_staleness) == (0, None)
+    found = _read("worker:0", PSCLUST_BACKUP_WORKERS="2", PSCLUST_MAX_STALENESS="0")
+    assert (found.backup_workers, found.max_staleness) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
@@ -60,6 +66,10 @@ def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
         (
             {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_UPDATE": "fast"},
             "PSCLUST_UPDATE is 'fast'; it must be one of async, sync",
+        ),
+        (
+            {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_MAX_STALENESS": "-1"},
+            "PSCLUST_MAX_STALENESS is '-1'; it must be a whole number, 0 or more",
         ),
     ],
 )
