@@ -20,10 +20,11 @@ from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
 from psclust.train.member import Member
-from psclust.train.nan_guard import check_loss, named_gradients
+from psclust.train.nan_guard import check_loss
 from psclust.train.pace import Pace, StepValues
 from psclust.train.session import open_session, session_config, start_server
 from psclust.train.stop import StopSign
+from psclust.train.user_errors import explained
 from psclust.train.variables import Variables
 
 LOG = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Replica:
     def attempt(self) -> None:
         """One session, to the end of the training."""
         config = session_config(self.job.context, self.job.program.config.wire_dtype)
-        with named_gradients(), open_session(self._target, self.graph, config) as session:
+        with explained(self.graph), open_session(self._target, self.graph, config) as session:
             placed = self.agree(session)
             if placed is None:
                 self.run(session)

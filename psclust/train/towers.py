@@ -17,9 +17,10 @@ from psclust.train.checkpoint import Checkpoints
 from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
-from psclust.train.nan_guard import check_loss, named_gradients
+from psclust.train.nan_guard import check_loss
 from psclust.train.pace import StepValues, TowerPace
 from psclust.train.session import open_session, recover, session_config, start_server
+from psclust.train.user_errors import explained
 from psclust.train.variables import Source, Variables
 
 LOG = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ def train_towers(job: Job) -> None:
     target = start_server(job.context)
 
     def attempt() -> None:
-        with named_gradients(), open_session(target, graph, session_config(job.context, job.program.config.wire_dtype)) as session:
+        with explained(graph), open_session(target, graph, session_config(job.context, job.program.config.wire_dtype)) as session:
             _train(client, session)
 
     recover(attempt, job.context, lambda: job.reporter.steps)
