@@ -9,6 +9,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,16 @@ _LIBRARIES = (
     *(f"{_PACKAGE / name}/" for name in ("train", "replication", "estimator", "runtime")),
     *(f"{_SITE / name}/" for name in ("tensorflow", "keras", "tf_keras")),
 )
+# The gradient of an op is made by nobody's line; its name has that of the op.
+_GRADIENT = re.compile(r"(?:.*/)?gradients(?:_\d+)?/(.+)_grad/[^/]+")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 # Of a TensorFlow error, the lines that say where rather than what.
 _WHERE = re.compile(
     r"Graph execution error:|=*|Detected at node.*|File \".*|Node: '.*|\[\[.*|From /job:.*|\d+ root error\(s\) found\."
     r"|Original stack trace.*|[A-Z_]+: From /job:.*"
 )
+# What `get_variable` says where variables are shared, which is what psclust builds all towers but the first with.
+_MISSING = re.compile(r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)")
 _LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
 
 
@@ -43,6 +48,12 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
         frames = traceback.extract_tb(error.__traceback__)
         if isinstance(error, PsclustError) or not _of_library(frames[-1].filename):
             raise
+        missing = _MISSING.match(str(error))
+        if missing:
+            raise UsageError(
+                f"{function} asks for the variable {missing[1]}{_place(frames)}, and the first tower has none; "
+                f"{function} must create the same variables in every tower"
+            ) from error
         given = "" if features is None else f"; features: {_shown(features)}, labels: {_shown(labels)}"
         raise UsageError(f"{function} failed in mode {mode!r}{_place(frames)}: {_first_line(str(error))}{given}") from error
 
@@ -62,6 +73,7 @@ def explained(graph: Any) -> Iterator[None]:
 def _sentence(error: Any, graph: Any) -> str:
     message = str(error.message)
     name = error.node_def.name if error.node_def is not None else next(iter(_NODE.findall(message)), "")
+    name = _GRADIENT.sub(r"\1", name)
     try:
         frames = graph.get_operation_by_name(name).traceback
     except (KeyError, ValueError):  # an op inside a function, such as one that a dataset maps
@@ -72,8 +84,9 @@ def _sentence(error: Any, graph: Any) -> str:
 
 
 def _place(frames: Iterable[Any]) -> str:
-    """Where the user's own code was last, to stand in a sentence; empty where it never was."""
-    own = [frame for frame in frames if not _of_library(frame.filename)]
+    """Where the user's function was last, to stand in a sentence; empty where none was running. What has called psclust is not it."""
+    inside = dropwhile(lambda frame: not frame.filename.startswith(str(_PACKAGE)), frames)
+    own = [frame for frame in inside if not _of_library(frame.filename)]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].name})" if own else ""
 
 
