@@ -60,8 +60,9 @@ class ChiefOps:
     """round, step, count: int64 or int32 scalar placeholders; examples: total of a round, int64; batches: int64 [workers], how many
     of each are used up with the step; rows: int64 [workers, 3], (kind, nonce, round) of the tokens to send, kind -1 where none is.
 
-    pending: int32, messages waiting. receive: int64 [count, 5]. open: refuses gradients older than `round` from now on.
-    counts: int32 [accumulators], gradients held. discard: one op an accumulator that empties it.
+    pending: int32, messages waiting. receive: int64 [at least count, 5], all that are waiting.
+    open: refuses gradients older than `round` from now on. counts: int32 [accumulators], gradients held.
+    discard: one op an accumulator that empties it.
     open_exchange, exchanged, discard_exchanged: the same of an exchange. release_exchange: lets all who wait in it go on; None where
         there is none.
     backups: of the workers' own accumulators; None where every gradient counts.
@@ -148,7 +149,7 @@ def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layo
             batches=batches,
             rows=rows,
             pending=channel.messages.size(),
-            receive=channel.messages.dequeue_many(count),
+            receive=channel.messages.dequeue_many(tf.maximum(count, channel.messages.size())),
             open=tf.group(*[at(v, a.set_global_step, round_) for a, v in accumulators]),
             counts=tf.stack([at(v, a.num_accumulated) for a, v in accumulators]),
             discard=[op_of(sums) for sums in takes],

@@ -125,6 +125,7 @@ class Driver:
             self._session.run(self._ops.open_exchange, {self._ops.round: round_ - slack})
 
     def _receive(self, count: int) -> list[Message]:
+        """All messages that are waiting, or the next `count` where those are more."""
         if not count:
             return []
         rows = self._session.run(self._ops.receive, {self._ops.count: count})
@@ -147,6 +148,7 @@ class Driver:
         # with backup workers may need fewer messages than workers.
         singly = self._ops.release_exchange is not None or self._own is not None
         while barrier.awaited:
+            # With backup workers, a gradient that has arrived before the step is made counts too: it is no cheaper to drop it.
             for message in self._receive(1 if singly else len(barrier.awaited)):
                 self._hear(message)
             if barrier.unsure:
