@@ -61,8 +61,9 @@ def read_checkpoint(model_dir: Path) -> Trained:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
     """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, **options); replication None is one
-    process alone. The model's folder is named after the way of training unless `folder` says otherwise.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, devices=None, **options); replication
+    None is one process alone. Each worker has so many CPU `devices`, or as a list says. The model's folder is named after the way of
+    training unless `folder` says otherwise.
     """
     import tensorflow as tf
 
@@ -86,34 +87,41 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
         chief: int = 0,
         policy: Policy = PLAIN,
         folder: str | None = None,
+        devices: int | list[int] | None = None,
         **options: Any,
     ) -> Trained:
-        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
+        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}-{devices}")
 
         def job(context: TaskContext) -> Job:
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
 
         if replication is None:
-            modes.train(job(TaskContext()))
+            modes.train(job(TaskContext(device_count=devices)))
         elif replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
-            _serve(tf, cluster, "ps", "worker")
+            _serve(tf, cluster, "ps", "worker", devices=devices)
             modes.train(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             _serve(tf, cluster, "ps")
-            contexts = [TaskContext(task, cluster, replication, sync, policy=policy) for task in cluster.tasks() if task.job != "ps"]
+            clients = [task for task in cluster.tasks() if task.job != "ps"]
+            counts = devices if isinstance(devices, list) else [devices] * len(clients)
+            contexts = [
+                TaskContext(task, cluster, replication, sync, policy=policy, device_count=count)
+                for task, count in zip(clients, counts, strict=True)
+            ]
             _run_together([lambda context=context: modes.train(job(context)) for context in contexts])
         return read_checkpoint(model_dir)
 
     return train
 
 
-def _serve(tf: Any, cluster: ClusterSpec, *jobs: str) -> None:
+def _serve(tf: Any, cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> None:
     """Servers cannot be stopped; they live as long as this process."""
+    config = tf.compat.v1.ConfigProto(device_count={"CPU": devices or 1})
     for task in cluster.tasks():
         if task.job in jobs:
-            tf.distribute.Server(tf.train.ClusterSpec(cluster.as_dict()), job_name=task.job, task_index=task.index)
+            tf.distribute.Server(tf.train.ClusterSpec(cluster.as_dict()), job_name=task.job, task_index=task.index, config=config)
 
 
 def _run_together(functions: list[Callable[[], None]]) -> None:
