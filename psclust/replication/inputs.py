@@ -89,8 +89,17 @@ def split_batch(batch: Any) -> tuple[Any, Any]:
 
 def count_examples(batch: Any) -> Any:
     """int64 scalar: the leading dimension of the batch's first tensor, 1 where that is a scalar."""
-    first = tf.nest.flatten(batch, expand_composites=True)[0]
-    return tf.shape(first, tf.int64)[0] if first.shape.rank else tf.constant(1, tf.int64)
+    return count_rows(next(value for value in tf.nest.flatten(batch) if value is not None))
+
+
+def count_rows(value: Any) -> Any:
+    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 of a scalar."""
+    if isinstance(value, tf.RaggedTensor):
+        return value.nrows(tf.int64)
+    if isinstance(value, tf.SparseTensor):
+        return value.dense_shape[0]
+    # Not even the rank is known of what Python code hands over.
+    return tf.shape(value, tf.int64)[0] if value.shape.rank else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]
 
 
 def until_all_ended(total: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.inputs import ReplicaInput, count_examples
+from psclust.replication.inputs import ReplicaInput, count_examples, count_rows
 
 _Part = tuple[Any, Any, Any]
 
@@ -95,7 +95,6 @@ def _checked(structure: Any, rows: Any) -> Sequence[Any]:
                 "split_batch cuts every tensor of a batch by rows, and input_fn yields one without (a scalar); repeat it for each row, or "
                 "leave split_batch out"
             )
-        have = value.nrows(tf.int64) if isinstance(value, tf.RaggedTensor) else tf.shape(value, tf.int64)[0]
         text = "split_batch cuts every tensor of a batch by rows, and input_fn yields a batch whose tensors have different numbers of them"
-        found.append(tf.debugging.assert_equal(have, rows, message=text))
+        found.append(tf.debugging.assert_equal(count_rows(value), rows, message=text))
     return found
