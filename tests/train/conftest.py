@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fork_clients import HERE, SERVER, fork_client
+from fork_clients import SERVER, fork_client, fork_server
 
 from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
@@ -58,15 +55,15 @@ def read_checkpoint(model_dir: Path) -> Trained:
 
 
 @pytest.fixture
-def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
-    """Trains a program on a cluster of threads of this process, each with a TensorFlow server of its own, and returns what comes out.
+def train_here(
+    free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Trained]]:
+    """Trains a program on a cluster whose clients are threads of this process, and returns what comes out.
 
     train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, devices=None, **options); replication
     None is one process alone. Each worker has so many CPU `devices`, or as a list says. The model's folder is named after the way of
     training unless `folder` says otherwise.
     """
-    import tensorflow as tf
-
     from psclust.train import modes
     from psclust.train.job import Job
     from psclust.train.options import Options
@@ -99,11 +96,11 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
             modes.train(job(TaskContext(device_count=devices)))
         elif replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
-            _serve(tf, cluster, "ps", "worker", devices=devices)
+            stack.enter_context(_serving(cluster, "ps", "worker", devices=devices))
             modes.train(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
-            _serve(tf, cluster, "ps")
+            stack.enter_context(_serving(cluster, "ps"))
             clients = [task for task in cluster.tasks() if task.job != "ps"]
             counts = devices if isinstance(devices, list) else [devices] * len(clients)
             contexts = [
@@ -113,15 +110,28 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
             _run_together([lambda context=context: modes.train(job(context)) for context in contexts])
         return read_checkpoint(model_dir)
 
-    return train
+    with ExitStack() as stack:
+        yield train
 
 
-def _serve(tf: Any, cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> None:
-    """Servers cannot be stopped; they live as long as this process."""
-    config = tf.compat.v1.ConfigProto(device_count={"CPU": devices or 1})
-    for task in cluster.tasks():
-        if task.job in jobs:
-            tf.distribute.Server(tf.train.ClusterSpec(cluster.as_dict()), job_name=task.job, task_index=task.index, config=config)
+@contextmanager
+def _serving(cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> Iterator[None]:
+    """A bare server for every task of some jobs, each a process: a server that is a thread cannot be stopped, and keeps 30 MB."""
+    servers = [_serve(cluster, task, devices or 1) for task in cluster.tasks() if task.job in jobs]
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.kill()
+            server.join()
+
+
+def _serve(cluster: ClusterSpec, task: Task, devices: int) -> Any:
+    server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index, devices)
+    address = cluster.address(task)
+    assert address is not None
+    wait_until(lambda: _answers(address), what=f"{task} at {address}")
+    return server
 
 
 def _run_together(functions: list[Callable[[], None]]) -> None:
@@ -166,7 +176,7 @@ class Processes:
     replication: str
     sync: bool
     arguments: list[str]
-    servers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    servers: dict[str, Any] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
     _attempts: dict[str, int] = field(default_factory=dict)
 
@@ -182,16 +192,7 @@ class Processes:
 
     def serve(self, task: str) -> None:
         """Starts a bare server and waits until it answers."""
-        job, _, index = task.partition(":")
-        spec = json.dumps(self.cluster.as_dict())
-        self.servers[task] = subprocess.Popen(
-            [sys.executable, "-m", "psclust.runtime.server", "--cluster", spec, "--job", job, "--task", index],
-            cwd=HERE.parents[1],
-            env={**os.environ, **SERVER},
-        )
-        address = self.cluster.address(Task.parse(task))
-        assert address is not None
-        wait_until(lambda: _answers(address), what=f"{task} at {address}")
+        self.servers[task] = _serve(self.cluster, Task.parse(task))
 
     def start(self, task: str) -> None:
         """Starts a client."""
@@ -212,7 +213,7 @@ class Processes:
     def kill(self, task: str) -> None:
         process = self.clients.get(task) or self.servers[task]
         process.kill()
-        process.wait() if task in self.servers else process.join()
+        process.join()
 
     def log(self, task: str) -> str:
         return self._file(task, "log").read_text(encoding="utf-8", errors="replace")
@@ -242,10 +243,8 @@ class Processes:
     def close(self) -> None:
         for process in (*self.servers.values(), *self.clients.values()):
             process.kill()
-        for server in self.servers.values():
-            server.wait()
-        for client in self.clients.values():
-            client.join()
+        for process in (*self.servers.values(), *self.clients.values()):
+            process.join()
 
 
 def _answers(address: str) -> bool:

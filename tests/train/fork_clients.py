@@ -1,5 +1,5 @@
-"""Clients in processes of their own, forked from one that has imported TensorFlow. A module by itself, because what is forked is found by
-its module's name, and every folder's conftest has the same."""
+"""Clients and bare servers in processes of their own, forked from one that has imported TensorFlow. A module by itself, because what is
+forked is found by its module's name, and every folder's conftest has the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SERVER = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["psclust.train.__main__"])
+_FORKS.set_forkserver_preload(["psclust.train.__main__", "psclust.runtime.server"])
 
 
 def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
@@ -32,5 +32,21 @@ def run_program(arguments: list[str], environment: dict[str, str], log: str) -> 
 
 def fork_client(arguments: list[str], environment: dict[str, str], log: Path) -> Any:
     process = _FORKS.Process(target=run_program, args=(arguments, environment, str(log)), daemon=True)
+    process.start()
+    return process
+
+
+def run_server(arguments: list[str]) -> None:
+    """What a forked server does: `python -m psclust.runtime.server`."""
+    from psclust.runtime.server import serve
+
+    os.environ.update(SERVER)
+    serve(arguments)
+
+
+def fork_server(cluster: str, job: str, task: int, devices: int = 1) -> Any:
+    """Starts a bare server of the cluster spec in JSON, with so many CPU devices; it may take a moment to answer."""
+    arguments = ["--cluster", cluster, "--job", job, "--task", str(task), "--device-count", str(devices)]
+    process = _FORKS.Process(target=run_server, args=(arguments,), daemon=True)
     process.start()
     return process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,3 +48,21 @@ def test_a_training_goes_on_with_other_cuts_and_another_placement(train_here: Ca
     trained = train_here(toys.tally, "between-graph", sync=True, ps=3, policy=then, folder="model")
     assert trained.step == 100
     assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [50.0, 50.0, 0.0, 0.0]
+
+
+def test_moving_averages_of_shards_are_those_of_the_whole_and_are_evaluated(train_here: Callable[..., Any]) -> None:
+    import toys
+
+    import psclust
+
+    program = replace(toys.line, config=psclust.TrainConfig(average_decay=0.9))
+    alone = train_here(program)
+    cut = train_here(program, "between-graph", sync=True, policy=CUT)
+    averages = {name for name in alone.values if name.endswith("/ExponentialMovingAverage")}
+    assert averages == {f"{name}/ExponentialMovingAverage" for name in ("weights", "words", "bias")}
+    for name in averages:
+        np.testing.assert_allclose(cut.values[name], alone.values[name], rtol=1e-5, atol=1e-6, err_msg=name)
+        assert not np.allclose(alone.values[name], alone.values[name.rpartition("/")[0]], rtol=1e-3)
+    evaluated = {folder: program.evaluate(folder).scalars()["loss"] for folder in (cut.model_dir, alone.model_dir)}
+    assert evaluated[cut.model_dir] == pytest.approx(evaluated[alone.model_dir], rel=1e-4)
+    assert evaluated[alone.model_dir] != pytest.approx(toys.line.evaluate(alone.model_dir).scalars()["loss"], rel=1e-3)
