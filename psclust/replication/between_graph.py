@@ -21,6 +21,7 @@ from psclust.replication.inputs import ReplicaInput
 from psclust.replication.layout import Layout
 from psclust.replication.local_towers import build_local_towers
 from psclust.replication.model import Model
+from psclust.replication.pulls import pull_once
 from psclust.replication.state import State, create_state
 from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, TowerKind, build_tower
@@ -63,12 +64,14 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     # Who has ended its data stays until all have: the others wait for its moments.
     kind = TowerKind(weighted=sync, fill=exchange is not None and not model.config.drop_uneven)
     strategy = places_for(model, layout)
+    before = len(tf.compat.v1.get_default_graph().get_operations())
     if len(layout.devices) > 1:
         tower, towers = build_local_towers(model, optimizer, layout, strategy, replica, kind, local)
     else:
         kind = replace(kind, exchange=exchange.replica(replica) if exchange else None)
         tower = build_tower(model, optimizer, layout.towers, strategy, replica, kind)
         towers = [tower]
+    pull_once(before)
     # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.
     updates = tower.update_ops if chief else ()
     if not sync:

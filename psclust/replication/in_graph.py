@@ -15,11 +15,12 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.exchange import GraphExchange, check_statistics
-from psclust.replication.gradients import weighted_mean
+from psclust.replication.gradients import by_host, weighted_mean
 from psclust.replication.inputs import ReplicaInput, build_input, until_all_ended
 from psclust.replication.layout import Layout
 from psclust.replication.model import Model, Shard
 from psclust.replication.places import TOWER_SCOPE
+from psclust.replication.pulls import pull_once
 from psclust.replication.settings import Settings
 from psclust.replication.split import split_input
 from psclust.replication.state import State, create_state
@@ -76,6 +77,7 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
     exchange = GraphExchange(len(layout.workers)) if check_statistics(model.config, layout, sync=sync) else None
     kind = TowerKind(weighted=several and sync, fill=filled or shared, bare=bool(layout.client))
     towers: list[Tower] = []
+    before = len(tf.compat.v1.get_default_graph().get_operations())
     for replica in range(len(layout.workers)):
         with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
             own = replace(kind, reuse=replica > 0, exchange=exchange.tower(replica) if exchange else None)
@@ -84,6 +86,7 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
             refuse_train_op(towers[-1], "in-graph replication" if layout.client else "one process with several devices")
     if exchange:
         exchange.connect()
+    pull_once(before)
     build_steps = _sync_steps if sync or not several else _async_steps
     steps = build_steps(towers, optimizer, state, layout, model.config)
     return InGraph(state, steps, [tower.input for tower in (towers[:1] if shared else towers)], towers, filled)
@@ -113,7 +116,8 @@ def _sync_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: L
         weights = tf.cast(tf.stack(examples), tf.float64)
         loss = tf.reduce_sum(tf.stack([tf.cast(tower.loss, tf.float64) for tower in towers]) * weights) / tf.reduce_sum(weights)
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
-    gradients, statistics = towers[0].divide(weighted_mean([tower.contributions for tower in towers], examples))
+    contributions = by_host([tower.contributions for tower in towers], layout.workers)
+    gradients, statistics = towers[0].divide(weighted_mean(contributions, examples))
     own = kept_by_towers(settings, len(towers), in_step=True)
     # Moving statistics are one set of variables that all towers share; letting each tower write them would apply them in random order.
     with tf.device(layout.parameters), tf.control_dependencies([total, *towers[0].update_ops]):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.devices import Strategy, is_slot, replica_scope
-from psclust.replication.gradients import GradientsAndVariables, add, present, scale
+from psclust.replication.gradients import GradientsAndVariables, present, scale, summed
 from psclust.replication.inputs import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.layout import Layout, host_of
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
@@ -138,10 +138,7 @@ def joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
     examples = tf.add_n([part.input.examples for part in parts])
     factor = 1.0 / tf.cast(tf.maximum(examples, 1), tf.float64)
     loss = tf.add_n([tf.cast(part.loss, tf.float64) * tf.cast(part.input.examples, tf.float64) for part in parts]) * factor
-    sums: dict[Any, list[Any]] = {}
-    for gradient, variable in (pair for part in parts for pair in part.contributions):
-        sums.setdefault(variable.ref(), []).append(gradient)
-    means = [(add(gradients), reference.deref()) for reference, gradients in sums.items()]
+    means = summed([part.contributions for part in parts])
     if not weighted:
         means = [(scale(total, factor), variable) for total, variable in means]
     gradients, statistics = parts[0].divide(means)
