@@ -126,7 +126,7 @@ def _serving(cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> It
             server.join()
 
 
-def _serve(cluster: ClusterSpec, task: Task, devices: int) -> Any:
+def _serve(cluster: ClusterSpec, task: Task, devices: int = 1) -> Any:
     server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index, devices)
     address = cluster.address(task)
     assert address is not None
