@@ -9,7 +9,10 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing's own, without importing it: type checkers take this name for true
 if TYPE_CHECKING:
     from psclust import estimator as estimator
+    from psclust.replication.batch_norm import batch_normalization
+    from psclust.train import schedules as schedules
     from psclust.train.config import TrainConfig
+    from psclust.train.early_stopping import EarlyStopping
     from psclust.train.program import EstimatorSpec, ModeKeys, Program, Shard
 
 __version__ = "0.1.0"

@@ -2,7 +2,8 @@
 
     psclust up --ps 2 --workers 2 psclust.examples.digits:program
 
-The images are written once to TFRecord files in the user's cache folder and read back with tf.data, a share for each replica.
+The images are written once to TFRecord files in the user's cache folder and read back with tf.data, a share for each replica. The dense
+layers have L2 losses, which the model adds to its loss from the collection REGULARIZATION_LOSSES.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 import psclust
-from psclust.errors import UsageError
+from psclust.examples.data import DIGITS_TRAINED_ON, digits
+from psclust.examples.layers import conv, dense, pool
 
 _CLASSES = 10
 _FILES = 4
-_TRAIN, _EVAL = 1437, 360
+_EVAL_BATCH = 360
 
 
 def data_dir(params: dict[str, Any]) -> Path:
@@ -53,20 +54,16 @@ def write_digits(directory: Path) -> None:
 
 
 def _write_files(directory: Path) -> None:
-    try:
-        from sklearn.datasets import load_digits
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "the digits example reads its images from scikit-learn, which is not installed: pip install psclust[examples]"
-        ) from error
-    digits = load_digits()
-    order = np.random.default_rng(0).permutation(len(digits.target))
-    images, labels = digits.images[order].astype(np.uint8), digits.target[order]
-    parts = {f"train-{i}.tfrecord": slice(i, _TRAIN, _FILES) for i in range(_FILES)} | {"eval.tfrecord": slice(_TRAIN, _TRAIN + _EVAL)}
-    for name, part in parts.items():
-        with tf.io.TFRecordWriter(str(directory / name)) as writer:
-            for image, label in zip(images[part], labels[part], strict=True):
-                writer.write(_example(image, int(label)))
+    images, labels = digits(held_out=False)
+    for i in range(_FILES):
+        _write(directory / f"train-{i}.tfrecord", images[i::_FILES], labels[i::_FILES])
+    _write(directory / "eval.tfrecord", *digits(held_out=True))
+
+
+def _write(path: Path, images: Any, labels: Any) -> None:
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for image, label in zip(images, labels, strict=True):
+            writer.write(_example(image, int(label)))
 
 
 def _example(image: Any, label: int) -> bytes:
@@ -82,9 +79,9 @@ def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data
     directory = data_dir(params)
     write_digits(directory)
     if mode != psclust.ModeKeys.TRAIN:
-        return tf.data.TFRecordDataset(str(directory / "eval.tfrecord")).batch(_EVAL).map(_parse)
+        return tf.data.TFRecordDataset(str(directory / "eval.tfrecord")).batch(_EVAL_BATCH).map(_parse)
     records = tf.data.TFRecordDataset([str(directory / f"train-{i}.tfrecord") for i in range(_FILES)])
-    records = records.shard(shard.count, shard.index).cache().shuffle(_TRAIN, seed=params["seed"])
+    records = records.shard(shard.count, shard.index).cache().shuffle(DIGITS_TRAINED_ON, seed=params["seed"])
     return records.repeat(params["epochs"]).batch(params["batch_size"]).map(_parse).prefetch(2)
 
 
@@ -97,40 +94,25 @@ def _parse(records: Any) -> tuple[Any, Any]:
 
 def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
     """Two convolutions, each with a pooling layer, and three dense layers."""
-    seed = params["seed"]
-    x = _pool(_conv(features, 32, "conv1", seed))
-    x = _pool(_conv(x, 64, "conv2", seed + 1))
+    seed, penalty = params["seed"], _l2(params["l2"])
+    x = pool(tf.nn.relu(conv(features, 32, "conv1", seed=seed)))
+    x = pool(tf.nn.relu(conv(x, 64, "conv2", seed=seed + 1)))
     x = tf.reshape(x, [-1, 2 * 2 * 64])
-    x = tf.nn.relu(_dense(x, 128, "dense1", seed + 2))
-    x = tf.nn.relu(_dense(x, 64, "dense2", seed + 3))
-    logits = _dense(x, _CLASSES, "softmax", seed + 4)
+    x = tf.nn.relu(dense(x, 128, "dense1", seed=seed + 2, regularizer=penalty))
+    x = tf.nn.relu(dense(x, 64, "dense2", seed=seed + 3, regularizer=penalty))
+    logits = dense(x, _CLASSES, "softmax", seed=seed + 4)
     classes = tf.argmax(logits, 1)
-    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-    metrics = {"accuracy": tf.compat.v1.metrics.accuracy(labels, classes)} if mode == psclust.ModeKeys.EVAL else None
+    if mode == psclust.ModeKeys.PREDICT:
+        return psclust.EstimatorSpec(mode, predictions={"class": classes})
+    cross_entropy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    # In every tower the collection has the penalties of that tower alone, so they count once, however many towers there are.
+    loss = cross_entropy + tf.compat.v1.losses.get_regularization_loss()
+    metrics = {"accuracy": tf.compat.v1.metrics.accuracy(labels, classes)}
     return psclust.EstimatorSpec(mode, predictions={"class": classes}, loss=loss, eval_metric_ops=metrics)
 
 
-def _conv(x: Any, filters: int, name: str, seed: int) -> Any:
-    with tf.compat.v1.variable_scope(name):
-        kernel = _weights([3, 3, int(x.shape[-1]), filters], seed)
-        return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel, 1, "SAME"), _biases(filters)))
-
-
-def _pool(x: Any) -> Any:
-    return tf.nn.max_pool2d(x, 2, 2, "SAME")
-
-
-def _dense(x: Any, units: int, name: str, seed: int) -> Any:
-    with tf.compat.v1.variable_scope(name):
-        return tf.matmul(x, _weights([int(x.shape[-1]), units], seed)) + _biases(units)
-
-
-def _weights(shape: list[int], seed: int) -> Any:
-    return tf.compat.v1.get_variable("weights", shape, initializer=tf.compat.v1.initializers.he_normal(seed))
-
-
-def _biases(units: int) -> Any:
-    return tf.compat.v1.get_variable("biases", [units], initializer=tf.compat.v1.zeros_initializer())
+def _l2(rate: float) -> Any:
+    return lambda weights: rate * tf.nn.l2_loss(weights)
 
 
 def optimizer_fn(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
@@ -141,5 +123,5 @@ program = psclust.Program(
     model_fn,
     input_fn,
     optimizer_fn,
-    params={"batch_size": 32, "epochs": 12, "learning_rate": 0.03, "momentum": 0.9, "seed": 7, "data_dir": ""},
+    params={"batch_size": 32, "epochs": 12, "learning_rate": 0.03, "momentum": 0.9, "l2": 5e-4, "seed": 7, "data_dir": ""},
 )

@@ -107,7 +107,22 @@ def _safe_embedding_lookup_sparse(
     return lookup(embedding_weights.shards, sparse_ids, sparse_weights, combiner, default_id, name, "div", max_norm, allow_fast_lookup)
 
 
+def _by_rows(loss: Callable[..., Any]) -> Callable[..., Any]:
+    """`loss`, which looks rows up in `weights` by a `partition_strategy`, with the only one that shards know."""
+    signature = inspect.signature(loss)
+
+    def by_rows(*arguments: Any, **named: Any) -> Any:
+        bound = signature.bind(*arguments, **named)
+        bound.arguments |= {"weights": bound.arguments["weights"].shards, "partition_strategy": "div"}
+        return loss(*bound.args, **bound.kwargs)
+
+    by_rows.__signature__ = signature  # type: ignore[attr-defined]
+    return by_rows
+
+
 tf.experimental.dispatch_for_api(tf.compat.v1.nn.embedding_lookup, {"params": ShardedVariable})(_embedding_lookup)
+for _loss in (tf.compat.v1.nn.nce_loss, tf.compat.v1.nn.sampled_softmax_loss):
+    tf.experimental.dispatch_for_api(_loss, {"weights": ShardedVariable})(_by_rows(_loss))
 tf.experimental.dispatch_for_api(tf.compat.v1.nn.embedding_lookup_sparse, {"params": ShardedVariable})(_embedding_lookup_sparse)
 tf.experimental.dispatch_for_api(tf.compat.v1.nn.safe_embedding_lookup_sparse, {"embedding_weights": ShardedVariable})(
     _safe_embedding_lookup_sparse

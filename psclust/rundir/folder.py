@@ -107,8 +107,10 @@ class ClusterFolder:
 
     def new_run(self) -> RunFolder:
         """A new run's folder, made current. Call with the lock held."""
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        run = RunFolder(self.path / f"{stamp}-{secrets.token_hex(3)}")
+        # To the microsecond, because ids are in the order of time.
+        now = time.time_ns() // 1000
+        stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now // 1_000_000))
+        run = RunFolder(self.path / f"{stamp}-{now % 1_000_000:06d}{secrets.token_hex(1)}")
         run.create()
         link = Path(tempfile.mktemp(prefix=".current-", dir=self.path))
         link.symlink_to(run.id)

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -70,10 +71,18 @@ def _log_to_stdout() -> None:
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    # Of what TensorFlow only informs of, the lines of its own hooks (LoggingTensorHook, StepCounterHook) alone.
     tensorflow = tf.get_logger()
     tensorflow.setLevel(logging.INFO)
-    tensorflow.addFilter(lambda record: record.levelno >= logging.WARNING or record.module == "basic_session_run_hooks")
+    tensorflow.addFilter(_says_something)
+    warnings.filterwarnings("ignore", ".* is deprecated", UserWarning, r"tensorflow\.python\.")
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """Of what TensorFlow only informs of, the lines of its own hooks (LoggingTensorHook, StepCounterHook) alone; of what it warns of, all
+    but that the graph interface is deprecated: a page of it for a model over feature columns, to somebody who has chosen that interface."""
+    if record.levelno < logging.WARNING:
+        return record.module == "basic_session_run_hooks"
+    return record.module != "deprecation"
 
 
 if __name__ == "__main__":

@@ -199,6 +199,26 @@ def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
     assert table.as_tensor() is tf.convert_to_tensor(table)
 
 
+@pytest.mark.parametrize("loss", ["nce_loss", "sampled_softmax_loss"])
+def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> None:
+    import tensorflow as tf
+
+    from psclust.replication.places import Places
+
+    v1 = tf.compat.v1
+    value, biases = np.arange(14, dtype=np.float32).reshape(7, 2) / 10, np.arange(7, dtype=np.float32)
+    with v1.variable_scope("", custom_getter=Places(1, Policy(max_shard_bytes=24)).getter()):
+        table, bias = v1.get_variable("table", initializer=value), v1.get_variable("bias", initializer=biases)
+    labels, x, sampled = tf.constant([[6], [3]], tf.int64), tf.constant([[0.5, -1.0], [2.0, 0.1]]), tf.constant([1, 4], tf.int64)
+    sampled_values = (sampled, tf.fill([2, 1], 0.3), tf.fill([2], 0.4))
+    function = getattr(v1.nn, loss)
+    # TensorFlow's default is the strategy `mod`, which would number the rows of shards anew.
+    losses = [function(weights, b, labels, x, 2, 7, sampled_values=sampled_values) for weights, b in ((table, bias), (value, biases))]
+    with v1.Session() as session:
+        session.run([table.initializer, bias.initializer])
+        np.testing.assert_allclose(*session.run(losses), rtol=1e-6)
+
+
 @pytest.mark.parametrize("initializer", ["he_normal", "random_uniform_initializer", "glorot_uniform"])
 def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None:
     import tensorflow as tf

@@ -1,0 +1,42 @@
+"""The data of the examples, all of it real and none of it downloaded: what scikit-learn ships, and the text that Python itself ships."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from psclust.errors import UsageError
+
+# Of the 1,797 digits, in an order that is always the same, those after this many are held out.
+DIGITS_TRAINED_ON = 1437
+
+
+def sklearn_datasets() -> Any:
+    """The module `sklearn.datasets`. Raises UsageError where scikit-learn is not installed."""
+    try:
+        return import_module("sklearn.datasets")
+    except ModuleNotFoundError as error:
+        raise UsageError("this example reads its data from scikit-learn, which is not installed: pip install psclust[examples]") from error
+
+
+def digits(*, held_out: bool) -> tuple[Any, Any]:
+    """(images [n, 8, 8] uint8 in 0..16, labels [n] int64): 1,437 handwritten digits to train on, or the other 360. Raises UsageError."""
+    found = sklearn_datasets().load_digits()
+    order = np.random.default_rng(0).permutation(len(found.target))
+    part = order[DIGITS_TRAINED_ON:] if held_out else order[:DIGITS_TRAINED_ON]
+    return found.images[part].astype(np.uint8), found.target[part].astype(np.int64)
+
+
+def paragraphs() -> list[tuple[int, list[str]]]:
+    """(number of its topic, its words in lower case) of every paragraph of the Python language reference that `help()` shows, once each."""
+    from pydoc_data.topics import topics  # half a megabyte, which no other example needs
+
+    found: dict[str, tuple[int, list[str]]] = {}
+    for number, topic in enumerate(sorted(topics)):
+        for paragraph in re.split(r"\n\s*\n", topics[topic]):
+            text = " ".join(paragraph.lower().split())
+            found.setdefault(text, (number, re.findall(r"[a-z]+(?:_[a-z]+)*", text)))
+    return [paragraph for paragraph in found.values() if paragraph[1]]
