@@ -201,6 +201,13 @@ class Job(_Model):
         default=None, description="Names of the hosts this job's tasks are pinned to, in order, repeated as needed."
     )
     gpus: int | None = Field(default=None, ge=0, description="GPUs each task sees; ps tasks see none unless asked.")
+    device_count: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="Devices of each task that a psclust program puts towers on: so many of the GPUs it sees, without any so many CPU "
+        "devices. Default: all GPUs, or one CPU.",
+    )
     ports: Ports | None = Field(default=None, description="auto, a first port, or a range such as 2300-2399; default: the file's `ports`.")
     addresses: Addresses | None = Field(
         default=None,

@@ -51,7 +51,9 @@ class Replica:
                 self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief, backups=context.backup_workers
             )
             self.state = self.built.state
-            self.agreement = Agreement(self.built.tower.variables, layout)
+            # Each tower has a number among all towers, unless those of a worker share its data and nothing else.
+            numbered = not config.split_batch or config.moving_statistics == "sync"
+            self.agreement = Agreement(self.built.tower.variables, layout, len(layout.devices) if numbered else None)
             self.hooks = Hooks(self._hooks(layout))
             self.variables = Variables(self.built.tower.spec.scaffold)
             self.checkpoints = Checkpoints(self.variables.all, self.job.model_dir, context.layout.client, config)
@@ -69,7 +71,7 @@ class Replica:
         if chief:
             warn_if_uneven(tower, layout)
             staleness = self.built.step.staleness if self.built.step else None
-            hooks += feature_hooks(self.job, self.built.next_step, tower.loss, [tower], staleness)
+            hooks += feature_hooks(self.job, self.built.next_step, tower.loss, self.built.towers, staleness)
         return hooks
 
     def _own_pace(self) -> Pace | None:
@@ -163,6 +165,9 @@ class Replica:
                 grant, loss, examples = member.step()
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
+                if self.job.program.config.drop_uneven:
+                    # No further step has a batch of every replica.
+                    self.stop.put_up(session)
                 break
             position += self.state.batches
             if examples and grant.sure:
@@ -201,4 +206,4 @@ class Replica:
             raise no_data(f"the input of {self.job.context.task}")
 
     def _position(self, session: Any) -> int:
-        return int(session.run(self.state.positions)[self.number])
+        return int(session.run(self.state.positions)[self.number * self.state.inputs])

@@ -1,4 +1,4 @@
-"""Training with one client: the towers of an in-graph cluster, or one process alone."""
+"""Training with one client: the towers of an in-graph cluster, or those of one process alone, which step together."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.in_graph import END_OF_DATA, InGraph, StepOps, build_in_graph
+from psclust.replication.in_graph import InGraph, StepOps, build_in_graph
+from psclust.replication.inputs import END_OF_DATA
+from psclust.replication.layout import Layout
 from psclust.train.balance import warn_if_uneven
 from psclust.train.checkpoint import Checkpoints
+from psclust.train.devices import cluster_devices, input_of
 from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
@@ -31,6 +34,7 @@ _POLL_S = 0.05
 @dataclass(frozen=True)
 class _Client:
     job: Job
+    layout: Layout
     built: InGraph
     variables: Variables
     checkpoints: Checkpoints
@@ -40,10 +44,11 @@ class _Client:
 
 def train_towers(job: Job) -> None:
     """Trains until the data of all towers or the wanted number of steps is used up, and leaves a checkpoint of the result."""
-    layout = job.context.layout
+    target = start_server(job.context)
+    layout = _layout(job, target)
     graph = job.new_graph()
     with graph.as_default():
-        built = build_in_graph(job.program, layout, sync=job.context.sync)
+        built = build_in_graph(job.program, layout, sync=job.context.sync or job.context.task is None)
         warn_if_uneven(built.towers[0], layout)
         spec = built.towers[0].spec
         leading = built.steps[0]
@@ -54,15 +59,27 @@ def train_towers(job: Job) -> None:
         )
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
         saver = Saver(checkpoints, job.save_s, job.program.config.save_steps)
-        client = _Client(job, built, Variables(spec.scaffold), checkpoints, saver, hooks)
+        client = _Client(job, layout, built, Variables(spec.scaffold), checkpoints, saver, hooks)
     graph.finalize()
-    target = start_server(job.context)
 
     def attempt() -> None:
         with explained(graph), open_session(target, graph, session_config(job.context, job.program.config.wire_dtype)) as session:
             _train(client, session)
 
     recover(attempt, job.context, lambda: job.reporter.steps)
+
+
+def _layout(job: Job, target: str) -> Layout:
+    """The layout with a tower on every device, which the servers of a cluster must be asked for."""
+    context, found = job.context, [job.context.devices]
+    if context.task is None:
+        return context.layout
+
+    def ask() -> None:
+        found[0] = cluster_devices(target, context, session_config(context), job.program.config.device_count)
+
+    recover(ask, context, lambda: 0)
+    return replace(context, devices=found[0]).layout
 
 
 def _train(client: _Client, session: Any) -> None:
@@ -102,10 +119,6 @@ def _steps(client: _Client, session: Any, ops: StepOps, tower: int, stop: thread
         except tf.errors.OutOfRangeError as error:
             _check_end(client, session, tower, error)
             return
-        except tf.errors.InvalidArgumentError as error:
-            if END_OF_DATA in str(error.message):
-                return
-            raise
         step, loss = int(made.step), float(made.loss)
         check_loss(client.job.program.config.nan_guard, step, loss)
         client.job.reporter.step(step, loss, int(made.examples), made.staleness)
@@ -118,13 +131,14 @@ def _steps(client: _Client, session: Any, ops: StepOps, tower: int, stop: thread
 
 def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
     """Raises UsageError where the end of data is the end of a tower that never had any."""
-    replicas = client.job.context.replicas
-    if len(client.built.steps) == 1 and len(replicas) > 1:
-        # Towers that end are filled up, unless there is nothing to fill them with.
-        found = re.search(r"tower_(\d+)/", str(error.message))
-        raise no_data(f"the input of {replicas[int(found[1])]}" if found else "the input of a tower")
-    if session.run(client.built.state.positions)[tower] == 0:
-        raise no_data(f"the input of {replicas[tower]}" if replicas else "the input")
+    built, workers, text = client.built, client.layout.workers, str(error.message)
+    if END_OF_DATA in text:
+        return
+    found = re.search(r"tower_(\d+)/", text) if len(built.inputs) > len(built.steps) else None
+    ended = int(found[1]) if found else tower
+    # Towers that end are filled up, unless there is nothing to fill them with.
+    if built.filled or session.run(built.state.positions)[ended] == 0:
+        raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
 
 
 def _run_threads(client: _Client, session: Any, pace: TowerPace) -> None:

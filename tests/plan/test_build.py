@@ -167,6 +167,15 @@ def test_gpus_are_shared_out_in_order_and_ps_tasks_see_none() -> None:
     assert [task.env["CUDA_VISIBLE_DEVICES"] for task in made.tasks] == ["", "0,1", "2,3"]
 
 
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_devices_of_a_worker_reach_its_server_or_its_program(replication: str) -> None:
+    made = plan(program="m:p", replication=replication, jobs={"ps": 1, "worker": {"count": 1, "device_count": 2}})
+    ps, worker = made[Task("ps", 0)], made[Task("worker", 0)]
+    assert ("--device-count" in ps.argv, "PSCLUST_DEVICE_COUNT" in ps.env) == (False, False)
+    told = worker.argv[-2:] == ("--device-count", "2"), worker.env.get("PSCLUST_DEVICE_COUNT") == "2"
+    assert told == ((True, False) if replication == "in-graph" else (False, True))
+
+
 def test_a_missing_shim_and_a_foreign_tf_config_are_said() -> None:
     made = plan(site=replace(SITE, shim=None, environ={"TF_CONFIG": "{}"}))
     assert any("listen on every interface" in note for note in made.notes)

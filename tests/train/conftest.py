@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,8 @@ def train_here(
     """Trains a program on a cluster whose clients are threads of this process, and returns what comes out.
 
     train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, backup_workers=0, max_staleness=None,
-    **options); replication None is one process alone. The model's folder is named after the way of training unless `folder` says otherwise.
+    devices=None, **options); replication None is one process alone. Each worker has so many CPU `devices`, or as a list says. The model's
+    folder is named after the way of training unless `folder` says otherwise.
     """
     from psclust.train import modes
     from psclust.train.job import Job
@@ -85,9 +86,10 @@ def train_here(
         folder: str | None = None,
         backup_workers: int = 0,
         max_staleness: int | None = None,
+        devices: int | list[int] | None = None,
         **options: Any,
     ) -> Trained:
-        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
+        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}-{devices}")
 
         def context(task: Task, cluster: ClusterSpec) -> TaskContext:
             return TaskContext(task, cluster, replication, sync, policy=policy, backup_workers=backup_workers, max_staleness=max_staleness)
@@ -96,15 +98,17 @@ def train_here(
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
 
         if replication is None:
-            modes.train(job(TaskContext()))
+            modes.train(job(TaskContext(device_count=devices)))
         elif replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
-            stack.enter_context(_serving(cluster, "ps", "worker"))
+            stack.enter_context(_serving(cluster, "ps", "worker", devices=devices))
             modes.train(job(context(Task("client", 0), cluster)))
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             stack.enter_context(_serving(cluster, "ps"))
-            jobs = [job(context(task, cluster)) for task in cluster.tasks() if task.job != "ps"]
+            clients = [task for task in cluster.tasks() if task.job != "ps"]
+            counts = devices if isinstance(devices, list) else [devices] * len(clients)
+            jobs = [job(replace(context(task, cluster), device_count=count)) for task, count in zip(clients, counts, strict=True)]
             _run_together([lambda one=one: modes.train(one) for one in jobs])
         return read_checkpoint(model_dir)
 
@@ -113,9 +117,9 @@ def train_here(
 
 
 @contextmanager
-def _serving(cluster: ClusterSpec, *jobs: str) -> Iterator[None]:
+def _serving(cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> Iterator[None]:
     """A bare server for every task of some jobs, each a process: a server that is a thread cannot be stopped, and keeps 30 MB."""
-    servers = [_serve(cluster, task) for task in cluster.tasks() if task.job in jobs]
+    servers = [_serve(cluster, task, devices or 1) for task in cluster.tasks() if task.job in jobs]
     try:
         yield
     finally:
@@ -124,8 +128,8 @@ def _serving(cluster: ClusterSpec, *jobs: str) -> Iterator[None]:
             server.join()
 
 
-def _serve(cluster: ClusterSpec, task: Task) -> Any:
-    server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index)
+def _serve(cluster: ClusterSpec, task: Task, devices: int = 1) -> Any:
+    server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index, devices)
     address = cluster.address(task)
     assert address is not None
     wait_until(lambda: _answers(address), what=f"{task} at {address}")

@@ -44,8 +44,9 @@ def run_server(arguments: list[str]) -> None:
     serve(arguments)
 
 
-def fork_server(cluster: str, job: str, task: int) -> Any:
-    """Starts a bare server of the cluster spec in JSON; it may take a moment to answer."""
-    process = _FORKS.Process(target=run_server, args=(["--cluster", cluster, "--job", job, "--task", str(task)],), daemon=True)
+def fork_server(cluster: str, job: str, task: int, devices: int = 1) -> Any:
+    """Starts a bare server of the cluster spec in JSON, with so many CPU devices; it may take a moment to answer."""
+    arguments = ["--cluster", cluster, "--job", job, "--task", str(task), "--device-count", str(devices)]
+    process = _FORKS.Process(target=run_server, args=(arguments,), daemon=True)
     process.start()
     return process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -32,6 +33,15 @@ def test_between_graph_the_first_worker_is_chief() -> None:
     assert (first.sync, second.sync) == (False, True)
     assert second.layout == Layout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1")
     assert second.peers == (Task("ps", 0), Task("ps", 1))
+
+
+def test_a_worker_has_the_devices_it_is_told_of() -> None:
+    assert _read("worker:1", PSCLUST_DEVICE_COUNT="2").device_count == 2
+    found = replace(_read("worker:1"), devices=("/device:CPU:0", "/device:CPU:1")).layout
+    assert (len(found.workers), found.devices) == (2, ("/device:CPU:0", "/device:CPU:1"))
+    assert found.towers.workers[2:] == ("/job:worker/task:1/device:CPU:0", "/job:worker/task:1/device:CPU:1")
+    with pytest.raises(UsageError, match="PSCLUST_DEVICE_COUNT is '0'"):
+        _read("worker:1", PSCLUST_DEVICE_COUNT="0")
 
 
 def test_a_chief_job_trains_too_and_comes_first() -> None:
