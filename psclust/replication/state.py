@@ -59,9 +59,10 @@ class State:
     def lead(self, replica: int, after: Sequence[Any] = ()) -> Any:
         """By how many updates `replica` is ahead of the slowest that has not ended, once the ops in `after` have run; int64 scalar."""
         with tf.device(self.positions.device), tf.control_dependencies(list(after)):
-            positions = self.positions.read_value()
-            going = tf.where(tf.equal(self.done.read_value(), 1), tf.int64.max, positions)
-            return (positions[replica] - tf.reduce_min(going)) // self.batches
+            # The inputs of one replica are read together: the first one's position stands for all.
+            clocks = self.positions.read_value()[:: self.inputs]
+            going = tf.where(tf.equal(self.done.read_value(), 1), tf.int64.max, clocks)
+            return (clocks[replica] - tf.reduce_min(going)) // self.batches
 
     def mark_done(self, replica: Any, done: Any) -> Any:
         """The op that sets element `replica`, int32 scalar, of `done`, to an int64 scalar."""

@@ -107,19 +107,10 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
     policy = Policy.parse(environment.get("PSCLUST_PLACEMENT", ""))
-    backups, staleness = (_count(environment, name) for name in ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS"))
+    counts = (_count(environment, name) for name in ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS", "PSCLUST_DEVICE_COUNT"))
+    backups, staleness, devices = counts
     context = TaskContext(
-        task,
-        cluster,
-        replication,
-        update == "sync",
-        run_dir,
-        progress,
-        run,
-        policy,
-        backup_workers=backups or 0,
-        max_staleness=staleness,
-        device_count=_devices(environment),
+        task, cluster, replication, update == "sync", run_dir, progress, run, policy, backups or 0, staleness, devices or None
     )
     if context.is_evaluator:
         return context
@@ -137,13 +128,6 @@ def _count(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name)
     if text and not text.isdecimal():
         raise UsageError(f"{name} is {text!r}; it must be a whole number, 0 or more")
-    return int(text) if text else None
-
-
-def _devices(environment: Mapping[str, str]) -> int | None:
-    text = environment.get("PSCLUST_DEVICE_COUNT")
-    if text and not (text.isdecimal() and int(text) > 0):
-        raise UsageError(f"PSCLUST_DEVICE_COUNT is {text!r}; it must be a number of devices, such as 2")
     return int(text) if text else None
 
 

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,9 @@ def train_here(
 ) -> Iterator[Callable[..., Trained]]:
     """Trains a program on a cluster whose clients are threads of this process, and returns what comes out.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, backup_workers=0, max_staleness=None,
-    devices=None, **options); replication None is one process alone. Each worker has so many CPU `devices`, or as a list says. The model's
-    folder is named after the way of training unless `folder` says otherwise.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, devices=None, backup_workers=0,
+    max_staleness=None, **options); replication None is one process alone. Each worker has so many CPU `devices`, or as a list says. The
+    model's folder is named after the way of training unless `folder` says otherwise.
     """
     from psclust.train import modes
     from psclust.train.job import Job
@@ -84,15 +84,16 @@ def train_here(
         chief: int = 0,
         policy: Policy = PLAIN,
         folder: str | None = None,
+        devices: int | list[int] | None = None,
         backup_workers: int = 0,
         max_staleness: int | None = None,
-        devices: int | list[int] | None = None,
         **options: Any,
     ) -> Trained:
         model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}-{devices}")
 
-        def context(task: Task, cluster: ClusterSpec) -> TaskContext:
-            return TaskContext(task, cluster, replication, sync, policy=policy, backup_workers=backup_workers, max_staleness=max_staleness)
+        def context(task: Task, cluster: ClusterSpec, count: int | None = None) -> TaskContext:
+            control = {"backup_workers": backup_workers, "max_staleness": max_staleness}
+            return TaskContext(task, cluster, replication, sync, policy=policy, device_count=count, **control)
 
         def job(context: TaskContext) -> Job:
             return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
@@ -106,9 +107,9 @@ def train_here(
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             stack.enter_context(_serving(cluster, "ps"))
-            clients = [task for task in cluster.tasks() if task.job != "ps"]
-            counts = devices if isinstance(devices, list) else [devices] * len(clients)
-            jobs = [job(replace(context(task, cluster), device_count=count)) for task, count in zip(clients, counts, strict=True)]
+            tasks = [task for task in cluster.tasks() if task.job != "ps"]
+            counts = devices if isinstance(devices, list) else [devices] * len(tasks)
+            jobs = [job(context(task, cluster, count)) for task, count in zip(tasks, counts, strict=True)]
             _run_together([lambda one=one: modes.train(one) for one in jobs])
         return read_checkpoint(model_dir)
 

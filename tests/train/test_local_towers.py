@@ -88,6 +88,23 @@ def test_asynchronous_workers_apply_one_gradient_of_all_their_towers(
     assert _positions(trained) == [100] * towers
 
 
+def test_asynchronous_workers_with_several_towers_keep_pace(train_here: Callable[..., Any]) -> None:
+    import toys
+
+    trained = train_here(toys.tally, "between-graph", devices=2, max_staleness=2)
+    assert (trained.step, _positions(trained)) == (200, [100] * 4)
+
+
+def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(train_here: Callable[..., Any]) -> None:
+    import toys
+
+    trained = train_here(toys.tally, "between-graph", sync=True, devices=2, backup_workers=1)
+    # One worker or both in each step: a half for each tower of one, a quarter for each tower of both.
+    added = trained.values["dense"]
+    assert (added[0], added[2]) == (added[1], added[3])
+    assert added.sum() == pytest.approx(trained.step)
+
+
 @pytest.mark.parametrize(
     ("first", "then", "split", "steps"),
     [

@@ -40,8 +40,8 @@ def test_a_worker_has_the_devices_it_is_told_of() -> None:
     found = replace(_read("worker:1"), devices=("/device:CPU:0", "/device:CPU:1")).layout
     assert (len(found.workers), found.devices) == (2, ("/device:CPU:0", "/device:CPU:1"))
     assert found.towers.workers[2:] == ("/job:worker/task:1/device:CPU:0", "/job:worker/task:1/device:CPU:1")
-    with pytest.raises(UsageError, match="PSCLUST_DEVICE_COUNT is '0'"):
-        _read("worker:1", PSCLUST_DEVICE_COUNT="0")
+    with pytest.raises(UsageError, match="PSCLUST_DEVICE_COUNT is 'two'"):
+        _read("worker:1", PSCLUST_DEVICE_COUNT="two")
 
 
 def test_a_chief_job_trains_too_and_comes_first() -> None:
