@@ -37,7 +37,7 @@ setup(
         "examples": ["scikit-learn>=1.4"],
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
-        "test": [*TEST, "scikit-learn>=1.4", LEGACY_KERAS],
+        "test": [*TEST, "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
     },
     entry_points={"console_scripts": ["psclust = psclust.cli.main:main"]},
 )

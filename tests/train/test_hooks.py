@@ -57,7 +57,7 @@ def _with(**fields: Callable[[], Any]) -> Any:
 def test_hooks_are_called_around_every_step(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
     log: list[str] = []
     program = _with(training_hooks=lambda: [_recorder(log, "all")], training_chief_hooks=lambda: [_recorder(log, "chief")])
-    trained = train_here(program, replication, sync=sync)
+    trained = train_here(program, replication, sync=sync, here=True)
     clients = 2 if replication == "between-graph" else 1
     assert [entry for entry in log if entry.endswith("begin")].count("all begin") == clients
     assert log.count("chief begin") == log.count("chief session") == 1
@@ -77,7 +77,7 @@ def test_one_hook_of_the_chief_that_requests_a_stop_ends_the_training_of_all(
 
     program = _with(training_chief_hooks=lambda: [tf.compat.v1.train.StopAtStepHook(last_step=7)])
     program = program.with_params({"batches": 100000})
-    trained = train_here(program, replication, sync=sync)
+    trained = train_here(program, replication, sync=sync, here=True)
     if sync or replication is None:
         assert trained.step == 7
         assert trained.values["dense"].sum() == pytest.approx(7.0)

@@ -28,7 +28,7 @@ def test_a_late_worker_is_not_waited_for_and_its_late_gradient_counts_for_nothin
             stage.await_begun(0, 31)
 
     with caplog.at_level(logging.INFO, "psclust"):
-        trained = train_here(played(play, [30, 30, 30]), "between-graph", sync=True, workers=3, backup_workers=1)
+        trained = train_here(played(play, [30, 30, 30]), "between-graph", sync=True, workers=3, backup_workers=1, here=True)
     # 30 steps of the first two, weighted by their one and two examples; then 29 of the third alone, whose first batch has come too late.
     expected = pytest.approx([10.0, 20.0, 29.0, 0.0], rel=1e-5)
     assert trained.step == 59
@@ -42,7 +42,7 @@ def test_a_late_worker_is_not_waited_for_and_its_late_gradient_counts_for_nothin
 def test_every_step_is_the_mean_of_the_gradients_it_took(train_here: Callable[..., Any]) -> None:
     import toys
 
-    trained = train_here(toys.tally.with_params({"batches": 50}), "between-graph", sync=True, workers=4, backup_workers=2)
+    trained = train_here(toys.tally.with_params({"batches": 50}), "between-graph", sync=True, workers=4, backup_workers=2, here=True)
     dense, sparse = trained.values["dense"].tolist(), trained.values["sparse"][:, 0].tolist()
     # Whoever is late: a step over n gradients adds 1 / n for each, so all of them together add 1.
     assert sum(dense) == pytest.approx(trained.step, rel=1e-4)

@@ -42,7 +42,7 @@ def test_an_update_knows_how_many_others_were_made_since_its_variables_were_read
             stage.await_begun(1, 21)
 
     with caplog.at_level(logging.INFO, "psclust"):
-        assert train_here(played(play, [1, 20]), replication).step == 21
+        assert train_here(played(play, [1, 20]), replication, here=True).step == 21
     mean, greatest = _said(caplog.text)
     # The very first update of the other may come before or after that reading.
     assert greatest == pytest.approx(19.5, abs=0.5)
@@ -53,7 +53,7 @@ def test_one_replica_alone_is_never_stale(train_here: Callable[..., Any], caplog
     import toys
 
     with caplog.at_level(logging.INFO, "psclust"):
-        train_here(toys.tally, "between-graph", workers=1)
+        train_here(toys.tally, "between-graph", workers=1, here=True)
     assert "trained to step 100\n" in caplog.text
 
 
@@ -76,7 +76,7 @@ def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
             if replica == 0 and batch < batches:
                 leads.append(batch - stage.begun(1))
 
-    trained = train_here(played(play, [batches, batches]), replication, max_staleness=bound)
+    trained = train_here(played(play, [batches, batches]), replication, max_staleness=bound, here=True)
     assert trained.values["psclust/positions"].tolist() == [batches, batches]
     # A batch begins when the slowest has made at least that many steps less.
     assert max(leads) <= bound
@@ -86,7 +86,7 @@ def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
 def test_who_has_ended_holds_nobody_up(train_here: Callable[..., Any], replication: str) -> None:
     import toys
 
-    trained = train_here(toys.tally.with_params({"fewer": 60}), replication, max_staleness=2)
+    trained = train_here(toys.tally.with_params({"fewer": 60}), replication, max_staleness=2, here=True)
     assert trained.values["psclust/positions"].tolist() == [100, 40]
 
 
@@ -94,7 +94,7 @@ def test_who_has_ended_holds_nobody_up(train_here: Callable[..., Any], replicati
 def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(train_here: Callable[..., Any], replication: str) -> None:
     import toys
 
-    trained = train_here(toys.tally, replication, workers=3, max_staleness=0, max_steps=30)
+    trained = train_here(toys.tally, replication, workers=3, max_staleness=0, max_steps=30, here=True)
     assert 30 <= trained.step <= 32
     first, *others = trained.values["psclust/positions"].tolist()
     assert all(abs(other - first) <= 1 for other in others)
