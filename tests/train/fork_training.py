@@ -70,7 +70,11 @@ class Training:
 
 
 def _run(training: bytes, answer: Connection) -> None:
+    from psclust.estimator import install
+
     os.environ.update(SERVER)
+    # As `python -m psclust.train` does.
+    install()
     try:
         cloudpickle.loads(training).run()
     except BaseException as error:  # noqa: BLE001 - handed over

@@ -77,7 +77,7 @@ def test_one_hook_of_the_chief_that_requests_a_stop_ends_the_training_of_all(
 
     program = _with(training_chief_hooks=lambda: [tf.compat.v1.train.StopAtStepHook(last_step=7)])
     program = program.with_params({"batches": 100000})
-    trained = train_here(program, replication, sync=sync, here=True)
+    trained = train_here(program, replication, sync=sync)
     if sync or replication is None:
         assert trained.step == 7
         assert trained.values["dense"].sum() == pytest.approx(7.0)
@@ -188,7 +188,7 @@ def test_a_scaffold_starts_a_training_once_and_every_session(train_here: Callabl
     called: list[str] = []
     program = _with(scaffold=lambda: _scaffold(called))
     for steps in (10, 20):
-        values = train_here(program, replication, sync=sync, max_steps=steps).values
+        values = train_here(program, replication, sync=sync, max_steps=steps, here=True).values
     clients = 2 if replication else 1
     assert called.count("init_fn") == 1
     assert called.count("local") == 2 * clients

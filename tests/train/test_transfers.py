@@ -51,7 +51,9 @@ def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.ones([4, _ROWS])).repeat(3)
 
-    train_here(psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)), replication, sync=sync, **counts)
+    train_here(
+        psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)), replication, sync=sync, here=True, **counts
+    )
     return {" ".join(f"{job}{index}" for job, index in way): count for way, count in transfers.seen.items()}
 
 
