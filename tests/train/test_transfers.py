@@ -19,7 +19,8 @@ _BYTES = _ROWS * 2 * 4
 
 
 class Transfers(tf.compat.v1.train.SessionRunHook):
-    """Counts the transfers of as many bytes as the weights have, from task to task, in the last step."""
+    """Counts the transfers of as many bytes as the weights have, from task to task, in a step: the most of any, because a trace that ends
+    with its step may lack what was on its way just then."""
 
     def __init__(self) -> None:
         self.seen: Counter[tuple[str, str]] = Counter()
@@ -30,7 +31,7 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         nodes = [node for device in run_values.run_metadata.step_stats.dev_stats for node in device.node_stats]
-        self.seen = Counter(
+        self.seen |= Counter(
             tuple(re.findall(r"/job:(\w+)/replica:0/task:(\d+)", node.timeline_label))
             for node in nodes
             if node.node_name == "RecvTensor"
@@ -49,7 +50,7 @@ def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, 
         return psclust.EstimatorSpec("train", loss=loss, training_hooks=[transfers])
 
     def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.ones([4, _ROWS])).repeat(3)
+        return tf.data.Dataset.from_tensors(tf.ones([4, _ROWS])).repeat(20)
 
     train_here(
         psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)), replication, sync=sync, here=True, **counts
