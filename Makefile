@@ -13,7 +13,7 @@ demo: system $(VENV)/.demo
 
 test: system test-system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 check: system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 
 # What `pip install psclust[test]` adds: the tools that `make test` and `make check` run.
-TEST = ["pytest>=8", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
+TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
 
 LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 
@@ -39,7 +39,7 @@ setup(
         "examples": ["scikit-learn>=1.4"],
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
-        "test": [*TEST, "scikit-learn>=1.4", LEGACY_KERAS],
+        "test": [*TEST, "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
     },
     entry_points={"console_scripts": ["psclust = psclust.cli.main:main"]},
 )

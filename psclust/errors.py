@@ -30,6 +30,10 @@ class NotFiniteError(PsclustError):
     """A loss, a gradient or a variable is not finite any more; going on would only spoil more."""
 
 
+class ModelError(PsclustError):
+    """A user's function cannot do its work with the data that it meets."""
+
+
 class StartError(PsclustError):
     """The cluster could not be started: a busy port, a missing library, a server that never answered."""
 

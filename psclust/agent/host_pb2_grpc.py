@@ -139,7 +139,7 @@ class HostServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Leave(self, request, context):
-        """End everything at once and leave.
+        """End everything and leave; answers when nothing is alive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

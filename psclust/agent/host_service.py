@@ -80,6 +80,8 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
     def Leave(self, request: pb.LeaveRequest, context: grpc.ServicerContext) -> pb.Nothing:
         self.purge = request.purge
         self._keeper.leave("the launcher said so")
+        while context.is_active() and not self._keeper.ended.wait(_TURN_S):
+            pass
         return pb.Nothing()
 
     def Follow(self, request: pb.FollowRequest, context: grpc.ServicerContext) -> Iterator[pb.News]:

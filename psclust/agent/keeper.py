@@ -52,6 +52,7 @@ class Keeper:
         self._tasks: dict[Task, _Running] = {}
         self._attempts: set[tuple[Task, int]] = set()
         self._leaving: str | None = None
+        self.ended = threading.Event()
         self._transport: LocalTransport
 
     # ---- from any thread
@@ -78,7 +79,7 @@ class Keeper:
         self._until = time.monotonic() + seconds
 
     def leave(self, reason: str) -> None:
-        """End everything and return from `run`."""
+        """End everything and return from `run`; `ended` is set when nothing is alive."""
         self._leaving = self._leaving or reason
         self._queue.put(None)
 
@@ -130,6 +131,7 @@ class Keeper:
                 self._leaving = "the launcher has not been heard for the time of its lease"
         LOG.info("leaving: %s", self._leaving)
         self._stop_all()
+        self.ended.set()
 
     def _turn(self) -> None:
         waiting = any(entry.alive and entry.plan.serves and not entry.serving for entry in self._tasks.values())

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 _CALL_S = 20.0
+_LEAVE_S = 3.0  # for an agent to hear that it is to leave, and for it to go when it has ended all
+_SILENT_S = 10.0  # without a word, an agent is not worth waiting for
 _AGAIN_S = 0.2  # between attempts to reach an agent
 _TAIL = 8192
 _OPTIONS = [
@@ -67,8 +69,10 @@ class HostLink:
         self._serving: set[Task] = set()
         self._heard = time.monotonic()
         self._closed = threading.Event()
-        for work in (self._send, self._follow, self._renew):
-            threading.Thread(target=work, name=f"{access.host}{work.__name__}", daemon=True).start()
+        self._following = threading.Thread(target=self._follow, name=f"{access.host} news", daemon=True)
+        self._following.start()
+        threading.Thread(target=self._send, name=f"{access.host} orders", daemon=True).start()
+        threading.Thread(target=self._renew, name=f"{access.host} lease", daemon=True).start()
 
     # ---- what a transport can do, for this host
 
@@ -108,19 +112,24 @@ class HostLink:
         self._lease_s = seconds
         self._order(self._stub.Renew, pb.RenewRequest(seconds=seconds))
 
-    def leave(self, *, purge: bool = False, timeout: float = 3.0) -> None:
-        """Have the agent end everything and go; it does so by itself in the end where it cannot be told."""
+    def leave(self, *, purge: bool = False, timeout: float = 30.0) -> None:
+        """Have the agent end everything, and wait until it has gone; where it cannot be told, it goes by itself when its lease is over."""
         if self._closed.is_set():
             return
         self._closed.set()
         self._orders.put(None)
         try:
-            self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=timeout)
+            self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=_LEAVE_S if self._is_silent() else timeout)
+            # Its stream of news ends with it.
+            self._following.join(_LEAVE_S)
         except grpc.RpcError as error:
             LOG.warning("%s: its agent could not be told to leave (%s)", self.access.host, error.code().name)
         self._channel.close()
         if self._tunnel is not None:
             self._tunnel.close()
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._heard > min(_SILENT_S, self._lease_s)
 
     # ---- threads
 

@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -173,9 +172,8 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
         pipe.write(reply.to_json() + "\n")
     keeper.run(transport)
     transport.close()
-    # The last news must arrive: whoever follows has a moment to read them.
-    time.sleep(0.2)
-    server.stop(grace=1.0).wait()
+    # Whoever follows has a moment to read the last news.
+    server.stop(grace=0.5).wait()
     if service.purge:
         shutil.rmtree(folder.path, ignore_errors=True)
         with suppress(OSError):

@@ -165,7 +165,9 @@ def _server_command(request: _Request, entry: JobLayout, task: Task, python: str
     module = "psclust.runtime.python_server" if entry.job.server == "python" else "psclust.runtime.server"
     cluster = environment.render_cluster(request.cluster)
     preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
-    flags = ("--cluster", cluster, "--job", task.job, "--task", str(task.index))
+    flags = ["--cluster", cluster, "--job", task.job, "--task", str(task.index)]
+    if entry.job.device_count is not None:
+        flags += ["--device-count", str(entry.job.device_count)]
     return (python, "-m", module, *flags), preload if request.file.preload else None
 
 
@@ -184,7 +186,10 @@ def _environment(request: _Request, entry: JobLayout, task: Task, values: Mappin
     if program is not None and program.kind == "psclust":
         env["PSCLUST_REPLICATION"] = request.layout.replication or "between-graph"
         env["PSCLUST_UPDATE"] = file.update
+        if job.device_count is not None:
+            env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
         env["PSCLUST_PLACEMENT"] = environment.placement_policy(file.placement).render()
+        env |= environment.pace_environment(file)
     if program is not None and program.is_python and request.role_by == "tf_config":
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):

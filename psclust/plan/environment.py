@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.env_file import parse_env_file
-from psclust.spec.schema import Placement
+from psclust.spec.schema import ClusterFile, Placement
 
 # A frozen or cut peer becomes UnavailableError instead of a hang (both the keepalive and the HTTP/2 ping timeout are needed), and
 # http_proxy never captures traffic between tasks.
@@ -62,6 +62,12 @@ def render_cluster(cluster: ClusterSpec) -> str:
 def placement_policy(placement: Placement) -> Policy:
     """What the cluster file says of placement, as tasks read it in PSCLUST_PLACEMENT."""
     return Policy(placement.policy, placement.pin, placement.max_shard_bytes)
+
+
+def pace_environment(file: ClusterFile) -> dict[str, str]:
+    """What a psclust program is told of waiting for others, where the file says anything of it."""
+    backups = {"PSCLUST_BACKUP_WORKERS": str(file.backup_workers)} if file.backup_workers else {}
+    return backups | ({} if file.max_staleness is None else {"PSCLUST_MAX_STALENESS": str(file.max_staleness)})
 
 
 def library_environment(site: Site) -> dict[str, str]:

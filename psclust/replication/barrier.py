@@ -29,6 +29,7 @@ class Kind(IntEnum):
     GO = 3  # chief: compute a gradient for this round
     STOP = 4  # chief: the training is over, leave; or: you have left
     RESYNC = 5  # chief: a new barrier is here; join it, unless you hold a token at least this new
+    LATE = 6  # chief: your gradient came too late and was dropped; compute one for this round
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,7 @@ class Barrier:
             return self._join(message)
         if self._nonces.get(message.worker) == message.nonce:
             if message.kind is Kind.LEAVE:
-                self._expected.discard(message.worker)
-                self._unsure.discard(message.worker)
-                del self._nonces[message.worker]
-                return (Token(message.worker, Kind.STOP, message.nonce, self.round),)
+                return self._leave(message)
             if message.round == self.round and message.worker in self._expected:
                 self._examples[message.worker] = message.examples
         return ()
@@ -106,9 +104,19 @@ class Barrier:
         if message.worker in self._examples:
             return ()
         if before is not None:
-            self._unsure.add(message.worker)
-            return ()
+            return self._return(message.worker)
         return (self._token(message.worker),)
+
+    def _return(self, worker: int) -> Sequence[Token]:
+        """The worker has died holding a token of this round, and come back."""
+        self._unsure.add(worker)
+        return ()
+
+    def _leave(self, message: Message) -> Sequence[Token]:
+        self._expected.discard(message.worker)
+        self._unsure.discard(message.worker)
+        del self._nonces[message.worker]
+        return (Token(message.worker, Kind.STOP, message.nonce, self.round),)
 
     def clear(self) -> Sequence[Token]:
         """No gradient was found of those who are unsure: they join the round."""
@@ -127,5 +135,5 @@ class Barrier:
         self._unsure.clear()
         return [self._token(worker) for worker in sorted(self._nonces)]
 
-    def _token(self, worker: int) -> Token:
-        return Token(worker, Kind.STOP if self.stopping else Kind.GO, self._nonces[worker], self.round)
+    def _token(self, worker: int, kind: Kind = Kind.GO) -> Token:
+        return Token(worker, Kind.STOP if self.stopping else kind, self._nonces[worker], self.round)

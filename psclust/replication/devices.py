@@ -5,6 +5,8 @@ Variables go to the ps tasks that a strategy names, by default round robin in or
 variables (metrics, for example) stay on their worker: the setter would put them on a ps, under one name for all workers, which then
 overwrite each other's counts. And a model's variables alone are counted: what the optimizer creates follows its variable or sits on the
 first ps, so the same model is placed the same way whatever optimizer trains it.
+
+In one process with several devices the variables are on its CPU, and the rest of each tower on the tower's device.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from psclust.replication.layout import Layout
+from psclust.replication.layout import Layout, host_of
 
 
 class Strategy(Protocol):
@@ -36,14 +38,17 @@ def is_slot(variable: Any) -> bool:
 @contextmanager
 def replica_scope(layout: Layout, worker: str, strategy: Strategy) -> Iterator[None]:
     """Ops built inside belong to the replica on device `worker`; global variables go where `strategy` says."""
-    setter = tf.compat.v1.train.replica_device_setter(ps_tasks=layout.ps, ps_device="/job:ps", worker_device=worker, ps_strategy=strategy)
+    host = host_of(worker)
+    setter = tf.compat.v1.train.replica_device_setter(
+        ps_tasks=layout.ps or 1, ps_device="/job:ps" if layout.ps else host, worker_device=worker, ps_strategy=strategy
+    )
 
     def keep_local(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
         if tf.compat.v1.GraphKeys.LOCAL_VARIABLES not in (kwargs.get("collections") or ()):
             return next_creator(**kwargs)
-        with tf.device(worker):
+        with tf.device(host):
             return next_creator(**kwargs)
 
     variables = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), custom_getter=strategy.getter())
-    with tf.compat.v1.device(setter if layout.ps else worker), tf.compat.v1.variable_creator_scope(keep_local), variables:
+    with tf.compat.v1.device(setter if layout.ps or host != worker else worker), tf.compat.v1.variable_creator_scope(keep_local), variables:
         yield

@@ -1,7 +1,8 @@
 """Sums across replicas in the middle of a model, for moments of the batch of all of them.
 
 Towers of one graph are built one after another, so the sum that the first one needs does not exist yet when it is built. It gets a
-stand-in, which is connected when all towers are there; then the sum is plain edges of one graph.
+stand-in, which is connected when all towers are there; then the sum is plain edges of one graph. Where a graph has a part of the towers
+only, its sum is exchanged with the other graphs'.
 
 Between graphs the same sum goes through the ps. Every replica owns one accumulator for each exchange, adds its value to those of all
 replicas, stamped with the round of the barrier, and waits until its own has heard everybody. As nobody takes from another's accumulator,
@@ -53,9 +54,12 @@ class _Exchange:
 
 @dataclass
 class GraphExchange:
-    """Between the towers of one graph."""
+    """Between the towers of one graph: `towers` of them here, of `replicas` in all. outer: the exchange between graphs, for the sum of
+    those here; None where all are here."""
 
     towers: int
+    replicas: int | None = None
+    outer: _Exchange | None = None
     _values: dict[_Key, dict[int, Any]] = field(default_factory=dict)
     _stand_ins: dict[_Key, dict[int, Any]] = field(default_factory=dict)
 
@@ -67,7 +71,7 @@ class GraphExchange:
             self._stand_ins.setdefault(key, {})[index] = stand_in
             return stand_in
 
-        return _Exchange(index, self.towers, build)
+        return _Exchange(index, self.replicas or self.towers, build)
 
     def connect(self) -> None:
         """Puts the sums in, when all towers and their gradients have been built. Raises UsageError where the towers differ."""
@@ -79,6 +83,8 @@ class GraphExchange:
                 )
             with tf.name_scope("exchange"):
                 total = tf.add_n([values[index] for index in sorted(values)])
+                if self.outer is not None:
+                    total = self.outer.build(key, total)
             for stand_in in self._stand_ins[key].values():
                 # TensorFlow offers no public way to close an edge backwards; its own control flow gradients use this one.
                 stand_in.op._update_input(0, total)

@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.layout import host_of
+
 GradientsAndVariables = Sequence[tuple[Any, Any]]
 
 
@@ -35,6 +37,27 @@ def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Sequence[An
                 inverses[variable.device] = 1.0 / tf.cast(tf.add_n(list(examples)), tf.float64)
             means.append((scale(add(gradients), inverses[variable.device]), variable))
     return means
+
+
+def by_host(towers: Sequence[GradientsAndVariables], devices: Sequence[str]) -> list[GradientsAndVariables]:
+    """The same gradients with those of towers on one host summed there, so that a host sends one for each variable, whatever the number
+    of its `devices`; those are the towers'."""
+    hosts: dict[str, list[GradientsAndVariables]] = {}
+    for tower, device in zip(towers, devices, strict=True):
+        hosts.setdefault(host_of(device), []).append(tower)
+    sums = []
+    for host, group in hosts.items():
+        with tf.device(host):
+            sums.append(summed(group) if len(group) > 1 else group[0])
+    return sums
+
+
+def summed(towers: Sequence[GradientsAndVariables]) -> GradientsAndVariables:
+    """The sum for each variable that any of them has a gradient of, in the current device scope."""
+    parts: dict[Any, list[Any]] = {}
+    for gradient, variable in (pair for tower in towers for pair in tower):
+        parts.setdefault(variable.ref(), []).append(gradient)
+    return [(add(gradients), reference.deref()) for reference, gradients in parts.items()]
 
 
 def add(gradients: Sequence[Any]) -> Any:

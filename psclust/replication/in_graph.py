@@ -2,7 +2,7 @@
 
 Synchronous: one run of the graph computes every tower, averages their gradients by example and updates each variable once.
 Asynchronous: every tower has a train op of its own, which one client thread runs again and again against the shared variables.
-One process without a cluster is the same graph with one tower and no device names.
+One process without a cluster is the same graph, with a tower for each of its devices; with one, and without device names, by default.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.exchange import GraphExchange, check_statistics
-from psclust.replication.gradients import weighted_mean
-from psclust.replication.inputs import ReplicaInput
+from psclust.replication.gradients import by_host, weighted_mean
+from psclust.replication.inputs import ReplicaInput, build_input, until_all_ended
 from psclust.replication.layout import Layout
-from psclust.replication.model import Model
+from psclust.replication.model import Model, Shard
 from psclust.replication.places import TOWER_SCOPE
+from psclust.replication.pulls import pull_once
 from psclust.replication.settings import Settings
+from psclust.replication.split import split_input
 from psclust.replication.state import State, create_state
 from psclust.replication.survey import places_for
 from psclust.replication.tower import Tower, TowerKind, build_tower
@@ -28,31 +30,32 @@ from psclust.replication.tower_statistics import kept_by_towers, move_own
 from psclust.replication.train_op import advance_with, refuse_train_op
 from psclust.replication.update import apply_update
 
-# The name of the op that ends a synchronous run of towers: all of them have come to the end of their data.
-END_OF_DATA = "psclust_end_of_data"
-
 
 @dataclass(frozen=True)
 class StepOps:
     """What one training step fetches. step: int64, the global step after it. loss: scalar, weighted by examples.
-    examples: int64, how many the step used."""
+    examples: int64, how many the step used. staleness: int64, updates of other replicas that the gradient did not know of; None where
+    there are none."""
 
     step: Any
     loss: Any
     examples: Any
+    staleness: Any = None
 
     def fetches(self) -> list[Any]:
-        return [self.step, self.loss, self.examples]
+        return [self.step, self.loss, self.examples, *([] if self.staleness is None else [self.staleness])]
 
 
 @dataclass(frozen=True)
 class InGraph:
-    """steps: one for all towers (sync) or one for each (async). inputs: one for each tower."""
+    """steps: one for all towers (sync) or one for each (async). inputs: one for each tower, or one that all of them share. filled: inputs
+    that have ended are filled up, until all have."""
 
     state: State
     steps: Sequence[StepOps]
     inputs: Sequence[ReplicaInput]
     towers: Sequence[Tower]
+    filled: bool = False
 
 
 def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
@@ -65,25 +68,45 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
         raise UsageError("in-graph replication needs at least one worker to hold a tower; raise the worker count (--workers 1)")
     if layout.client and not layout.ps:
         raise UsageError("in-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
-    state = create_state(layout, model.config.accumulate)
+    several = len(layout.workers) > 1
+    shared = several and _splits(model.config, sync=sync)
+    filled = several and sync and not shared and not model.config.drop_uneven
+    state = create_state(layout, model.config.accumulate, together=shared)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    several = len(layout.workers) > 1
     strategy = places_for(model, layout)
+    inputs = _shared_input(model, layout) if shared else [None] * len(layout.workers)
     exchange = GraphExchange(len(layout.workers)) if check_statistics(model.config, layout, sync=sync) else None
-    kind = TowerKind(weighted=several and sync, fill=several and sync, bare=bool(layout.client))
-    towers = []
+    kind = TowerKind(weighted=several and sync, fill=filled or shared, bare=bool(layout.client))
+    towers: list[Tower] = []
+    before = len(tf.compat.v1.get_default_graph().get_operations())
     for replica in range(len(layout.workers)):
         with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
             own = replace(kind, reuse=replica > 0, exchange=exchange.tower(replica) if exchange else None)
-            towers.append(build_tower(model, optimizer, layout, strategy, replica, own))
+            towers.append(build_tower(model, optimizer, layout, strategy, replica, own, inputs[replica]))
         if several or layout.client:
-            refuse_train_op(towers[-1], "in-graph replication")
+            refuse_train_op(towers[-1], "in-graph replication" if layout.client else "one process with several devices")
     if exchange:
         exchange.connect()
+    pull_once(before)
     build_steps = _sync_steps if sync or not several else _async_steps
     steps = build_steps(towers, optimizer, state, layout, model.config)
-    return InGraph(state, steps, [tower.input for tower in towers], towers)
+    return InGraph(state, steps, [tower.input for tower in (towers[:1] if shared else towers)], towers, filled)
+
+
+def _splits(settings: Settings, *, sync: bool) -> bool:
+    if settings.split_batch and not sync:
+        raise UsageError(
+            "split_batch splits each batch over towers that step together, and the towers of an asynchronous in-graph training do not; "
+            "train with --sync, or leave it out: each tower then reads a shard of its own"
+        )
+    return settings.split_batch
+
+
+def _shared_input(model: Model, layout: Layout) -> list[ReplicaInput]:
+    towers = len(layout.workers)
+    with tf.device(layout.client or layout.parameters):
+        return split_input(build_input(model, Shard(), fill=False, group=model.config.accumulate, divisor=towers), towers)
 
 
 def _sync_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: Layout, settings: Settings) -> list[StepOps]:
@@ -91,19 +114,20 @@ def _sync_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: L
     if len(towers) == 1:
         return [tower_step(towers[0], towers[0].update_ops, optimizer, state, layout, 0, settings)]
     with tf.device(layout.client):
-        total = tf.add_n(examples)
-        some_left = tf.debugging.Assert(total > 0, ["every tower has ended its data"], name=END_OF_DATA)
+        total = until_all_ended(tf.add_n(examples))
         weights = tf.cast(tf.stack(examples), tf.float64)
         loss = tf.reduce_sum(tf.stack([tf.cast(tower.loss, tf.float64) for tower in towers]) * weights) / tf.reduce_sum(weights)
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
-    gradients, statistics = towers[0].divide(weighted_mean([tower.contributions for tower in towers], examples))
+    contributions = by_host([tower.contributions for tower in towers], layout.workers)
+    gradients, statistics = towers[0].divide(weighted_mean(contributions, examples))
     own = kept_by_towers(settings, len(towers), in_step=True)
     # Moving statistics are one set of variables that all towers share; letting each tower write them would apply them in random order.
-    with tf.device(layout.parameters), tf.control_dependencies([some_left, *towers[0].update_ops]):
+    with tf.device(layout.parameters), tf.control_dependencies([total, *towers[0].update_ops]):
         applied = apply_update(optimizer, gradients, () if own else statistics, state, layout, settings)
         if own:
             applied = [*applied, *move_own(towers, layout.workers, state, settings.statistics_every)]
-    return [StepOps(state.advance(applied, batches=used), loss, total)]
+    shared = state.positions.shape[0] == 1
+    return [StepOps(state.advance(applied, replica=0) if shared else state.advance(applied, batches=used), loss, total)]
 
 
 def _async_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: Layout, settings: Settings) -> list[StepOps]:
@@ -117,11 +141,16 @@ def tower_step(
     tower: Tower, update_ops: Sequence[Any], optimizer: Any, state: State, layout: Layout, replica: int, settings: Settings
 ) -> StepOps:
     if tower.spec.train_op is not None:
-        return StepOps(advance_with(tower, state, replica), tower.loss, tower.input.examples)
-    kept_by_towers(settings, len(layout.workers), in_step=False)
+        return _alone(advance_with(tower, state, replica), tower, state, layout)
+    kept_by_towers(settings, len(layout.towers.workers), in_step=False)
     # Replicas that are not in step move shared statistics one after another, each by its share.
     statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
     # At the end of the data not even what depends on no gradient may run, such as the decay of Adam's moments of a sparse variable.
     with tf.device(layout.parameters), tf.control_dependencies([tower.input.examples, *update_ops]):
         applied = apply_update(optimizer, tower.gradients, statistics, state, layout, settings)
-    return StepOps(state.advance(applied, replica=replica), tower.loss, tower.input.examples)
+    return _alone(state.advance(applied, replica=replica), tower, state, layout)
+
+
+def _alone(step: Any, tower: Tower, state: State, layout: Layout) -> StepOps:
+    """The step of a tower that makes its updates by itself."""
+    return StepOps(step, tower.loss, tower.input.examples, state.staleness(step) if len(layout.workers) > 1 else None)

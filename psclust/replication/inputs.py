@@ -1,4 +1,5 @@
-"""The input of one replica: its own dataset, on its own worker, which can start at any batch and says how many examples each batch has."""
+"""The input of one replica: its own dataset, on its own worker, which can start at any batch and says how many examples each batch has; and
+the end of the data of several replicas that step together."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from psclust.replication.model import ModeKeys, Model, Shard
 
 # Ops whose kernel is a Python callback; they run only in the process that built the graph.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+# The name of the op that ends a step of filled up inputs when all of them have ended.
+END_OF_DATA = "psclust_end_of_data"
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,19 @@ class ReplicaInput:
     next: Callable[[], tuple[Any, Any, Any]]
 
 
-def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1) -> ReplicaInput:
+def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1, divisor: int = 1, skip: Any = None) -> ReplicaInput:
     """Builds the input of one replica in the current device scope.
 
     With `fill`, a dataset that has ended goes on for ever with copies of its first batch and `examples` 0, so that replicas in one graph
     may end at different steps while every example counts. Where `group` batches make one step, such copies complete the last one. An
     endless dataset skips nothing: reading up to where it was would take as long as the training before, for a place that means nothing.
+    With the model's `drop_uneven`, batches of which `divisor` replicas cannot share the rows are left out; of one replica, those smaller
+    than the first. `skip` is a placeholder that it shares with other inputs.
     """
     dataset = checked_dataset(model.dataset(ModeKeys.TRAIN, shard))
-    skip = tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="skip")
+    if model.config.drop_uneven:
+        dataset = _divisible(dataset, divisor) if divisor > 1 else _as_large_as_the_first(dataset)
+    skip = new_skip() if skip is None else skip
     endless = tf.equal(dataset.cardinality(), tf.data.INFINITE_CARDINALITY)
     flagged = tf.data.Dataset.zip((dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip)), _for_ever(1)))
     if fill:
@@ -53,6 +60,11 @@ def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1) -> Re
 
     features, labels, examples = following()
     return ReplicaInput(features, labels, examples, iterator.initializer, skip, endless, following)
+
+
+def new_skip() -> Any:
+    """The placeholder of `ReplicaInput.skip`."""
+    return tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="skip")
 
 
 def checked_dataset(dataset: Any) -> Any:
@@ -77,8 +89,24 @@ def split_batch(batch: Any) -> tuple[Any, Any]:
 
 def count_examples(batch: Any) -> Any:
     """int64 scalar: the leading dimension of the batch's first tensor, 1 where that is a scalar."""
-    first = tf.nest.flatten(batch, expand_composites=True)[0]
-    return tf.shape(first, tf.int64)[0] if first.shape.rank else tf.constant(1, tf.int64)
+    return count_rows(next(value for value in tf.nest.flatten(batch) if value is not None))
+
+
+def count_rows(value: Any) -> Any:
+    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 of a scalar."""
+    if isinstance(value, tf.RaggedTensor):
+        return value.nrows(tf.int64)
+    if isinstance(value, tf.SparseTensor):
+        return value.dense_shape[0]
+    # Not even the rank is known of what Python code hands over.
+    return tf.shape(value, tf.int64)[0] if value.shape.rank else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]
+
+
+def until_all_ended(total: Any) -> Any:
+    """`total`, int64 scalar, the examples of a step of filled up inputs. Where there are none, raises OutOfRangeError, as an input that is
+    not filled up does; its message names END_OF_DATA."""
+    nothing = tf.compat.v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).take(0))
+    return tf.cond(total > 0, lambda: tf.identity(total), lambda: nothing.get_next(name=END_OF_DATA))
 
 
 def refuse_python_input(graph: Any) -> None:
@@ -91,6 +119,20 @@ def refuse_python_input(graph: Any) -> None:
                 "workers are bare TensorFlow servers without Python. Use tf.data ops only, or Program(..., input_on_client=True) to run "
                 "the input in the client, or between-graph replication"
             )
+
+
+def _divisible(dataset: Any, divisor: int) -> Any:
+    return dataset.filter(lambda *batch: tf.equal(count_examples(batch) % divisor, 0))
+
+
+def _as_large_as_the_first(dataset: Any) -> Any:
+    def measured(first: Any, batch: Any) -> Any:
+        examples = count_examples(batch)
+        first = tf.where(first < 0, examples, first)
+        return first, (batch, examples >= first)
+
+    kept = dataset.scan(tf.constant(-1, tf.int64), measured).filter(lambda batch, large: large)
+    return kept.map(lambda batch, large: batch)
 
 
 def _in_groups(flagged: Any, dataset: Any, group: int) -> Any:

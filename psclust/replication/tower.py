@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.devices import Strategy, is_slot, replica_scope
-from psclust.replication.gradients import GradientsAndVariables, add, present, scale
+from psclust.replication.gradients import GradientsAndVariables, present, scale, summed
 from psclust.replication.inputs import ReplicaInput, build_input, refuse_python_input
-from psclust.replication.layout import Layout
+from psclust.replication.layout import Layout, host_of
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.own_collections import own_collections, regularize_every_tower
 from psclust.replication.replica import Exchange, Replica, Statistic, building
@@ -51,8 +51,9 @@ class Tower:
 
 @dataclass(frozen=True, slots=True)
 class TowerKind:
-    """reuse: the variables exist already and are shared. weighted: gradients are multiplied by the number of examples. fill: see
-    `build_input`. bare: the worker is a server without Python. exchange: to the other replicas, for moments of all their batches."""
+    """reuse: the variables exist already and are shared. weighted: gradients are multiplied by the number of examples. fill: a batch may
+    have no examples that count, see `build_input`. bare: the worker is a server without Python. exchange: to the other replicas, for
+    moments of all their batches."""
 
     reuse: bool = False
     weighted: bool = False
@@ -61,17 +62,21 @@ class TowerKind:
     exchange: Exchange | None = None
 
 
-def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind) -> Tower:
-    """Builds replica number `replica` in the current graph. Raises UsageError where the user's functions break their contract.
+def build_tower(
+    model: Model, optimizer: Any, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind, data: ReplicaInput | None = None
+) -> Tower:
+    """Builds replica number `replica` in the current graph. `data` is its input where it shares one with others, None builds its own.
+    Raises UsageError where the user's functions break their contract.
 
     Where several batches are to be accumulated, each has the model once more in the graph, after the gradients of the one before.
     """
     settings = model.config
     worker = layout.workers[replica]
-    with tf.device(layout.client if model.input_on_client else worker):
-        data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=settings.accumulate)
-    if kind.bare and not kind.reuse and not model.input_on_client:
-        refuse_python_input(tf.compat.v1.get_default_graph())
+    if data is None:
+        with tf.device(layout.client if model.input_on_client else host_of(worker)):
+            data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=settings.accumulate)
+        if kind.bare and not kind.reuse and not model.input_on_client:
+            refuse_python_input(tf.compat.v1.get_default_graph())
     made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
     whole = kind.weighted or settings.accumulate > 1
     parts: list[Tower] = []
@@ -85,7 +90,7 @@ def build_tower(model: Model, optimizer: Any, layout: Layout, strategy: Strategy
     if len(parts) == 1:
         return replace(parts[0], variables=variables)
     with replica_scope(layout, worker, strategy):
-        return replace(_joined(parts, weighted=kind.weighted), variables=variables)
+        return replace(joined(parts, weighted=kind.weighted), variables=variables)
 
 
 def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, kind: TowerKind) -> Tower:
@@ -128,15 +133,12 @@ def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:
     return replace(data, features=features, labels=labels, examples=examples)
 
 
-def _joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
-    """One tower of several batches, each weighted by its examples: as if they were one."""
+def joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
+    """One tower of several batches, each weighted by its examples: as if they were one, in the current device scope."""
     examples = tf.add_n([part.input.examples for part in parts])
     factor = 1.0 / tf.cast(tf.maximum(examples, 1), tf.float64)
     loss = tf.add_n([tf.cast(part.loss, tf.float64) * tf.cast(part.input.examples, tf.float64) for part in parts]) * factor
-    sums: dict[Any, list[Any]] = {}
-    for gradient, variable in (pair for part in parts for pair in part.contributions):
-        sums.setdefault(variable.ref(), []).append(gradient)
-    means = [(add(gradients), reference.deref()) for reference, gradients in sums.items()]
+    means = summed([part.contributions for part in parts])
     if not weighted:
         means = [(scale(total, factor), variable) for total, variable in means]
     gradients, statistics = parts[0].divide(means)

@@ -32,6 +32,8 @@ def start(request: Request) -> object:
     config = tf.compat.v1.ConfigProto()
     if request.threads is not None:
         config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = request.threads
+    if request.devices is not None:
+        config.device_count["CPU"] = config.device_count["GPU"] = request.devices
     definition = tf.train.ServerDef(job_name=request.job, task_index=request.task, protocol="grpc", port=request.port or 0)
     for job, tasks in request.cluster.items():
         definition.cluster.job.add(name=job).tasks.update(tasks)

@@ -29,6 +29,7 @@ class Request:
     port: int | None = None
     threads: int | None = None
     op_libraries: tuple[str, ...] = ()
+    devices: int | None = None
 
     @property
     def name(self) -> str:
@@ -54,6 +55,7 @@ def parse(argv: Sequence[str]) -> Request:
     parser.add_argument("--task", required=True, type=int, help="its index in the job")
     parser.add_argument("--port", type=_between(1, 65535), help="listen here instead of on the port in the cluster spec")
     parser.add_argument("--threads", type=_between(1, 4096), help="size of TensorFlow's thread pools (default: one thread per core)")
+    parser.add_argument("--device-count", type=_between(1, 256), help="CPU devices, and GPUs at most (default: one CPU, all GPUs)")
     parser.add_argument("--load-library", action="append", default=[], metavar="SO", help="a custom op library to load first")
     flags = parser.parse_args(argv)
     try:
@@ -63,7 +65,7 @@ def parse(argv: Sequence[str]) -> Request:
     if flags.task not in cluster.get(flags.job, {}):
         known = ", ".join(f"{job}:{index}" for job, tasks in cluster.items() for index in tasks) or "no task"
         raise UsageError(f"{flags.job}:{flags.task} is not in the cluster, which has {known}")
-    return Request(cluster, flags.job, flags.task, flags.port, flags.threads, tuple(flags.load_library))
+    return Request(cluster, flags.job, flags.task, flags.port, flags.threads, tuple(flags.load_library), flags.device_count)
 
 
 def _between(low: int, high: int) -> Callable[[str], int]:
@@ -96,7 +98,7 @@ def start(request: Request, library: Library | None = None) -> str:
             library.load_ops(path)
         except Refused as error:
             raise StartError(f"{request.name}: the op library {path} cannot be loaded: {error}") from error
-    definition = server_def(request.cluster, request.job, request.task, port=request.port, threads=request.threads)
+    definition = server_def(request.cluster, request.job, request.task, port=request.port, threads=request.threads, devices=request.devices)
     try:
         return library.start_server(definition)
     except Refused as error:

@@ -30,11 +30,15 @@ def _addresses(job: str, tasks: object) -> Mapping[int, str]:
     return numbered
 
 
-def server_def(cluster: Cluster, job: str, task: int, *, port: int | None = None, threads: int | None = None) -> bytes:
+def server_def(
+    cluster: Cluster, job: str, task: int, *, port: int | None = None, threads: int | None = None, devices: int | None = None
+) -> bytes:
     """The serialized ServerDef. `port` is the port to listen on where it is not the one peers dial; `threads` is the size of both
-    thread pools (between ops and within one), None for TensorFlow's choice, a thread per core in each."""
+    thread pools (between ops and within one), None for TensorFlow's choice, a thread per core in each; `devices` is how many CPU devices
+    the server has, and how many GPUs at most; None for one CPU and all GPUs."""
     jobs = b"".join(_field(1, _job(name, tasks)) for name, tasks in cluster.items())
-    config = b"" if threads is None else _number(2, threads) + _number(5, threads)
+    config = b"" if devices is None else b"".join(_field(1, _field(1, kind) + _number(2, devices)) for kind in (b"CPU", b"GPU"))
+    config += b"" if threads is None else _number(2, threads) + _number(5, threads)
     return b"".join(
         [
             _field(1, jobs),

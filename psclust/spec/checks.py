@@ -24,6 +24,7 @@ def check(file: ClusterFile) -> Iterator[Problem]:
     if is_psclust_program(file):
         yield from _psclust_program(file)
         yield from _pins(file)
+        yield from _pace(file)
     yield from _jobs(file)
     yield from _ends_with(file, jobs)
     yield from check_room(file, jobs)
@@ -106,6 +107,23 @@ def _pins(file: ClusterFile) -> Iterator[Problem]:
         if count and index >= count:
             text = f"there is no ps:{index} to hold these variables: the last one is ps:{count - 1}; indices begin at 0."
             yield Problem(("placement", "pin", pattern), text, (("jobs", "ps", "count"), ("jobs", "ps", "addresses")))
+
+
+def _pace(file: ClusterFile) -> Iterator[Problem]:
+    """Who waits for whom."""
+    here = ("backup_workers",)
+    workers = sum(file.jobs[name].count for name in ("chief", "worker") if name in file.jobs)
+    if file.backup_workers and file.update == "async":
+        yield Problem(here, "asynchronous workers wait for nobody; remove it, or write update: sync.", (("update",),))
+    elif file.backup_workers and file.replication == "in-graph":
+        text = "an in-graph step is one run of all towers, and none can be late by itself; remove it, or write replication: between-graph."
+        yield Problem(here, text, (("replication",),))
+    elif file.backup_workers and file.backup_workers >= workers:
+        text = f"{file.backup_workers} of {workers} workers as backup leave no gradient to wait for; "
+        text += f"write {workers - 1} or less." if workers > 1 else "it takes two workers; remove it, or raise jobs.worker."
+        yield Problem(here, text, (("jobs", "worker", "count"), ("jobs", "worker", "addresses")))
+    if file.max_staleness is not None and file.update == "sync":
+        yield Problem(("max_staleness",), "synchronous workers are never ahead; remove it, or write update: async.", (("update",),))
 
 
 def _jobs(file: ClusterFile) -> Iterator[Problem]:

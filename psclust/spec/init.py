@@ -31,6 +31,7 @@ jobs:
 # coordinator: a script whose chief alone runs code.
 # replication: between-graph
 # update: async               # or sync: a step waits for every worker
+# max_staleness: 10           # async: a worker that is ahead of the slowest by more steps waits
 # placement: balanced         # spread variables over the ps by bytes; `psclust plan` shows where each goes
 
 # Where: nothing means this machine. A number behind a host is how many tasks it takes.

@@ -217,6 +217,13 @@ class Job(_Model):
         default=None, description="Names of the hosts this job's tasks are pinned to, in order, repeated as needed."
     )
     gpus: int | None = Field(default=None, ge=0, description="GPUs each task sees; ps tasks see none unless asked.")
+    device_count: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="Devices of each task that a psclust program puts towers on: so many of the GPUs it sees, without any so many CPU "
+        "devices. Default: all GPUs, or one CPU.",
+    )
     ports: Ports | None = Field(default=None, description="auto, a first port, or a range such as 2300-2399; default: the file's `ports`.")
     addresses: Addresses | None = Field(
         default=None,
@@ -285,6 +292,12 @@ class _Common(_Model):
         default=None, description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph."
     )
     update: Update = Field(default="async", description="sync: one step waits for every worker's gradient; async: nobody waits.")
+    backup_workers: int = Field(
+        default=0, ge=0, description="sync: a step takes the first gradients and waits for all but so many; late ones are dropped."
+    )
+    max_staleness: int | None = Field(
+        default=None, ge=0, description="async: a worker that is ahead of the slowest by more steps than this waits; default: nobody waits."
+    )
     placement: Placement = Field(
         default_factory=Placement,
         description="Which ps holds a variable: round_robin, balanced (by bytes), or a mapping that also pins and cuts variables.",

@@ -1,5 +1,6 @@
 """Every between-graph worker must mean the same variables as the chief, each on the same ps: otherwise two workers train two models, or
-wait for a variable that nobody initializes. The chief writes a list of its variables to the first ps, and every other worker compares.
+wait for a variable that nobody initializes. The chief writes a list of its variables to the first ps, and every other worker compares; and
+so with the number of towers, where it says whose share of the data is whose.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ _NAMED = 5
 
 
 class Agreement:
-    """One client's side. Adds its ops to the current graph; `variables` are those that the model has made in it."""
+    """One client's side. Adds its ops to the current graph; `variables` are those that the model has made in it. towers: how many it has
+    of the model, as all workers must; None where it does not matter."""
 
-    def __init__(self, variables: Sequence[Any], layout: Layout) -> None:
+    def __init__(self, variables: Sequence[Any], layout: Layout, towers: int | None = None) -> None:
         self._mine = pieces(variables)
+        self._towers = towers
         with tf.device(layout.parameters):
             # In no collection: it is neither initialized, nor saved, nor restored with the model's.
             shared = tf.compat.v1.get_variable(
@@ -44,12 +47,12 @@ class Agreement:
     def publish(self, session: Any) -> None:
         """The chief: lays its list open."""
         entries = [[variable.name, list(variable.shape), variable.dtype, ps] for variable, ps in self._mine]
-        session.run(self._publish, {self._text: json.dumps(entries)})
+        session.run(self._publish, {self._text: json.dumps({"variables": entries, "towers": self._towers})})
 
     def compare(self, session: Any, me: str, chief: str, deadline_s: float) -> Mapping[str, int] | None:
         """Everybody else: waits for the chief's list. None where it is this client's own; name -> ps index where the variables are the
         same and sit elsewhere, because they were created in another order. Raises PsclustError where the variables differ, or where there
-        is no list after `deadline_s` seconds."""
+        is no list after `deadline_s` seconds, or where the numbers of towers differ."""
         end = time.monotonic() + deadline_s
         while not session.run(self._published):
             if time.monotonic() > end:
@@ -57,7 +60,13 @@ class Agreement:
                     f"after {deadline_s:.0f} s {chief}, the chief, has not built its graph; see what it does with `psclust logs`"
                 )
             time.sleep(_POLL_S)
-        theirs = [(Variable(name, tuple(shape), dtype), ps) for name, shape, dtype, ps in json.loads(session.run(self._read))]
+        said = json.loads(session.run(self._read))
+        if said["towers"] != self._towers:
+            raise PsclustError(
+                f"{me} has {self._towers} devices for towers and {chief}, the chief, has {said['towers']}, but each tower reads a shard of "
+                "its own, which all must count alike: give all workers the same device_count, or share batches with split_batch=True"
+            )
+        theirs = [(Variable(name, tuple(shape), dtype), ps) for name, shape, dtype, ps in said["variables"]]
         found = differences({v.name: v for v, _ in self._mine}, {v.name: v for v, _ in theirs}, chief)
         if found:
             raise PsclustError(

@@ -23,6 +23,8 @@ _POLL_S = 0.1
 _LOOK_S = 1.0
 _REMIND_S = 10.0
 _SILENT_S = 60.0
+# As long as others may still train, somebody who is silent may only be slow to come back.
+_SILENT_HELD_S = 300.0
 
 
 class Chief(Replica):
@@ -33,6 +35,7 @@ class Chief(Replica):
         run = str(job.context.run_dir) if job.context.run_dir else None
         self._ended = Ended(job.model_dir / "ended.json", run)
         self._next_look = 0.0
+        self._silent_since: dict[int, float] = {}
 
     def run(self, session: Any) -> None:
         fresh = self._prepare(session)
@@ -45,7 +48,7 @@ class Chief(Replica):
             self._lead_in_step(session, self.built.chief, fresh=fresh)
         step = self.step(session)
         self.saver.save(session, step)
-        LOG.info("trained to step %d", step)
+        LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
         self.job.reporter.phase("save", step)
         self.hooks.end(session)
 
@@ -73,6 +76,11 @@ class Chief(Replica):
         else:
             self.saver.maybe(session, step)
 
+    def while_held(self, session: Any, step: int) -> None:
+        if time.monotonic() >= self._next_look:
+            self._look(session, step)
+            self._give_up_on_silent(session, _SILENT_HELD_S)
+
     def _look(self, session: Any, step: int) -> None:
         self._next_look = time.monotonic() + _LOOK_S
         # What a replica contributed in the end cannot be had again once it has gone.
@@ -90,6 +98,7 @@ class Chief(Replica):
             enough=self.job.enough,
             left=lambda replica: self._left(session, replica, driver),
             updated=lambda step: self.saver.maybe(session, step),
+            dropped=lambda replica: self.job.reporter.dropped(),
             fresh=fresh,
         )
         if self.stop.is_up(session):
@@ -119,27 +128,28 @@ class Chief(Replica):
 
     def _await_others(self, session: Any) -> None:
         """Asynchronous: when the own data has ended."""
-        silent_since: dict[int, float] = {}
 
         def ended() -> bool:
             time.sleep(_POLL_S)
             # Asks every ps: the others cannot go on before the chief knows that one has been lost.
             self.variables.missing(session)
             self._look(session, self.step(session))
-            self._give_up_on_silent(silent_since)
+            self._give_up_on_silent(session, _SILENT_S)
             return not self._others()
 
         self._wait(ended, self._others)
 
-    def _give_up_on_silent(self, silent_since: dict[int, float]) -> None:
+    def _give_up_on_silent(self, session: Any, patience_s: float) -> None:
         """A worker whose mark was lost with a ps right after it had ended would be awaited for ever."""
         for replica in self._others():
             task = self.job.context.replicas[replica]
             if answers(self.job.context.address(task)):
-                silent_since.pop(replica, None)
-            elif time.monotonic() - silent_since.setdefault(replica, time.monotonic()) > _SILENT_S:
-                LOG.warning("%s has not answered for %.0f s and never said that it had ended; ending without it", task, _SILENT_S)
+                self._silent_since.pop(replica, None)
+            elif time.monotonic() - self._silent_since.setdefault(replica, time.monotonic()) > patience_s:
+                LOG.warning("%s has not answered for %.0f s and never said that it had ended; going on without it", task, patience_s)
                 self._ended.add([replica])
+                # Others may be waiting for it to catch up.
+                self.mark_done(session, replica, True)
 
     def _others(self) -> Collection[int]:
         return set(range(len(self.job.context.replicas))) - set(self._ended) - {self.number}

@@ -38,6 +38,12 @@ class TrainConfig:
     save_seconds, save_steps: time and steps between checkpoints, whichever comes first; None for both leaves only the last one.
     keep: how many of the last checkpoints stay. keep_every_s: beside those, one for every so many seconds stays for good.
     sharded: every ps writes and reads its own part of a checkpoint, which takes a file system that all of them share.
+    split_batch: towers that step together share one dataset and split each batch by rows: in one process and in-graph all towers, which
+        then are shard 0 of 1, between-graph those of one worker. Otherwise every tower reads a shard of its own.
+    drop_uneven: drops what cannot be shared out evenly instead of weighing it: a batch smaller than its dataset's first one; of a split
+        one, a batch whose rows the towers cannot split evenly. A training in step ends when the first replica has no batch left.
+    device_count: how many devices, a tower on each, a process has: so many of the GPUs it sees, or where it sees none, so many CPU
+        devices. None: all GPUs, else one CPU. Bare servers take theirs from the cluster file, and this limits how many are used.
     """
 
     clip_norm: float | None = None
@@ -56,12 +62,15 @@ class TrainConfig:
     keep: int = 5
     keep_every_s: float | None = None
     sharded: bool = False
+    split_batch: bool = False
+    drop_uneven: bool = False
+    device_count: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (*_POSITIVE, "clip_norm", "accumulate", "statistics_every", "summary_steps", "stop_after"):
+        for name in (*_POSITIVE, "clip_norm", "accumulate", "statistics_every", "summary_steps", "stop_after", "device_count"):
             value = getattr(self, name)
             _need(value is None or value > 0, name, value, "a positive number")
-        for name in ("accumulate", "statistics_every", "keep"):
+        for name in ("accumulate", "statistics_every", "keep", *(["device_count"] if self.device_count is not None else [])):
             _need(isinstance(getattr(self, name), int), name, getattr(self, name), "a whole number")
         _need(self.weight_decay >= 0 and math.isfinite(self.weight_decay), "weight_decay", self.weight_decay, "zero or more")
         decay = self.average_decay

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from psclust.replication.backups import BackupBarrier
 from psclust.replication.barrier import Barrier, Kind, Message, Token
 from psclust.replication.barrier_ops import ChiefOps
+from psclust.train.own_gradients import OwnGradients
 from psclust.train.session import close
 
 LOG = logging.getLogger(__name__)
@@ -27,8 +29,8 @@ class Driver:
     """Drives the barrier of `workers` replicas in `session`, in a thread of its own, from global step `step` on.
 
     finished: replicas that had ended before. enough(step): whether training stops at that step. left(replica): called when a replica has
-    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables. fresh: the variables are
-    new, so no earlier driver can have left anybody waiting in an exchange.
+    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables. dropped(replica): called when
+    a gradient came too late. fresh: the variables are new, so no earlier driver can have left anybody waiting in an exchange.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Driver:
         enough: Callable[[int], bool],
         left: Callable[[int], None],
         updated: Callable[[int], None],
+        dropped: Callable[[int], None] = lambda replica: None,
         fresh: bool = False,
     ) -> None:
         self._session = session
@@ -51,8 +54,13 @@ class Driver:
         self._enough = enough
         self._left = left
         self._updated = updated
+        self._dropped = dropped
+        # Batches of dropped gradients, which count as used up with the next update.
+        self._used_up = np.zeros([workers], np.int64)
+        self._own = OwnGradients(session, ops.backups) if ops.backups else None
         # Microseconds since 1970: greater than every round of an earlier driver, which advanced by one or two a step.
-        self._barrier = Barrier(set(range(workers)) - set(finished), time.time_ns() // 1000)
+        remaining, first = set(range(workers)) - set(finished), time.time_ns() // 1000
+        self._barrier = BackupBarrier(remaining, first, ops.backups.needed) if ops.backups else Barrier(remaining, first)
         self._barrier.stopping = enough(step)
         # An exchange may hold workers in the middle of their step; to let them go spoils the round for all.
         self._spoilt = ops.release_exchange is not None and not fresh
@@ -90,6 +98,9 @@ class Driver:
         """Shuts out everything an earlier barrier left behind and calls everybody in."""
         ops = self._ops
         self._empty_accumulators(slack=_SLACK if self._spoilt else 0)
+        if self._own is not None:
+            for worker in range(self._workers):
+                self._own.clear(worker, self._barrier.round)
         self._receive(self._session.run(ops.pending))
         if self._spoilt:
             self._session.run(ops.release_exchange, {ops.round: self._barrier.round})
@@ -114,6 +125,7 @@ class Driver:
             self._session.run(self._ops.open_exchange, {self._ops.round: round_ - slack})
 
     def _receive(self, count: int) -> list[Message]:
+        """All messages that are waiting, or the next `count` where those are more."""
         if not count:
             return []
         rows = self._session.run(self._ops.receive, {self._ops.count: count})
@@ -122,25 +134,23 @@ class Driver:
     def _send(self, tokens: Iterable[Token]) -> None:
         tokens = list(tokens)
         if tokens:
-            feed = {self._ops.rows: self._rows(tokens), self._ops.step: self._step}
-            self._session.run([self._ops.send[token.worker] for token in tokens], feed)
+            self._session.run(self._ops.send, {self._ops.rows: self._rows(tokens), self._ops.step: self._step})
 
     def _rows(self, tokens: Sequence[Token]) -> Any:
-        rows = np.zeros([self._workers, 3], np.int64)
+        rows = np.full([self._workers, 3], -1, np.int64)
         for token in tokens:
             rows[token.worker] = (token.kind, token.nonce, token.round)
         return rows
 
     def _round(self) -> None:
         barrier = self._barrier
+        # Who waits in an exchange sends nothing before a lost worker's successor has been heard, so that one is heard by itself; and a step
+        # with backup workers may need fewer messages than workers.
+        singly = self._ops.release_exchange is not None or self._own is not None
         while barrier.awaited:
-            # Who waits in an exchange sends nothing before a lost worker's successor has been heard, so that one is heard by itself.
-            for message in self._receive(1 if self._ops.release_exchange is not None else len(barrier.awaited)):
-                tokens = barrier.receive(message)
-                if message.kind is Kind.LEAVE and tokens:
-                    self._left(message.worker)
-                    self._release()
-                self._send(tokens)
+            # With backup workers, a gradient that has arrived before the step is made counts too: it is no cheaper to drop it.
+            for message in self._receive(1 if singly else len(barrier.awaited)):
+                self._hear(message)
             if barrier.unsure:
                 self._release()
         if barrier.unsure or (self._spoilt and barrier.contributions):
@@ -150,6 +160,25 @@ class Driver:
             self._void()
         elif barrier.contributions:
             self._apply()
+
+    def _hear(self, message: Message) -> None:
+        delivered, round_ = message.worker in self._barrier.contributions, self._barrier.round
+        tokens = self._barrier.receive(message)
+        if message.kind is Kind.LEAVE and tokens:
+            self._left(message.worker)
+            self._release()
+        if self._own is not None:
+            if self._barrier.round != round_:
+                # A worker that had been lost is back. It begins where the data is used up to, as far as the variables know.
+                self._own.clear(message.worker, self._barrier.round)
+                self._used_up[message.worker] = 0
+            elif message.kind is Kind.GRADIENT and tokens:
+                self._own.discard(message.worker)
+                self._used_up[message.worker] += 1
+                self._dropped(message.worker)
+            elif not delivered and message.worker in self._barrier.contributions:
+                self._own.collect(message.worker, round_)
+        self._send(tokens)
 
     def _release(self) -> None:
         """Lets go whoever waits in an exchange for what a lost worker, or one that has left, did not say. The round will not count."""
@@ -186,6 +215,7 @@ class Driver:
             return
         self._barrier.stopping = self._enough(self._step + 1)
         tokens = self._barrier.advance()
+        batches, self._used_up = batches + self._used_up, np.zeros_like(batches)
         feed = {ops.examples: sum(contributions.values()), ops.batches: batches, ops.rows: self._rows(tokens)}
-        self._step = int(self._session.run([ops.applied, *(ops.release[token.worker] for token in tokens)], feed)[0])
+        self._step = int(self._session.run([ops.applied, ops.release], feed)[0])
         self._updated(self._step)

@@ -19,6 +19,7 @@ from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.config import TrainConfig
 from psclust.train.scaffold import Setup
 from psclust.train.session import open_session
+from psclust.train.user_errors import explained
 
 
 class Restorer:
@@ -64,7 +65,7 @@ def restored(graph: Any, restorer: Restorer, model_dir: Path, what_for: str) -> 
     prefix = CheckpointFolder(model_dir).latest()
     if prefix is None:
         raise UsageError(f"{model_dir}: there is no checkpoint to {what_for}; train first, or choose another --model-dir")
-    with open_session("", graph, None) as session:
+    with explained(graph), open_session("", graph, None) as session:
         restorer.restore(session, prefix)
         yield session, prefix
 

@@ -14,11 +14,13 @@ from psclust.train.hooks import Hooks
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """go: compute another gradient. step: the global step reached. sure: the gradient pushed last is in it."""
+    """go: compute another gradient. step: the global step reached. sure: the gradient pushed last is in it. late: it came too late, was
+    dropped, and its batch counts as used up."""
 
     go: bool
     step: int
     sure: bool
+    late: bool = False
 
 
 class Member:
@@ -66,5 +68,6 @@ class Member:
             elif kind is not Kind.RESYNC and nonce == self._nonce and (any_round or round_ > self._round):
                 self._round = round_
                 # A void round is followed by a number greater by two, a new barrier by any: see Barrier.repeat.
-                return Grant(kind is Kind.GO, step, sure=round_ == held + 1)
+                late = kind is Kind.LATE
+                return Grant(late or kind is Kind.GO, step, sure=round_ == held + 1 and not late, late=late)
             row = self._token()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from psclust.train.checkpoint_folder import CheckpointFolder
+from psclust.train.devices import own_devices
 from psclust.train.evaluation import evaluate, write_evaluation
 from psclust.train.evaluator import evaluate_continuously, mark_training
 from psclust.train.export import export_saved_model
@@ -44,6 +46,9 @@ def run(job: Job) -> None:
 def train(job: Job) -> int:
     """Trains as this task, or alone; returns the global step reached, as far as this task knows it."""
     context = job.context
+    if context.task is None or context.replication == BETWEEN_GRAPH:
+        wanted = job.program.config.device_count or context.device_count
+        job = replace(job, context=replace(context, devices=own_devices(wanted)))
     if context.is_chief:
         folder = CheckpointFolder(job.model_dir)
         folder.check_writable()

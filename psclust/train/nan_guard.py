@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -35,18 +34,6 @@ def gradients_error(error: Any) -> NotFiniteError | None:
         return None
     step, names = found.groups()
     return NotFiniteError(f"step {step}: the gradient of {names} is not finite, and was not applied; {_HINT}")
-
-
-@contextmanager
-def named_gradients() -> Iterator[None]:
-    """Turns what the update refuses inside into the NotFiniteError of `gradients_error`."""
-    try:
-        yield
-    except tf.errors.InvalidArgumentError as error:
-        refused = gradients_error(error)
-        if refused is None:
-            raise
-        raise refused from error
 
 
 class FiniteCheck:

@@ -70,15 +70,18 @@ class Program:
         return self.predict_input_fn is not None or takes(self.input_fn, "mode")
 
     def dataset(self, mode: str, shard: Shard) -> Any:
+        from psclust.train.user_errors import refusals
+
         offered = {"mode": mode, "params": dict(self.params or {}), "shard": shard}
-        if mode == ModeKeys.EVAL and self.eval_input_fn is not None:
-            return call_with(self.eval_input_fn, **offered)
-        if mode == ModeKeys.PREDICT and self.predict_input_fn is not None:
-            return call_with(self.predict_input_fn, **offered)
-        return call_with(self.input_fn, **offered)
+        own = {ModeKeys.EVAL: self.eval_input_fn, ModeKeys.PREDICT: self.predict_input_fn}.get(mode)
+        with refusals("input_fn", mode):
+            return call_with(own or self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        return as_spec(call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}), config=None))
+        from psclust.train.user_errors import refusals
+
+        with refusals("model_fn", mode, features, labels):
+            return as_spec(call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}), config=None))
 
     def optimizer(self, global_step: Any) -> Any:
         if self.optimizer_fn is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,10 +20,14 @@ from psclust.train.features import feature_hooks
 from psclust.train.hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
 from psclust.train.member import Member
-from psclust.train.nan_guard import check_loss, named_gradients
+from psclust.train.nan_guard import check_loss
+from psclust.train.pace import Pace, StepValues
 from psclust.train.session import open_session, session_config, start_server
 from psclust.train.stop import StopSign
+from psclust.train.user_errors import explained
 from psclust.train.variables import Variables
+
+LOG = logging.getLogger(__name__)
 
 _CHIEF_DEADLINE_S = 300.0
 
@@ -42,14 +47,19 @@ class Replica:
         context, config = self.job.context, self.job.program.config
         self.graph = self.job.new_graph()
         with self.graph.as_default():
-            self.built = build_between_graph(self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief)
+            self.built = build_between_graph(
+                self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief, backups=context.backup_workers
+            )
             self.state = self.built.state
-            self.agreement = Agreement(self.built.tower.variables, layout)
+            # Each tower has a number among all towers, unless those of a worker share its data and nothing else.
+            numbered = not config.split_batch or config.moving_statistics == "sync"
+            self.agreement = Agreement(self.built.tower.variables, layout, len(layout.devices) if numbered else None)
             self.hooks = Hooks(self._hooks(layout))
             self.variables = Variables(self.built.tower.spec.scaffold)
             self.checkpoints = Checkpoints(self.variables.all, self.job.model_dir, context.layout.client, config)
             self.saver = Saver(self.checkpoints, self.job.save_s, config.save_steps)
             self.stop = StopSign(self.state)
+            self._pace = self._own_pace()
             self._who = tf.compat.v1.placeholder(tf.int32, [], name="who")
             self._whether = tf.compat.v1.placeholder(tf.int64, [], name="whether")
             self._mark_done = self.state.mark_done(self._who, self._whether)
@@ -60,13 +70,20 @@ class Replica:
         hooks = [*training_hooks(tower.spec, chief=chief), *self.job.hooks]
         if chief:
             warn_if_uneven(tower, layout)
-            hooks += feature_hooks(self.job, self.built.next_step, tower.loss, [tower])
+            staleness = self.built.step.staleness if self.built.step else None
+            hooks += feature_hooks(self.job, self.built.next_step, tower.loss, self.built.towers, staleness)
         return hooks
+
+    def _own_pace(self) -> Pace | None:
+        context, ops = self.job.context, self.built.step
+        if ops is None or context.max_staleness is None or len(context.replicas) < 2:
+            return None
+        return Pace(self.state, self.number, ops.step, context.max_staleness)
 
     def attempt(self) -> None:
         """One session, to the end of the training."""
         config = session_config(self.job.context, self.job.program.config.wire_dtype)
-        with named_gradients(), open_session(self._target, self.graph, config) as session:
+        with explained(self.graph), open_session(self._target, self.graph, config) as session:
             placed = self.agree(session)
             if placed is None:
                 self.run(session)
@@ -89,6 +106,8 @@ class Replica:
             # hands out no token before they are there.
             self.variables.start_local(session)
         self.train(session)
+        if self.job.reporter.remarks:
+            LOG.info("%s has ended its training%s", self.job.context.task, self.job.reporter.remarks)
         self.hooks.end(session)
 
     def train(self, session: Any) -> None:
@@ -104,20 +123,30 @@ class Replica:
     def after_step(self, session: Any, step: int) -> None:
         """Called after every asynchronous step."""
 
+    def while_held(self, session: Any, step: int) -> None:
+        """Called again and again while this replica, asynchronous, is too far ahead of another to make a step."""
+        self.after_step(session, step)
+
     def _train_alone(self, session: Any, ops: StepOps) -> None:
-        """Asynchronous: nobody waits for anybody."""
+        """Asynchronous: nobody waits for anybody, unless it is too far ahead."""
         self._start_input(session)
-        run, guard = self.hooks.callable(session, ops.fetches()), self.job.program.config.nan_guard
-        step = self.step(session)
+        pace, guard = self._pace, self.job.program.config.nan_guard
+        run = self.hooks.callable(session, [*ops.fetches(), *(pace.fetches if pace else ())])
+        step, lead = pace.look(session, 0.0) if pace else (self.step(session), 0)
         while not self.job.enough(step) and not self.stop.seen(session):
+            if pace and pace.holds(lead):
+                self.while_held(session, step)
+                step, lead = pace.look(session)
+                continue
             try:
-                step, loss, examples = run()
+                made = StepValues(*run())
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
                 break
-            check_loss(guard, int(step), float(loss))
-            self.job.reporter.step(int(step), float(loss), int(examples))
-            self.after_step(session, int(step))
+            step, lead = int(made.step), made.lead
+            check_loss(guard, step, float(made.loss))
+            self.job.reporter.step(step, float(made.loss), int(made.examples), made.staleness)
+            self.after_step(session, step)
             if self.hooks.stop_requested:
                 self.stop.put_up(session)
                 break
@@ -136,6 +165,9 @@ class Replica:
                 grant, loss, examples = member.step()
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
+                if self.job.program.config.drop_uneven:
+                    # No further step has a batch of every replica.
+                    self.stop.put_up(session)
                 break
             position += self.state.batches
             if examples and grant.sure:
@@ -144,7 +176,7 @@ class Replica:
             if self.hooks.stop_requested:
                 self.stop.put_up(session)
                 break
-            if not grant.sure and not endless and position != self._position(session):
+            if not (grant.sure or grant.late or endless) and position != self._position(session):
                 # The batch was read for nothing; back to it.
                 position = self._start_input(session)
         member.leave()
@@ -174,4 +206,4 @@ class Replica:
             raise no_data(f"the input of {self.job.context.task}")
 
     def _position(self, session: Any) -> int:
-        return int(session.run(self.state.positions)[self.number])
+        return int(session.run(self.state.positions)[self.number * self.state.inputs])

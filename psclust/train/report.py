@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from psclust.train.progress import Progress, ProgressFile
+from psclust.train.staleness import Staleness
 
 LOG = logging.getLogger(__name__)
 
@@ -27,14 +28,21 @@ class Reporter:
         self._lock = threading.Lock()
         self._last_line = self._last_rate = clock()
         self._examples = 0
+        self._recent = Staleness()
         self.steps = 0
+        self.late = 0
+        self.staleness = Staleness()
         self.progress = Progress()
 
-    def step(self, step: int, loss: float, examples: int) -> None:
-        """One step of this task is done: the global step it led to, the mean loss and the number of its examples."""
+    def step(self, step: int, loss: float, examples: int, staleness: int | None = None) -> None:
+        """One step of this task is done: the global step it led to, the mean loss and the number of its examples. staleness: of its
+        update, where others may have made updates in the meantime."""
         with self._lock:
             self.steps += 1
             self._examples += examples
+            if staleness is not None:
+                self.staleness.add(int(staleness))
+                self._recent.add(int(staleness))
             now = self._clock()
             # JSON has no NaN.
             self.progress = replace(self.progress, step=max(step, self.progress.step), loss=loss if math.isfinite(loss) else None)
@@ -44,8 +52,30 @@ class Reporter:
             if now - self._last_line >= self._every_s:
                 self._last_line = now
                 rate = self.progress.examples_per_s
-                LOG.info("step %d loss %.4g%s", step, loss, "" if rate is None else f" {rate:.0f} examples/s")
+                LOG.info("step %d loss %.4g%s%s", step, loss, "" if rate is None else f" {rate:.0f} examples/s", self._line_end())
+                self._recent = Staleness()
+            if numbers := self._numbers():
+                self.progress = replace(self.progress, metrics=numbers)
             self._file.write(self.progress)
+
+    def _numbers(self) -> dict[str, float]:
+        late = {"late_gradients": float(self.late)} if self.late else {}
+        return late | ({"staleness": self.staleness.mean, "staleness_max": self.staleness.greatest} if self.staleness.updates else {})
+
+    def _line_end(self) -> str:
+        return (f" {self.late} late" if self.late else "") + (f" {self._recent}" if self._recent.updates else "")
+
+    def dropped(self) -> None:
+        """A gradient came too late for the step it was computed for."""
+        with self._lock:
+            self.late += 1
+
+    @property
+    def remarks(self) -> str:
+        """What else there is to say of the training when it has ended, to stand behind a sentence."""
+        remarks = [f"{self.late} late gradient{'s' * (self.late != 1)} dropped"] if self.late else []
+        remarks += [str(self.staleness)] if self.staleness.updates else []
+        return "".join(f", {remark}" for remark in remarks)
 
     def phase(self, phase: str, step: int | None = None, metrics: Mapping[str, float] | None = None) -> None:
         """A new phase begins, at global step `step` where that is known, with the `metrics` of the one before."""

@@ -32,11 +32,16 @@ _POLL_S = 0.1
 
 def session_config(context: TaskContext, wire_dtype: str = "float32") -> Any:
     """A ConfigProto that names the tasks a session uses, so that it never waits for any other: in-graph all ps and workers, between-graph
-    all ps, and the process's own task. With a `wire_dtype` of bfloat16, float32 values are rounded to it between tasks."""
+    all ps, and the process's own task. With a `wire_dtype` of bfloat16, float32 values are rounded to it between tasks. This process gets
+    as many devices as it has towers on."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=filters)
+    for kind in ("CPU", "GPU"):
+        own = sum(name.startswith(f"/device:{kind}:") for name in context.devices)
+        if own:
+            config.device_count[kind] = own
     config.graph_options.enable_bfloat16_sendrecv = wire_dtype == "bfloat16"
     return config
 

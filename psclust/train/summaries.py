@@ -16,12 +16,13 @@ _PREFIX = re.compile(r"^(tower_\d+/)?(batch_\d+/)?")
 
 class Summaries(tf.compat.v1.train.SessionRunHook):
     """Writes the summaries of every `every`-th step. `step`, `loss`: tensors of the step that a run leads to. towers: for each tower the
-    tensors `tf.compat.v1.summary` functions returned in its model. Tower 0 writes into `directory`, tower i into `directory/tower_<i>`."""
+    tensors `tf.compat.v1.summary` functions returned in its model. Tower 0 writes into `directory`, tower i into `directory/tower_<i>`.
+    staleness: of the step's update; None where there is none."""
 
-    def __init__(self, step: Any, loss: Any, towers: Sequence[Sequence[Any]], every: int, directory: Path) -> None:
+    def __init__(self, step: Any, loss: Any, towers: Sequence[Sequence[Any]], every: int, directory: Path, staleness: Any = None) -> None:
         self._step = step
         self._merged = [tf.compat.v1.summary.merge(list(found)) if found else tf.constant(b"") for found in towers]
-        self._loss = loss
+        self._scalars = {"loss": loss} | ({} if staleness is None else {"staleness": staleness})
         self._every = every
         self._folders = [directory / f"tower_{index}" if index else directory for index in range(len(towers))]
         self._writers: list[Any] = []
@@ -36,7 +37,7 @@ class Summaries(tf.compat.v1.train.SessionRunHook):
         # The step is fetched with every run, because other replicas may advance it as well.
         wanted = {"step": self._step}
         if self._due <= 0:
-            wanted |= {"summaries": self._merged, "loss": self._loss}
+            wanted |= {"summaries": self._merged, "scalars": self._scalars}
         return tf.compat.v1.train.SessionRunArgs(wanted)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -44,7 +45,8 @@ class Summaries(tf.compat.v1.train.SessionRunHook):
         if "summaries" in run_values.results:
             for writer, serialized in zip(self._writers, run_values.results["summaries"], strict=True):
                 writer.add_summary(without_prefix(serialized), step)
-            self._writers[0].add_summary(_scalar("loss", float(run_values.results["loss"])), step)
+            for name, value in run_values.results["scalars"].items():
+                self._writers[0].add_summary(_scalar(name, float(value)), step)
             for writer in self._writers:
                 writer.flush()
         self._due = self._every - step % self._every - 1

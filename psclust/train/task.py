@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from psclust.errors import UsageError
@@ -20,7 +20,10 @@ EVALUATOR = "evaluator"
 @dataclass(frozen=True, slots=True)
 class TaskContext:
     """task and cluster are None for a process of its own; an evaluator is in no cluster but knows it. run_dir and progress_file are
-    absolute paths, and run the run's id, where the launcher gave them."""
+    absolute paths, and run the run's id, where the launcher gave them. backup_workers: how many gradients a synchronous step need not wait
+    for. max_staleness: by how many steps an asynchronous replica may be ahead of the slowest; None: by any. device_count: devices of this
+    task, None: as many as it finds. devices: those that towers are on, once they are known: of this process, or in-graph of all workers;
+    see `psclust.train.devices`."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -30,6 +33,10 @@ class TaskContext:
     progress_file: Path | None = None
     run: str | None = None
     policy: Policy = field(default_factory=Policy)
+    backup_workers: int = 0
+    max_staleness: int | None = None
+    device_count: int | None = None
+    devices: tuple[str, ...] = ("",)
 
     @property
     def replicas(self) -> tuple[Task, ...]:
@@ -52,8 +59,11 @@ class TaskContext:
     @property
     def layout(self) -> Layout:
         if self.task is None or self.cluster is None:
-            return LOCAL
-        return Layout(len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas), device(self.task), self.policy)
+            return replace(LOCAL, workers=self.devices)
+        here, ps, tasks = device(self.task), len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas)
+        if self.replication == IN_GRAPH:
+            return Layout(ps, tasks if self.devices == ("",) else self.devices, here, self.policy)
+        return Layout(ps, tasks, here, self.policy, devices=self.devices)
 
     @property
     def peers(self) -> tuple[Task, ...]:
@@ -75,6 +85,12 @@ def device(task: Task) -> str:
     return f"/job:{task.job}/task:{task.index}"
 
 
+def task_of(name: str) -> Task:
+    """The task whose `device` name is given."""
+    job, index = name.removeprefix("/job:").split("/task:")
+    return Task(job, int(index))
+
+
 def read_context(environment: Mapping[str, str]) -> TaskContext:
     """The context in the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises UsageError."""
     run_dir = _path(environment, "PSCLUST_RUN_DIR")
@@ -91,7 +107,11 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
     policy = Policy.parse(environment.get("PSCLUST_PLACEMENT", ""))
-    context = TaskContext(task, cluster, replication, update == "sync", run_dir, progress, run, policy)
+    counts = (_count(environment, name) for name in ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS", "PSCLUST_DEVICE_COUNT"))
+    backups, staleness, devices = counts
+    context = TaskContext(
+        task, cluster, replication, update == "sync", run_dir, progress, run, policy, backups or 0, staleness, devices or None
+    )
     if context.is_evaluator:
         return context
     context.address(task)
@@ -102,6 +122,13 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
 
 def _path(environment: Mapping[str, str], name: str) -> Path | None:
     return Path(environment[name]) if environment.get(name) else None
+
+
+def _count(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name)
+    if text and not text.isdecimal():
+        raise UsageError(f"{name} is {text!r}; it must be a whole number, 0 or more")
+    return int(text) if text else None
 
 
 def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

@@ -16,6 +16,7 @@ import grpc
 import psutil
 import pytest
 
+import psclust
 from psclust.agent import host_pb2 as pb
 from psclust.agent import host_pb2_grpc
 from psclust.agent.access import HostAccess, Identity, server_name
@@ -124,7 +125,8 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         run = f"run-{len(links)}-{os.urandom(3).hex()}"
         identity = authority.agent(host.name)
         request = AgentRequest("test", run, host.name, host.address, lease_s, 2.0, identity, environ or {})
-        command = host.command("env", f"HOME={host.home}", sys.executable, "-m", "psclust.agent")
+        where = f"PYTHONPATH={Path(psclust.__file__).parents[1]}"
+        command = host.command("env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent")
         done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, timeout=30)
         assert done.returncode == 0, done.stderr
         reply, folder, heard = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Heard()

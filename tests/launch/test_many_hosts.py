@@ -144,7 +144,10 @@ def test_every_hosts_output_and_the_first_cause_are_here(far: CommandBed, hosts:
     script = """
 import os, socket, sys, time
 print("here is", socket.gethostname(), flush=True)
+open(socket.gethostname(), "w").close()
 if os.environ["PSCLUST_TASK"] == "worker:2":
+    while not all(os.path.exists(f"h{i}") for i in (1, 2, 3, 4)):
+        time.sleep(0.02)
     sys.exit("the disk is on fire")
 time.sleep(1000)
 """
@@ -177,7 +180,7 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
     watching = far.start("attach")
     code, said = far.run("down")
     assert code == 0, said
-    assert not left(hosts)
+    wait_until(lambda: not left(hosts), 2, what="the end of the agents' own processes")
     assert watching.wait() == 143
 
 

@@ -88,6 +88,13 @@ def test_a_command_per_job_and_a_client_outside_the_cluster() -> None:
     assert "trainer" not in made.cluster.jobs
 
 
+def test_a_program_is_told_of_backup_workers_and_of_staleness_where_the_file_says_so() -> None:
+    env = plan(program="pkg.train:program", update="sync", backup_workers=1)[Task("worker", 0)].env
+    assert (env["PSCLUST_BACKUP_WORKERS"], "PSCLUST_MAX_STALENESS" in env) == ("1", False)
+    env = plan(program="pkg.train:program", max_staleness=0)[Task("worker", 1)].env
+    assert ("PSCLUST_BACKUP_WORKERS" in env, env["PSCLUST_MAX_STALENESS"]) == (False, "0")
+
+
 def test_in_graph_adds_one_client_that_decides_and_bare_servers() -> None:
     made = plan(program="pkg.train:program", replication="in-graph")
     assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]
@@ -158,6 +165,15 @@ def test_what_the_user_has_set_stays() -> None:
 def test_gpus_are_shared_out_in_order_and_ps_tasks_see_none() -> None:
     made = plan(program="train.py", jobs={"ps": 1, "worker": {"count": 2, "gpus": 2}})
     assert [task.env["CUDA_VISIBLE_DEVICES"] for task in made.tasks] == ["", "0,1", "2,3"]
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_devices_of_a_worker_reach_its_server_or_its_program(replication: str) -> None:
+    made = plan(program="m:p", replication=replication, jobs={"ps": 1, "worker": {"count": 1, "device_count": 2}})
+    ps, worker = made[Task("ps", 0)], made[Task("worker", 0)]
+    assert ("--device-count" in ps.argv, "PSCLUST_DEVICE_COUNT" in ps.env) == (False, False)
+    told = worker.argv[-2:] == ("--device-count", "2"), worker.env.get("PSCLUST_DEVICE_COUNT") == "2"
+    assert told == ((True, False) if replication == "in-graph" else (False, True))
 
 
 def test_a_missing_shim_and_a_foreign_tf_config_are_said() -> None:

@@ -24,8 +24,6 @@ BALANCED = {"large": 0, "middle": 1, "small": 1, "tiny": 1}
 def _graph() -> Iterator[None]:
     import tensorflow as tf
 
-    # TensorFlow's mode is the whole process's; what trains here switches eager execution off for good.
-    tf.compat.v1.disable_eager_execution()
     with tf.Graph().as_default():
         yield
 

@@ -94,6 +94,13 @@ def test_elements_may_be_structures(session: Any) -> None:
     assert (sorted(features), labels.shape, examples) == (["a", "b"], (5,), 5)
 
 
+def test_the_examples_of_sparse_and_ragged_features_are_their_rows(session: Any) -> None:
+    for features in (tf.sparse.from_dense(tf.ones([5, 3])), tf.RaggedTensor.from_row_lengths(tf.range(15), [3] * 5)):
+        data = build_input(_program(input_fn=lambda features=features: tf.data.Dataset.from_tensors(features)), psclust.Shard(), fill=False)
+        session.run(data.initializer)
+        assert session.run(data.examples) == 5
+
+
 @pytest.mark.parametrize(
     ("result", "message"),
     [

@@ -23,6 +23,7 @@ CLUSTER = '{"ps": ["a:1", "b:2"]}'
 def test_a_command_line_names_one_task_of_a_cluster() -> None:
     request = parse(["--cluster", CLUSTER, "--job", "ps", "--task", "1", "--threads", "3", "--load-library", "a.so", "--load-library=b.so"])
     assert (request.name, request.listens_on, request.threads, request.op_libraries) == ("ps:1", 2, 3, ("a.so", "b.so"))
+    assert parse(["--cluster", CLUSTER, "--job", "ps", "--task", "1", "--device-count", "4"]).devices == 4
 
 
 def test_a_port_of_its_own_comes_before_that_of_the_cluster() -> None:

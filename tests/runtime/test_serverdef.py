@@ -27,15 +27,17 @@ def test_numbers_above_127_take_more_bytes() -> None:
 @pytest.mark.tensorflow
 def test_tensorflow_reads_what_was_meant(tensorflow: ForkServer) -> None:
     addresses = {index: f"host-{index}:{20000 + index}" for index in range(150)}
-    encoded = server_def({"ps": {0: "p:1", 7: "q:2"}, "worker": addresses}, "worker", 140, port=2301, threads=200)
+    encoded = server_def({"ps": {0: "p:1", 7: "q:2"}, "worker": addresses}, "worker", 140, port=2301, threads=200, devices=3)
     code = (
         "import tensorflow as tf\n"
         f"d = tf.train.ServerDef.FromString(bytes.fromhex('{encoded.hex()}')); c = d.default_session_config\n"
         "jobs = {job.name: dict(job.tasks) for job in d.cluster.job}\n"
         "print(jobs['ps'] == {0: 'p:1', 7: 'q:2'}, jobs['worker'] == {i: f'host-{i}:{20000 + i}' for i in range(150)}, len(jobs))\n"
-        "print(d.job_name, d.task_index, d.port, d.protocol, c.intra_op_parallelism_threads, c.inter_op_parallelism_threads)"
+        "print(d.job_name, d.task_index, d.port, d.protocol, c.intra_op_parallelism_threads, c.inter_op_parallelism_threads)\n"
+        "print(sorted(c.device_count.items()))"
     )
-    assert tensorflow.run([sys.executable, "-c", code]) == (0, "True True 2\nworker 140 2301 grpc 200 200\n")
+    expected = "True True 2\nworker 140 2301 grpc 200 200\n[('CPU', 3), ('GPU', 3)]\n"
+    assert tensorflow.run([sys.executable, "-c", code]) == (0, expected)
 
 
 def test_a_cluster_is_lists_or_numbered_addresses() -> None:

@@ -56,6 +56,21 @@ CONTRADICTIONS = {
     "program: a:b\nreplication: in-graph\njobs:\n  ps: 1\n  worker: 1\n  chief: 1": (
         "6: jobs.chief: an in-graph program has one client, which psclust adds by itself; remove this job."
     ),
+    # who waits for whom
+    "program: a:b\nbackup_workers: 1": "2: backup_workers: asynchronous workers wait for nobody; remove it, or write update: sync.",
+    "program: a:b\nupdate: sync\nreplication: in-graph\nbackup_workers: 1": (
+        "4: backup_workers: an in-graph step is one run of all towers, and none can be late by itself; "
+        "remove it, or write replication: between-graph."
+    ),
+    "program: a:b\nupdate: sync\nbackup_workers: 3\njobs: {ps: 1, chief: 1, worker: 2}": (
+        "3: backup_workers: 3 of 3 workers as backup leave no gradient to wait for; write 2 or less."
+    ),
+    "program: a:b\nupdate: sync\nbackup_workers: 1\njobs: {ps: 1, worker: 1}": (
+        "3: backup_workers: 1 of 1 workers as backup leave no gradient to wait for; it takes two workers; remove it, or raise jobs.worker."
+    ),
+    "program: a:b\nupdate: sync\nmax_staleness: 3": (
+        "3: max_staleness: synchronous workers are never ahead; remove it, or write update: async."
+    ),
     # room
     "hosts: a:2,b:2\njobs: {ps: 1, worker: 4}": (
         "2: jobs.worker.count: 4 workers and 1 ps need 5 slots; the hosts offer 4 (a: 2, b: 2). Lower the count or raise slots."

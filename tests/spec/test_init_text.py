@@ -58,6 +58,7 @@ def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> Non
         "role_by",
         "replication",
         "update",
+        "max_staleness",
         "placement",
         "hosts",
         "ports",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,10 +12,13 @@ from typing import Any
 
 import pytest
 from fork_clients import SERVER, fork_client, fork_server
+from fork_training import Training
 
 from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import wait_until
+from psclust.train.options import Options
+from psclust.train.task import TaskContext
 
 PLAIN = Policy()
 
@@ -55,21 +57,14 @@ def read_checkpoint(model_dir: Path) -> Trained:
 
 
 @pytest.fixture
-def train_here(
-    free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Trained]]:
-    """Trains a program on a cluster whose clients are threads of this process, and returns what comes out.
+def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
+    """Trains a program and returns what comes out; on a cluster in a process of its own, whose threads are the clients.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, **options); replication None is one
-    process alone. The model's folder is named after the way of training unless `folder` says otherwise.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, devices=None, backup_workers=0,
+    max_staleness=None, here=False, **options); replication None is one process alone. Each worker has so many CPU `devices`, or as a list
+    says. The model's folder is named after the way of training unless `folder` says otherwise. `here`: in this process also on a cluster,
+    for a program whose traces the test looks at.
     """
-    from psclust.train import modes
-    from psclust.train.job import Job
-    from psclust.train.options import Options
-    from psclust.train.progress import ProgressFile
-    from psclust.train.report import Reporter
-    from psclust.train.task import TaskContext
-
     for name, value in SERVER.items():
         monkeypatch.setenv(name, value)
 
@@ -83,34 +78,43 @@ def train_here(
         chief: int = 0,
         policy: Policy = PLAIN,
         folder: str | None = None,
+        devices: int | list[int] | None = None,
+        backup_workers: int = 0,
+        max_staleness: int | None = None,
+        here: bool = False,
         **options: Any,
     ) -> Trained:
-        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}")
+        model_dir = tmp_path / (folder or f"{replication}-{sync}-{ps}-{workers}-{devices}")
 
-        def job(context: TaskContext) -> Job:
-            return Job(program, context, Options("", **options), model_dir, Reporter(ProgressFile(None), 60.0))
+        def context(task: Task, count: int | None = None) -> TaskContext:
+            control = {"backup_workers": backup_workers, "max_staleness": max_staleness}
+            return TaskContext(task, cluster, replication, sync, policy=policy, device_count=count, **control)
+
+        def training(*contexts: TaskContext) -> Training:
+            return Training(program, contexts, Options("", **options), model_dir)
 
         if replication is None:
-            modes.train(job(TaskContext()))
-        elif replication == "in-graph":
+            training(TaskContext(device_count=devices)).run()
+            return read_checkpoint(model_dir)
+        if replication == "in-graph":
             cluster = free_cluster(ps=ps, worker=workers, client=1)
-            stack.enter_context(_serving(cluster, "ps", "worker"))
-            modes.train(job(TaskContext(Task("client", 0), cluster, replication, sync, policy=policy)))
+            served, contexts = ("ps", "worker"), [context(Task("client", 0))]
         else:
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
-            stack.enter_context(_serving(cluster, "ps"))
-            contexts = [TaskContext(task, cluster, replication, sync, policy=policy) for task in cluster.tasks() if task.job != "ps"]
-            _run_together([lambda context=context: modes.train(job(context)) for context in contexts])
+            tasks = [task for task in cluster.tasks() if task.job != "ps"]
+            counts = devices if isinstance(devices, list) else [devices] * len(tasks)
+            served, contexts = ("ps",), [context(task, count) for task, count in zip(tasks, counts, strict=True)]
+        with _serving(cluster, *served, devices=devices if replication == "in-graph" else None):
+            training(*contexts).run() if here else training(*contexts).run_apart()
         return read_checkpoint(model_dir)
 
-    with ExitStack() as stack:
-        yield train
+    return train
 
 
 @contextmanager
-def _serving(cluster: ClusterSpec, *jobs: str) -> Iterator[None]:
+def _serving(cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> Iterator[None]:
     """A bare server for every task of some jobs, each a process: a server that is a thread cannot be stopped, and keeps 30 MB."""
-    servers = [_serve(cluster, task) for task in cluster.tasks() if task.job in jobs]
+    servers = [_serve(cluster, task, devices or 1) for task in cluster.tasks() if task.job in jobs]
     try:
         yield
     finally:
@@ -119,29 +123,12 @@ def _serving(cluster: ClusterSpec, *jobs: str) -> Iterator[None]:
             server.join()
 
 
-def _serve(cluster: ClusterSpec, task: Task) -> Any:
-    server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index)
+def _serve(cluster: ClusterSpec, task: Task, devices: int = 1) -> Any:
+    server = fork_server(json.dumps(cluster.as_dict()), task.job, task.index, devices)
     address = cluster.address(task)
     assert address is not None
     wait_until(lambda: _answers(address), what=f"{task} at {address}")
     return server
-
-
-def _run_together(functions: list[Callable[[], None]]) -> None:
-    errors: list[BaseException] = []
-
-    def run(function: Callable[[], None]) -> None:
-        try:
-            function()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(function,), daemon=True) for function in functions]
-    for thread in threads:
-        thread.start()
-    wait_until(lambda: errors or not any(thread.is_alive() for thread in threads), 60, what="the end of the training")
-    if errors:
-        raise errors[0]
 
 
 # ---- tasks in processes
@@ -169,6 +156,7 @@ class Processes:
     replication: str
     sync: bool
     arguments: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
     servers: dict[str, Any] = field(default_factory=dict)
     clients: dict[str, Any] = field(default_factory=dict)
     _attempts: dict[str, int] = field(default_factory=dict)
@@ -197,6 +185,7 @@ class Processes:
             "PSCLUST_REPLICATION": self.replication,
             "PSCLUST_UPDATE": "sync" if self.sync else "async",
             "PSCLUST_PROGRESS": str(self._file(task, "json")),
+            **self.environment,
         }
         self.clients[task] = fork_client(self.arguments, environment, self._file(task, "log"))
 
@@ -251,12 +240,12 @@ def _answers(address: str) -> bool:
 
 @pytest.fixture
 def processes(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Iterator[Callable[..., Processes]]:
-    """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2)`; ends whatever is left."""
+    """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2, environment={})`; ends whatever is left."""
     with ExitStack() as started:
 
-        def start(replication: str, sync: bool, *arguments: str, **counts: int) -> Processes:
+        def start(replication: str, sync: bool, *arguments: str, environment: Mapping[str, str] | None = None, **counts: int) -> Processes:
             counts = {"ps": 2, "worker": 2} | counts | ({"client": 1} if replication == "in-graph" else {})
-            made = Processes(tmp_path, free_cluster(**counts), replication, sync, list(arguments))
+            made = Processes(tmp_path, free_cluster(**counts), replication, sync, list(arguments), environment or {})
             started.callback(made.close)
             made.start_all()
             return made

@@ -13,8 +13,8 @@ HERE = Path(__file__).parent
 # Ports are held by a bound socket for as long as a test runs; servers share them with it.
 SERVER = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["psclust.train.__main__", "psclust.runtime.server"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["psclust.train.__main__", "psclust.runtime.server"])
 
 
 def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
@@ -31,7 +31,7 @@ def run_program(arguments: list[str], environment: dict[str, str], log: str) -> 
 
 
 def fork_client(arguments: list[str], environment: dict[str, str], log: Path) -> Any:
-    process = _FORKS.Process(target=run_program, args=(arguments, environment, str(log)), daemon=True)
+    process = FORKS.Process(target=run_program, args=(arguments, environment, str(log)), daemon=True)
     process.start()
     return process
 
@@ -44,8 +44,9 @@ def run_server(arguments: list[str]) -> None:
     serve(arguments)
 
 
-def fork_server(cluster: str, job: str, task: int) -> Any:
-    """Starts a bare server of the cluster spec in JSON; it may take a moment to answer."""
-    process = _FORKS.Process(target=run_server, args=(["--cluster", cluster, "--job", job, "--task", str(task)],), daemon=True)
+def fork_server(cluster: str, job: str, task: int, devices: int = 1) -> Any:
+    """Starts a bare server of the cluster spec in JSON, with so many CPU devices; it may take a moment to answer."""
+    arguments = ["--cluster", cluster, "--job", job, "--task", str(task), "--device-count", str(devices)]
+    process = FORKS.Process(target=run_server, args=(arguments,), daemon=True)
     process.start()
     return process

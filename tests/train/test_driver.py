@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import tensorflow as tf
 import toys
 
+from psclust.replication.accumulators import push
+from psclust.replication.backup_ops import own_accumulators
 from psclust.replication.barrier import Kind
 from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
 from psclust.replication.layout import Layout
@@ -27,25 +30,29 @@ pytestmark = pytest.mark.tensorflow
 
 @dataclass
 class Bench:
-    """A chief and two replicas of the tally model whose batches all say 0."""
+    """A chief and replicas of the tally model whose batches all say 0. half_pushes: of each, a push of 7 into one of its two accumulators;
+    other_halves: a push of 7 into the other one."""
 
     session: Any
     state: State
     chief: ChiefOps
     workers: list[WorkerOps]
     half_pushes: list[Any]
+    other_halves: list[Any]
     ended: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
 
     def drive(self, stop_at: int | None = None) -> Driver:
         driver = Driver(
             self.session,
             self.chief,
-            2,
+            len(self.workers),
             int(self.session.run(self.state.global_step)),
             finished=(),
             enough=lambda step: step == stop_at,
             left=self.ended.append,
             updated=lambda step: None,
+            dropped=self.dropped.append,
         )
         driver.start()
         # Taken out of the way, so that every introduction is made once and the tests know which messages there are.
@@ -65,21 +72,33 @@ class Bench:
         return one.result(), other
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    layout = Layout(ps=0, workers=("", ""), client="")
+@contextmanager
+def made_bench(replicas: int, needed: int | None = None) -> Iterator[Bench]:
+    """Without backup workers all replicas push into the same accumulators."""
+    layout = Layout(ps=0, workers=("",) * replicas, client="")
     with tf.Graph().as_default() as graph:
         state = create_state(layout)
         optimizer = toys.tally.optimizer(state.global_step)
         tower = build_tower(toys.tally, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
-        channel = build_channel(tower.gradients, layout)
-        workers = [worker_ops(tower, channel, layout, replica, ()) for replica in range(2)]
+        channel = build_channel(tower.gradients, layout, needed=needed)
+        workers = [worker_ops(tower, channel, layout, replica, ()) for replica in range(replicas)]
         chief = chief_ops(tower, channel, optimizer, state, layout, toys.tally.config)
-        dense = next(accumulator for accumulator in channel.accumulators if isinstance(accumulator, tf.compat.v1.ConditionalAccumulator))
-        half_pushes = [dense.apply_grad([7.0] * 4, local_step=worker.round) for worker in workers]
+        halves: list[list[Any]] = [[], []]
+        for replica, worker in enumerate(workers):
+            own = channel.accumulators if needed is None else own_accumulators(tower.gradients, replica)
+            for accumulator, (gradient, variable) in zip(own, tower.gradients, strict=True):
+                sparse = isinstance(gradient, tf.IndexedSlices)
+                sevens = tf.IndexedSlices(tf.fill([1, 1], 7.0), tf.constant([0], tf.int64)) if sparse else tf.fill([4], 7.0)
+                halves[sparse].append(push(accumulator, sevens, variable, worker.round))
         with tf.compat.v1.Session(graph=graph) as session:
             session.run([tf.compat.v1.global_variables_initializer(), tower.input.initializer])
-            yield Bench(session, state, chief, workers, half_pushes)
+            yield Bench(session, state, chief, workers, *halves)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    with made_bench(2) as made:
+        yield made
 
 
 class Background:

@@ -21,13 +21,13 @@ def test_who_stops_early_leaves_nobody_waiting(train_here: Callable[..., Any]) -
     assert train_here(program, "between-graph", sync=True).step == pytest.approx(6, abs=1)
 
 
-@pytest.mark.parametrize("lost", ["worker:1", "worker:0"])
+@pytest.mark.parametrize(("lost", "devices"), [("worker:1", 1), ("worker:0", 1), ("worker:1", 2)])
 def test_a_killed_worker_leaves_nobody_waiting_and_changes_no_weight(
-    processes: Callable[..., Any], train_here: Callable[..., Any], lost: str
+    processes: Callable[..., Any], train_here: Callable[..., Any], lost: str, devices: int
 ) -> None:
     import nets
 
-    cluster = processes("between-graph", True, "nets:shared", "--log-seconds", "0.5")
+    cluster = processes("between-graph", True, "nets:shared", "--log-seconds", "0.5", "--config", f"device_count={devices}")
     cluster.reach("worker:1", 30)
     cluster.kill(lost)
     cluster.start(lost)

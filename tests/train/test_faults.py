@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from psclust.testing.wait import wait_until
+
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 WELL = {"worker:0": 0, "worker:1": 0}
@@ -27,6 +29,18 @@ def test_a_killed_synchronous_worker_is_waited_for_and_comes_back(processes: Cal
     assert trained.step == 300
     assert trained.values["dense"].tolist() == [150.0, 150.0, 0.0, 0.0]
     assert trained.values["sparse"][:, 0].tolist() == [150.0, 150.0, 0.0, 0.0]
+
+
+def test_a_worker_that_dies_when_another_has_ended_its_data_holds_only_itself_up(processes: Callable[..., Any]) -> None:
+    cluster = processes("between-graph", True, *_tally(100), "--set", "fewer=80", worker=3)
+    wait_until(lambda: cluster.clients["worker:2"].exitcode == 0, 30, what="the end of worker:2, which has the least data")
+    cluster.kill("worker:1")
+    cluster.start("worker:1")
+    assert cluster.end() == {**WELL, "worker:2": 0}
+    trained = cluster.trained()
+    assert trained.values["psclust/positions"].tolist() == [100, 100, 20]
+    # 20 steps of all three, 80 of two.
+    assert trained.values["dense"].tolist() == pytest.approx([20 / 3 + 40, 20 / 3 + 40, 20 / 3, 0.0], rel=1e-4)
 
 
 def test_a_killed_synchronous_chief_finds_the_variables_alive(processes: Callable[..., Any]) -> None:

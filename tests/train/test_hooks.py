@@ -57,7 +57,7 @@ def _with(**fields: Callable[[], Any]) -> Any:
 def test_hooks_are_called_around_every_step(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
     log: list[str] = []
     program = _with(training_hooks=lambda: [_recorder(log, "all")], training_chief_hooks=lambda: [_recorder(log, "chief")])
-    trained = train_here(program, replication, sync=sync)
+    trained = train_here(program, replication, sync=sync, here=True)
     clients = 2 if replication == "between-graph" else 1
     assert [entry for entry in log if entry.endswith("begin")].count("all begin") == clients
     assert log.count("chief begin") == log.count("chief session") == 1
@@ -188,7 +188,7 @@ def test_a_scaffold_starts_a_training_once_and_every_session(train_here: Callabl
     called: list[str] = []
     program = _with(scaffold=lambda: _scaffold(called))
     for steps in (10, 20):
-        values = train_here(program, replication, sync=sync, max_steps=steps).values
+        values = train_here(program, replication, sync=sync, max_steps=steps, here=True).values
     clients = 2 if replication else 1
     assert called.count("init_fn") == 1
     assert called.count("local") == 2 * clients

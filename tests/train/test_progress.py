@@ -82,3 +82,23 @@ def test_asynchronous_steps_that_arrive_out_of_order_never_count_down() -> None:
     reporter.step(7, 0.1, 1)
     reporter.step(6, 0.1, 1)
     assert (reporter.progress.step, reporter.steps) == (7, 2)
+
+
+def test_stale_updates_and_late_gradients_are_part_of_the_line_and_of_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = _Clock()
+    reporter = Reporter(ProgressFile(tmp_path / "p.json"), 2.0, clock)
+    with caplog.at_level(logging.INFO):
+        for step, staleness in enumerate((0, 3, 0, 0, 7, 7), 1):
+            clock.now += 1.0
+            reporter.step(step, 0.25, 10, staleness)
+            if step == 3:
+                reporter.dropped()
+    reporter.phase("done")
+    # Each line has the staleness since the one before.
+    assert [record.getMessage().partition(" examples/s")[2] for record in caplog.records] == [
+        " staleness 1.5 (max 3)",
+        " 1 late staleness 0.0 (max 0)",
+        " 1 late staleness 7.0 (max 7)",
+    ]
+    assert json.loads((tmp_path / "p.json").read_text())["metrics"] == {"late_gradients": 1, "staleness": 17 / 6, "staleness_max": 7}
+    assert reporter.remarks == ", 1 late gradient dropped, staleness 2.8 (max 7)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -34,6 +35,15 @@ def test_between_graph_the_first_worker_is_chief() -> None:
     assert second.peers == (Task("ps", 0), Task("ps", 1))
 
 
+def test_a_worker_has_the_devices_it_is_told_of() -> None:
+    assert _read("worker:1", PSCLUST_DEVICE_COUNT="2").device_count == 2
+    found = replace(_read("worker:1"), devices=("/device:CPU:0", "/device:CPU:1")).layout
+    assert (len(found.workers), found.devices) == (2, ("/device:CPU:0", "/device:CPU:1"))
+    assert found.towers.workers[2:] == ("/job:worker/task:1/device:CPU:0", "/job:worker/task:1/device:CPU:1")
+    with pytest.raises(UsageError, match="PSCLUST_DEVICE_COUNT is 'two'"):
+        _read("worker:1", PSCLUST_DEVICE_COUNT="two")
+
+
 def test_a_chief_job_trains_too_and_comes_first() -> None:
     cluster = CLUSTER | {"chief": ["c:2"]}
     context = _read("worker:0", cluster)
@@ -49,6 +59,12 @@ def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
     assert context.is_chief
 
 
+def test_who_waits_for_whom_is_in_the_environment_too() -> None:
+    assert (_read("worker:0").backup_workers, _read("worker:0").max_staleness) == (0, None)
+    found = _read("worker:0", PSCLUST_BACKUP_WORKERS="2", PSCLUST_MAX_STALENESS="0")
+    assert (found.backup_workers, found.max_staleness) == (2, 0)
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
@@ -60,6 +76,10 @@ def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
         (
             {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_UPDATE": "fast"},
             "PSCLUST_UPDATE is 'fast'; it must be one of async, sync",
+        ),
+        (
+            {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_MAX_STALENESS": "-1"},
+            "PSCLUST_MAX_STALENESS is '-1'; it must be a whole number, 0 or more",
         ),
     ],
 )

@@ -29,6 +29,12 @@ def test_a_program_runs_alone_and_is_evaluated(alone: Alone, tmp_path: Path) -> 
     assert (told["phase"], told["step"], told["metrics"]) == ("done", 17, found["metrics"])
 
 
+def test_one_process_may_have_several_devices(alone: Alone, tmp_path: Path) -> None:
+    code, output = alone("toys:tally", "--config", "device_count=3", "--config", "summary_steps=50", "--model-dir", str(tmp_path / "m"))
+    assert code == 0, output
+    assert sorted(path.name for path in (tmp_path / "m").glob("tower_*")) == ["tower_1", "tower_2"]
+
+
 def test_the_run_folder_holds_the_model_unless_told_otherwise(alone: Alone, tmp_path: Path) -> None:
     code, output = alone("toys:line", "--max-steps", "2", PSCLUST_RUN_DIR=str(tmp_path / "run"))
     assert code == 0, output

@@ -1,0 +1,43 @@
+"""Each worker pulls a variable from its ps once a step, however many towers it has and however often they use the variable.
+
+TensorFlow reads a resource variable anew wherever a model uses it, and each read travels by itself, to every device apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.layout import host_of
+
+
+def pull_once(built: int) -> None:
+    """Lets all that a worker computes from a variable use one value of it, which is kept on the worker's CPU where it has several devices.
+
+    Of the current graph, whose first `built` ops are left as they are. A read that waits for something, such as an assignment in the
+    model, stays what it is; so does one in a function, and what a ps computes from its own variables.
+    """
+    reads: dict[tuple[str, str], list[Any]] = {}
+    users: dict[tuple[str, str], list[tuple[Any, int]]] = {}
+    for read in tf.compat.v1.get_default_graph().get_operations()[built:]:
+        if read.type != "ReadVariableOp" or read.control_inputs:
+            continue
+        value, handle = read.outputs[0], read.inputs[0].op
+        for user in value.consumers():
+            key = (handle.name, host_of(user.device))
+            if not _same_task(user.device, handle.device):
+                reads.setdefault(key, []).append(value)
+                users.setdefault(key, []).extend((user, index) for index, used in enumerate(user.inputs) if used is value)
+    for key, values in reads.items():
+        if len({value.name for value in values}) > 1 or len({user.device for user, _ in users[key]}) > 1:
+            with tf.device(key[1]):
+                shared = tf.identity(values[0], name="pulled")
+            for user, index in users[key]:
+                # As in `GraphExchange.connect`: what is there already gets another input.
+                user._update_input(index, shared)
+
+
+def _same_task(device: str, other: str) -> bool:
+    one, two = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(other)
+    return (one.job, one.task) == (two.job, two.task)

@@ -1,0 +1,109 @@
+"""What TensorFlow refuses in a user's function, as one sentence with the line of that function: while a graph is built, and while it runs.
+
+An exception that the user's own code raises is left alone: nobody can say it better.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import ModelError, PsclustError, UsageError
+from psclust.train.nan_guard import gradients_error
+from psclust.train.session import is_lost_peer
+
+_PACKAGE, _SITE = Path(__file__).parents[1], Path(str(tf.__file__)).parents[1]
+# Whose frames are not the user's; psclust's examples are written as users write.
+_LIBRARIES = (
+    "<",
+    *(f"{_PACKAGE / name}/" for name in ("train", "replication", "estimator", "runtime")),
+    *(f"{_SITE / name}/" for name in ("tensorflow", "keras", "tf_keras")),
+)
+# The gradient of an op is made by nobody's line; its name has that of the op.
+_GRADIENT = re.compile(r"(?:.*/)?gradients(?:_\d+)?/(.+)_grad/[^/]+")
+_NODE = re.compile(r"\{\{node ([^}]+)\}\}")
+# Of a TensorFlow error, the lines that say where rather than what.
+_WHERE = re.compile(
+    r"Graph execution error:|=*|Detected at node.*|File \".*|Node: '.*|\[\[.*|From /job:.*|\d+ root error\(s\) found\."
+    r"|Original stack trace.*|[A-Z_]+: From /job:.*"
+)
+# What `get_variable` says where variables are shared, which is what psclust builds all towers but the first with.
+_MISSING = re.compile(r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)")
+_LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
+
+
+@contextmanager
+def refusals(function: str, mode: str, features: Any = None, labels: Any = None) -> Iterator[None]:
+    """Turns what TensorFlow refuses while `function` builds a graph into a UsageError that shows the shapes of what it was given."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, PsclustError) or not _of_library(frames[-1].filename):
+            raise
+        missing = _MISSING.match(str(error))
+        if missing:
+            raise UsageError(
+                f"{function} asks for the variable {missing[1]}{_place(frames)}, and the first tower has none; "
+                f"{function} must create the same variables in every tower"
+            ) from error
+        given = "" if features is None else f"; features: {_shown(features)}, labels: {_shown(labels)}"
+        raise UsageError(f"{function} failed in mode {mode!r}{_place(frames)}: {_first_line(str(error))}{given}") from error
+
+
+@contextmanager
+def explained(graph: Any) -> Iterator[None]:
+    """Turns a step that fails because of what the user's functions do with the data into a ModelError. Raises NotFiniteError where the
+    update refused a gradient; all other errors pass."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if is_lost_peer(error):
+            raise
+        raise (gradients_error(error) or ModelError(_sentence(error, graph))) from error
+
+
+def _sentence(error: Any, graph: Any) -> str:
+    message = str(error.message)
+    name = error.node_def.name if error.node_def is not None else next(iter(_NODE.findall(message)), "")
+    name = _GRADIENT.sub(r"\1", name)
+    try:
+        frames = graph.get_operation_by_name(name).traceback
+    except (KeyError, ValueError):  # an op inside a function, such as one that a dataset maps
+        frames = ()
+    who = "input_fn" if "IteratorGetNext" in name else "model_fn"
+    what = f"{who} failed on its data in {name or 'a step'}{_place(frames)}: {_first_line(message)}"
+    return f"{what}; look at the shapes and values of the batches"
+
+
+def _place(frames: Iterable[Any]) -> str:
+    """Where the user's function was last, to stand in a sentence; empty where none was running. What has called psclust is not it."""
+    inside = dropwhile(lambda frame: not frame.filename.startswith(str(_PACKAGE)), frames)
+    own = [frame for frame in inside if not _of_library(frame.filename)]
+    return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].name})" if own else ""
+
+
+def _of_library(filename: str) -> bool:
+    return filename.startswith(_LIBRARIES)
+
+
+def _first_line(message: str) -> str:
+    lines = [line.strip() for line in message.splitlines()]
+    told = [line for line in lines if not _WHERE.fullmatch(line)]
+    return _LABEL.sub("", told[0]) if told else message
+
+
+def _shown(value: Any) -> str:
+    """dtype and shape of each tensor of a structure."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_shown(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(_shown(part) for part in value)})"
+    return f"{value.dtype.name} {value.shape}" if hasattr(value, "dtype") and hasattr(value, "shape") else str(value)

@@ -1,0 +1,157 @@
+"""What is wrong with a program or its data is one clear sentence, in every way of training; nobody hangs, and the last good checkpoint
+stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from psclust.errors import ModelError, NotFiniteError, PsclustError, UsageError
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.tensorflow
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One of the program `bad_inputs`, and the sentence (a pattern) that it ends with. saved: there is a checkpoint to keep."""
+
+    params: Mapping[str, Any]
+    sentence: str
+    error: type[PsclustError] = UsageError
+    saved: bool = field(default=False, kw_only=True)
+
+
+MISTAKES = {
+    "a loss that is no scalar": Mistake(
+        {"vector_loss": True}, r"model_fn returned a loss of shape \(2,\); return a scalar, for example tf\.reduce_mean\(loss\)"
+    ),
+    "labels of a wrong rank": Mistake(
+        {"columns": 2},
+        r"model_fn failed in mode 'train' at bad_inputs\.py:\d+ \(_model\): `labels\.shape\.rank` must equal `logits\.shape\.rank - 1`\. "
+        r".*; features: float32 \(2,\), labels: float32 \(None, 2\)",
+    ),
+    "labels that turn out too long": Mistake(
+        {"long_at": 12},
+        r"model_fn failed on its data in \S+ at bad_inputs\.py:\d+ \(_model\): Incompatible shapes: \[2\] vs\. \[3\]; "
+        "look at the shapes and values of the batches",
+        ModelError,
+        saved=True,
+    ),
+    "a loss that is not finite": Mistake(
+        {"nan_at": 12},
+        r"step \d+: (the loss is nan|weight has values that are not finite, and no checkpoint is written); lower the learning rate, .*",
+        NotFiniteError,
+        saved=True,
+    ),
+    "an empty dataset": Mistake(
+        {"batches": 0},
+        "the input( of worker:[01])? has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas",
+    ),
+    "fewer elements than replicas": Mistake({"batches": 1}, "the input of worker:1 has no batch at all: input_fn returned an empty .*"),
+    "a variable of one tower": Mistake(
+        {"extra": True},
+        r"model_fn asks for the variable extra at bad_inputs\.py:\d+ \(_model\), and the first tower has none; "
+        "model_fn must create the same variables in every tower",
+    ),
+    "a variable of one worker": Mistake(
+        {"extra": True},
+        r"worker:1 builds other variables than worker:0, the chief: extra float32 \[3\] is only here\. "
+        "model_fn must create the same variables in every worker",
+        PsclustError,
+    ),
+}
+EVERYWHERE = list(MISTAKES)[:5]
+IN_GRAPH = list(MISTAKES)[:7]
+
+
+def _fails(train_here: Callable[..., Any], how: tuple[str | None, bool], error: type[PsclustError], params: Mapping[str, Any]) -> str:
+    """The sentence that training ends with."""
+    import bad_inputs
+
+    replication, sync = how
+    with pytest.raises(error) as caught:
+        train_here(bad_inputs.program.with_params(params), replication, sync=sync, folder="model")
+    assert type(caught.value) is error
+    return str(caught.value)
+
+
+def _check_kept(folder: Path) -> None:
+    """The last checkpoint in `folder` is good, and older than the mistake."""
+    import tensorflow as tf
+    from bad_inputs import PARAMS
+
+    latest = tf.train.latest_checkpoint(str(folder))
+    assert latest is not None
+    reader = tf.train.load_checkpoint(latest)
+    assert int(reader.get_tensor("global_step")) <= 12 + PARAMS["batches"] // 2
+    assert np.isfinite(reader.get_tensor("weight"))
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        *(((None, False), name) for name in EVERYWHERE),
+        *((("in-graph", True), name) for name in IN_GRAPH),
+        *((("in-graph", False), name) for name in IN_GRAPH),
+    ],
+)
+def test_a_mistake_is_one_sentence_where_there_is_one_client(
+    train_here: Callable[..., Any], tmp_path: Path, how: tuple[str | None, bool], name: str
+) -> None:
+    mistake = MISTAKES[name]
+    found = _fails(train_here, how, mistake.error, mistake.params)
+    assert re.fullmatch(mistake.sentence, found), found
+    if mistake.saved:
+        _check_kept(tmp_path / "model")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("sync", "name"),
+    [
+        *((True, name) for name in ("labels that turn out too long", "a loss that is not finite", "a variable of one worker")),
+        *((False, name) for name in ("a loss that is not finite", "fewer elements than replicas")),
+    ],
+)
+def test_the_worker_that_meets_a_mistake_ends_with_its_sentence(processes: Callable[..., Any], sync: bool, name: str) -> None:
+    mistake = MISTAKES[name]
+    settings = [part for key, value in mistake.params.items() for part in ("--set", f"{key}={str(value).lower()}")]
+    cluster = processes("between-graph", sync, "bad_inputs:program", *settings, ps=1)
+    worker = cluster.clients["worker:1"]
+    code = wait_until(lambda: worker.exitcode, 40, what="the end of worker:1")
+    lines = [line for line in cluster.log("worker:1").splitlines() if "0000 00" not in line]
+    assert code == mistake.error.exit_code, lines
+    assert re.fullmatch(mistake.sentence, lines[-1]), lines
+    assert "Traceback" not in cluster.log("worker:1")
+    if mistake.saved:
+        _check_kept(cluster.folder / "model")
+
+
+@pytest.mark.parametrize("how", [(None, False), ("in-graph", True)])
+def test_the_checkpoint_of_another_model_is_refused_and_stays(
+    train_here: Callable[..., Any], tmp_path: Path, how: tuple[str | None, bool]
+) -> None:
+    import toys
+    from conftest import read_checkpoint
+
+    before = train_here(toys.tally, folder="model", max_steps=3)
+    found = _fails(train_here, how, PsclustError, {})
+    assert re.fullmatch(r".*model\.ckpt-3 is the checkpoint of another model: weight is missing\. Choose another --model-dir", found)
+    assert read_checkpoint(tmp_path / "model").step == before.step == 3
+
+
+@pytest.mark.parametrize("how", [(None, False), ("in-graph", True)])
+def test_a_model_folder_that_cannot_be_is_refused_before_training(
+    train_here: Callable[..., Any], tmp_path: Path, how: tuple[str | None, bool]
+) -> None:
+    (tmp_path / "model").write_text("in the way")
+    found = _fails(train_here, how, PsclustError, {})
+    assert re.fullmatch(r".*/model: checkpoints cannot be written there \(.*\); choose another --model-dir", found)
+    assert (tmp_path / "model").read_text() == "in the way"

@@ -1,0 +1,123 @@
+"""Asynchronous training: how stale updates are, and how far a replica may be ahead of the slowest."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.tensorflow
+
+WAYS = ["in-graph", "between-graph"]
+
+
+def _said(text: str) -> tuple[float, int]:
+    """Mean and maximum in the last line."""
+    found = re.findall(r"trained to step \d+, staleness (\S+) \(max (\d+)\)", text)
+    assert found, text
+    return float(found[-1][0]), int(found[-1][1])
+
+
+@pytest.mark.parametrize("replication", WAYS)
+def test_an_update_knows_how_many_others_were_made_since_its_variables_were_read(
+    train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture, replication: str
+) -> None:
+    from played import Stage, played
+
+    stage = Stage()
+
+    def play(replica: int, batch: int) -> None:
+        stage.begin(replica)
+        if (replica, batch) == (1, 1):
+            stage.await_begun(0, 1)
+        if (replica, batch) == (0, 0):
+            # The first replica makes one update, with what it read before the other made twenty.
+            stage.await_begun(1, 21)
+
+    with caplog.at_level(logging.INFO, "psclust"):
+        assert train_here(played(play, [1, 20]), replication, here=True).step == 21
+    mean, greatest = _said(caplog.text)
+    # The very first update of the other may come before or after that reading.
+    assert greatest == pytest.approx(19.5, abs=0.5)
+    assert mean == pytest.approx(greatest / 21 if replication == "in-graph" else greatest, abs=0.06)
+
+
+def test_one_replica_alone_is_never_stale(train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    import toys
+
+    with caplog.at_level(logging.INFO, "psclust"):
+        train_here(toys.tally, "between-graph", workers=1, here=True)
+    assert "trained to step 100\n" in caplog.text
+
+
+@pytest.mark.parametrize("replication", WAYS)
+@pytest.mark.parametrize("bound", [0, 3])
+def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
+    train_here: Callable[..., Any], replication: str, bound: int
+) -> None:
+    from played import Stage, played
+
+    stage, batches, leads = Stage(), 20, []
+    lock = threading.Lock()
+
+    def play(replica: int, batch: int) -> None:
+        if replica == 1:
+            # As slow as can be: a batch only when the other has gone as far as it may, having made `bound` steps more.
+            stage.await_begun(0, min(batch + bound, batches) + 1)
+        stage.begin(replica)
+        with lock:
+            if replica == 0 and batch < batches:
+                leads.append(batch - stage.begun(1))
+
+    trained = train_here(played(play, [batches, batches]), replication, max_staleness=bound, here=True)
+    assert trained.values["psclust/positions"].tolist() == [batches, batches]
+    # A batch begins when the slowest has made at least that many steps less.
+    assert max(leads) <= bound
+
+
+@pytest.mark.parametrize("replication", WAYS)
+def test_who_has_ended_holds_nobody_up(train_here: Callable[..., Any], replication: str) -> None:
+    import toys
+
+    trained = train_here(toys.tally.with_params({"fewer": 60}), replication, max_staleness=2, here=True)
+    assert trained.values["psclust/positions"].tolist() == [100, 40]
+
+
+@pytest.mark.parametrize("replication", WAYS)
+def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(train_here: Callable[..., Any], replication: str) -> None:
+    import toys
+
+    trained = train_here(toys.tally, replication, workers=3, max_staleness=0, max_steps=30, here=True)
+    assert 30 <= trained.step <= 32
+    first, *others = trained.values["psclust/positions"].tolist()
+    assert all(abs(other - first) <= 1 for other in others)
+
+
+@pytest.mark.process
+def test_a_killed_worker_is_waited_for_where_staleness_is_bounded(processes: Callable[..., Any]) -> None:
+    import tensorflow as tf
+
+    cluster = processes(
+        *("between-graph", False, "toys:tally", "--set", "batches=400", "--log-seconds", "0.5", "--save-seconds", "0.2"),
+        environment={"PSCLUST_MAX_STALENESS": "5"},
+    )
+    cluster.reach("worker:1", 50)
+    cluster.kill("worker:1")
+
+    def lead(model: Path = cluster.folder / "model") -> int:
+        first, second = tf.train.load_checkpoint(str(model)).get_tensor("psclust/positions").tolist()
+        assert first < 400
+        return int(first - second)
+
+    wait_until(lambda: lead() == 6, what="worker:0 as far ahead as it may be")
+    cluster.start("worker:1")
+    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    assert cluster.trained().values["psclust/positions"].tolist() == [400, 400]
+    assert re.search(r"step \d+ .*staleness \d+\.\d \(max \d+\)", cluster.log("worker:0"))

@@ -1,0 +1,67 @@
+"""What travels between a ps and a worker in one step, as TensorFlow's own trace of that step tells."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import psclust
+
+pytestmark = pytest.mark.tensorflow
+
+_ROWS = 300
+_BYTES = _ROWS * 2 * 4
+
+
+class Transfers(tf.compat.v1.train.SessionRunHook):
+    """Counts the transfers of as many bytes as the weights have, from task to task, in a step: the most of any, because a trace that ends
+    with its step may lack what was on its way just then."""
+
+    def __init__(self) -> None:
+        self.seen: Counter[tuple[str, str]] = Counter()
+
+    def before_run(self, run_context: Any) -> Any:
+        options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
+        return tf.compat.v1.train.SessionRunArgs(None, options=options)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        nodes = [node for device in run_values.run_metadata.step_stats.dev_stats for node in device.node_stats]
+        self.seen |= Counter(
+            tuple(re.findall(r"/job:(\w+)/replica:0/task:(\d+)", node.timeline_label))
+            for node in nodes
+            if node.node_name == "RecvTensor"
+            and _BYTES in [o.tensor_description.allocation_description.requested_bytes for o in node.output]
+        )
+
+
+def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, **counts: int) -> dict[str, int]:
+    """How often the weights, or their gradients, were sent in one step: `ps0 worker0`, `worker0 ps0` -> number."""
+    transfers = Transfers()
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        weights = tf.compat.v1.get_variable("weights", [_ROWS, 2], initializer=tf.compat.v1.ones_initializer())
+        # Three times used, forward alone.
+        loss = tf.reduce_mean(tf.matmul(features, weights) ** 2) + 0.1 * tf.nn.l2_loss(weights) + tf.reduce_sum(weights)
+        return psclust.EstimatorSpec("train", loss=loss, training_hooks=[transfers])
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.ones([4, _ROWS])).repeat(20)
+
+    train_here(
+        psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)), replication, sync=sync, here=True, **counts
+    )
+    return {" ".join(f"{job}{index}" for job, index in way): count for way, count in transfers.seen.items()}
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_towers_do(
+    train_here: Callable[..., Any], devices: int
+) -> None:
+    both = {"ps0 worker0": 1, "worker0 ps0": 1}
+    assert _transfers(train_here, "between-graph", sync=False, workers=1, devices=devices) == both
+    assert _transfers(train_here, "in-graph", sync=True, workers=1, devices=devices) == both
