@@ -20,7 +20,7 @@ from psclust.errors import PsclustError
 from psclust.replication.state import PASSING, POSITIONS
 from psclust.train.checkpoint_folder import CheckpointFolder
 from psclust.train.config import TrainConfig
-from psclust.train.nan_guard import FiniteCheck
+from psclust.train.nan_guard import all_finite, not_written_error
 from psclust.train.session import brief, is_lost_peer
 
 
@@ -42,7 +42,7 @@ class Checkpoints:
         self._folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
         self._sharded = config.sharded
         self._entries = [entry_of(variable) for variable in variables if variable.op.name not in PASSING]
-        self._finite = FiniteCheck(variables, config.nan_guard)
+        self._guard = config.nan_guard
         here = _cpu_of(device)
         with tf.name_scope("checkpoint"):
             with tf.device(here):
@@ -54,18 +54,24 @@ class Checkpoints:
 
     def _save_all(self, device: str) -> Any:
         values = [_read(entry.variable) for entry in self._entries]
-        with tf.device(device):
+        with tf.device(device), tf.control_dependencies(self._finite(values)):
             return _save(self._prefix, self._entries, values)
 
+    def _finite(self, values: Sequence[Any]) -> list[Any]:
+        return all_finite([entry.variable for entry in self._entries], values, self._guard)
+
     def _save_parts(self, device: str) -> Any:
-        groups: dict[str, list[_Entry]] = {}
-        for entry in self._entries:
-            groups.setdefault(_cpu_of(entry.variable.device), []).append(entry)
+        values = [_read(entry.variable) for entry in self._entries]
+        with tf.device(device):
+            finite = self._finite(values)
+        groups: dict[str, list[tuple[_Entry, Any]]] = {}
+        for entry, value in zip(self._entries, values, strict=True):
+            groups.setdefault(_cpu_of(entry.variable.device), []).append((entry, value))
         names, saves = [], []
         for index, (place, entries) in enumerate(sorted(groups.items())):
-            with tf.device(place):
+            with tf.device(place), tf.control_dependencies(finite):
                 names.append(tf.strings.join([self._prefix, f"_parts/part-{index:05d}-of-{len(groups):05d}"]))
-                saves.append(_save(names[-1], entries, [_read(entry.variable) for entry in entries]))
+                saves.append(_save(names[-1], *zip(*entries, strict=True)))
         with tf.device(device), tf.control_dependencies(saves):
             return tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=tf.stack(names), destination_prefix=self._prefix, delete_old_dirs=True)
 
@@ -86,7 +92,6 @@ class Checkpoints:
     def save(self, session: Any, step: int) -> str:
         """Writes `model.ckpt-<step>` and removes those that need not stay. Raises PsclustError where the folder cannot be written, in which
         case the last checkpoint is still there, or for values that are not finite, and the session's own error where a server is lost."""
-        self._finite.check(session, step)
         prefix = self._folder.prefix(step)
         try:
             self._folder.directory.mkdir(parents=True, exist_ok=True)
@@ -95,6 +100,9 @@ class Checkpoints:
         except (OSError, tf.errors.OpError) as error:
             if isinstance(error, tf.errors.OpError) and is_lost_peer(error):
                 raise
+            refused = not_written_error(error, step)
+            if refused is not None:
+                raise refused from error
             self._give_up(prefix, step, error)
         return prefix
 

@@ -18,6 +18,8 @@ from psclust.errors import NotFiniteError
 from psclust.replication.update import NOT_FINITE
 
 _REPORT = re.compile(NOT_FINITE + r" step=(\d+) variables=([^;]*);")
+_NOT_WRITTEN = "psclust_not_written"
+_REFUSED = re.compile(_NOT_WRITTEN + r" variables=([^;]*);")
 _HINT = "lower the learning rate, set clip_norm, or look at the input; training again goes on from the last checkpoint"
 
 
@@ -36,23 +38,26 @@ def gradients_error(error: Any) -> NotFiniteError | None:
     return NotFiniteError(f"step {step}: the gradient of {names} is not finite, and was not applied; {_HINT}")
 
 
-class FiniteCheck:
-    """Looks at the floating-point variables among `variables`, where they are; adds its op to the current graph."""
+def all_finite(variables: Sequence[Any], values: Sequence[Any], guard: str) -> list[Any]:
+    """Ops to run before `values`, those of `variables`, are written: they fail where one is not finite. As they look at the very values, no
+    update can come between the look and the writing."""
+    floating = [(variable, value) for variable, value in zip(variables, values, strict=True) if variable.dtype.base_dtype.is_floating]
+    if guard == "off" or not floating:
+        return []
+    flags = []
+    with tf.name_scope("finite"):
+        for variable, value in floating:
+            with tf.device(variable.device):
+                flags.append(tf.reduce_all(tf.math.is_finite(value)))
+        finite = tf.stack(flags)
+        names = tf.constant([variable.op.name for variable, _ in floating])
+        bad = tf.strings.reduce_join(tf.boolean_mask(names, ~finite), separator=", ")
+        return [tf.debugging.Assert(tf.reduce_all(finite), [tf.strings.join([_NOT_WRITTEN, " variables=", bad, ";"])], summarize=1)]
 
-    def __init__(self, variables: Sequence[Any], guard: str) -> None:
-        floating = [variable for variable in variables if variable.dtype.base_dtype.is_floating] if guard != "off" else []
-        self._names = [variable.op.name for variable in floating]
-        with tf.name_scope("finite"):
-            self._flags = [_is_finite(variable) for variable in floating]
 
-    def check(self, session: Any, step: int) -> None:
-        """Raises NotFiniteError where a variable has a value that is not finite."""
-        if self._flags:
-            bad = [name for name, finite in zip(self._names, session.run(self._flags), strict=True) if not finite]
-            if bad:
-                raise NotFiniteError(f"step {step}: {', '.join(bad)} has values that are not finite, and no checkpoint is written; {_HINT}")
-
-
-def _is_finite(variable: Any) -> Any:
-    with tf.device(variable.device):
-        return tf.reduce_all(tf.math.is_finite(variable.read_value()))
+def not_written_error(error: Any, step: int) -> NotFiniteError | None:
+    """What `all_finite` has refused, as a sentence; None for any other error."""
+    found = _REFUSED.search(str(getattr(error, "message", "")))
+    if found is None:
+        return None
+    return NotFiniteError(f"step {step}: {found[1]} has values that are not finite, and no checkpoint is written; {_HINT}")
