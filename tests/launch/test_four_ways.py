@@ -20,7 +20,7 @@ def test_the_digits_are_learned(bed: CommandBed, replication: str, update: str) 
     assert code == 0, said
     found = re.search(r"evaluation: accuracy (\S+) ", said)
     assert found, said
-    assert float(found[1]) >= 0.96
+    assert float(found[1]) >= 0.96, said
     assert "ended well" in said
     status = bed.status()
     assert status is not None
