@@ -7,7 +7,7 @@ import json
 import shlex
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -58,7 +58,9 @@ class Script(AbstractContextManager["Script"]):
         with ExitStack() as stack:
             self._process = stack.enter_context(process)
             source = (_FOLDER / "answer.py").read_bytes()
-            self._process.write(b"%d\n%s" % (len(source), source))
+            # Who has ended before it was told anything, for example because there is no Python, says why in what follows.
+            with suppress(SshError):
+                self._process.write(b"%d\n%s" % (len(source), source))
             hello = self._reply(time.monotonic() + _START)
             self.version: tuple[int, int, int] = tuple(hello["version"])
             self.executable: str = hello["executable"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import psclust
 from psclust.errors import StartError
 from psclust.transport.remote_python import look, own_digest
 from psclust.transport.script import Script, local_script
+from psclust.transport.ssh_errors import SshError
 
 pytestmark = pytest.mark.process
 
@@ -74,3 +76,29 @@ def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path
 def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:
     with local_script(sys.executable, ["mesh"]) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
         script.ask("mesh", {"step": "listen"})
+
+
+class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
+    """A process that has ended, with the code for `no Python`, before anything could be written to it."""
+
+    stderr = b""
+
+    def __exit__(self, *details: object) -> None:
+        return None
+
+    def write(self, data: bytes) -> None:
+        raise SshError("h: it ended before it had read its input (Socket is closed).")
+
+    def read_line(self, deadline: float | None) -> bytes:
+        return b""
+
+    def close_stdin(self) -> None:
+        return None
+
+    def wait(self, deadline: float | None) -> int:
+        return 127
+
+
+def test_a_process_that_ended_before_it_was_told_anything_says_why() -> None:
+    with pytest.raises(SshError, match=r"h: no Python there \(tried /a, /b\)"):
+        Script("h", _GoneAtOnce(), ["/a", "/b"], [])
