@@ -104,11 +104,18 @@ class AgentClient(AbstractContextManager["AgentClient"]):
         try:
             return call()
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                details = json.loads(error.details())
-                raise Refusal(details["message"], details["exit_code"]) from None
+            if (refused := refusal(error)) is not None:
+                raise refused from None
             name, log = self._folder.path.parent.name, self._folder.supervisor_log
             raise NoRunError(f"The supervisor of {name} does not answer ({error.details()}). Its log: {log}") from None
+
+
+def refusal(error: Any) -> Refusal | None:
+    """What a service has refused (`psclust.agent.service.refuse`); None for any other error."""
+    if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+        return None
+    details = json.loads(error.details())
+    return Refusal(details["message"], details["exit_code"])
 
 
 def _message(task: Task) -> pb.TaskRequest:

@@ -13,12 +13,13 @@ import grpc
 from psclust.agent import host_pb2 as pb
 from psclust.agent import host_pb2_grpc
 from psclust.agent.keeper import Keeper
-from psclust.agent.ledger import Entry, Exited, NotStarted, Serving, Started
+from psclust.agent.ledger import Entry
 from psclust.agent.service import refuse
 from psclust.errors import PsclustError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.spec.cluster import Task
+from psclust.supervise.events import Exited, NotStarted, Serving, Started
 from psclust.transport.ports import listen_in
 
 LOG = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
         after, logs, progress = request.after, _Logs(self._keeper, dict(request.offsets)), _Progress(self._keeper)
         while context.is_active():
             entries = self._keeper.ledger.after(after, _TURN_S)
-            ended = [entry.task for entry in entries if isinstance(entry.what, Exited)]
+            ended = [entry.what.task for entry in entries if isinstance(entry.what, Exited)]
             for task in ended:
                 self._keeper.drain(task, _DRAIN_S)
             # What a task printed arrives before the news of its end.
@@ -147,13 +148,13 @@ class _Progress:
 
 
 def _event(entry: Entry) -> pb.Event:
-    event = pb.Event(number=entry.number, task=_id(entry.task))
+    event = pb.Event(number=entry.number, task=_id(entry.what.task))
     match entry.what:
-        case Started(pid):
+        case Started(pid=pid):
             event.started = pid
-        case NotStarted(reason):
+        case NotStarted(reason=reason):
             event.not_started = reason
-        case Exited(code):
+        case Exited(code=code):
             event.exited = code
         case Serving():
             event.serving = True

@@ -4,17 +4,18 @@ renewed it, everything is stopped and the agent leaves. What to start, restart o
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, TypeVar, cast
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
-from psclust.agent.ledger import Exited, Ledger, NotStarted, Serving, Started
+from psclust.agent.ledger import Ledger
 from psclust.plan.task import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
+from psclust.supervise import events
+from psclust.supervise.mailbox import Mailbox
 from psclust.transport.local import LocalTransport
 
 LOG = logging.getLogger(__name__)
@@ -22,14 +23,6 @@ _T = TypeVar("_T")
 
 _PROBE_S = 0.01  # while a server has been started and does not answer yet
 _IDLE_S = 0.25
-
-
-@dataclass
-class _Call:
-    work: Callable[[], object]
-    ready: threading.Event = field(default_factory=threading.Event)
-    result: object = None
-    error: BaseException | None = None
 
 
 @dataclass
@@ -48,7 +41,7 @@ class Keeper:
         self.ledger = Ledger()
         self._grace_s = grace_s
         self._until = time.monotonic() + lease_s
-        self._queue: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._mailbox: Mailbox[None] = Mailbox()
         self._tasks: dict[Task, _Running] = {}
         self._attempts: set[tuple[Task, int]] = set()
         self._leaving: str | None = None
@@ -58,22 +51,22 @@ class Keeper:
     # ---- from any thread
 
     def started(self, task: Task, pid: int) -> None:
-        self.ledger.add(task, Started(pid))
+        self.ledger.add(events.Started(task, pid))
 
     def not_started(self, task: Task, reason: str) -> None:
         self._ended(task)
-        self.ledger.add(task, NotStarted(reason))
+        self.ledger.add(events.NotStarted(task, reason))
 
     def exited(self, task: Task, code: int) -> None:
         self._ended(task)
-        self.ledger.add(task, Exited(code))
+        self.ledger.add(events.Exited(task, code))
 
     def soon(self, work: Callable[[], None]) -> None:
-        self._queue.put(_Call(work))
+        self._mailbox.soon(work)
 
     def children_changed(self) -> None:
-        """A signal handler may call this: SimpleQueue is safe there."""
-        self._queue.put(None)
+        """A signal handler may call this."""
+        self._mailbox.wake()
 
     def renew(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
@@ -81,16 +74,11 @@ class Keeper:
     def leave(self, reason: str) -> None:
         """End everything and return from `run`; `ended` is set when nothing is alive."""
         self._leaving = self._leaving or reason
-        self._queue.put(None)
+        self._mailbox.wake()
 
     def call(self, work: Callable[[LocalTransport], _T]) -> _T:
         """Has `work` done on the thread of `run`; returns its result or raises its error."""
-        call = _Call(lambda: work(self._transport))
-        self._queue.put(call)
-        call.ready.wait()
-        if call.error is not None:
-            raise call.error
-        return cast(_T, call.result)
+        return self._mailbox.call(lambda: work(self._transport))
 
     def attempts(self) -> list[tuple[Task, int]]:
         """All that have been started so far."""
@@ -135,22 +123,11 @@ class Keeper:
 
     def _turn(self) -> None:
         waiting = any(entry.alive and entry.plan.serves and not entry.serving for entry in self._tasks.values())
-        try:
-            item = self._queue.get(timeout=_PROBE_S if waiting else _IDLE_S)
-        except queue.Empty:
-            item = None
-        if item is None:
-            self._transport.reap()
-        else:
-            try:
-                item.result = item.work()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the thread that asked
-                item.error = error
-            item.ready.set()
+        self._mailbox.take(_PROBE_S if waiting else _IDLE_S, self._transport.reap)
         for entry in self._tasks.values():
             if entry.alive and entry.plan.serves and not entry.serving and self._transport.serving(entry.plan):
                 entry.serving = True
-                self.ledger.add(entry.plan.task, Serving())
+                self.ledger.add(events.Serving(entry.plan.task))
 
     def _stop_all(self) -> None:
         signals: tuple[Literal["TERM", "KILL"], ...] = ("TERM", "KILL")

@@ -5,30 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from psclust.spec.cluster import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    pid: int
-
-
-@dataclass(frozen=True, slots=True)
-class NotStarted:
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Exited:
-    """code: as Python gives it, negative for a signal."""
-
-    code: int
-
-
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """The task's port answers."""
-
+from psclust.supervise.events import Exited, NotStarted, Serving, Started
 
 What = Started | NotStarted | Exited | Serving
 
@@ -36,7 +13,6 @@ What = Started | NotStarted | Exited | Serving
 @dataclass(frozen=True, slots=True)
 class Entry:
     number: int
-    task: Task
     what: What
 
 
@@ -47,9 +23,9 @@ class Ledger:
         self._entries: list[Entry] = []
         self._grown = threading.Condition()
 
-    def add(self, task: Task, what: What) -> None:
+    def add(self, what: What) -> None:
         with self._grown:
-            self._entries.append(Entry(len(self._entries) + 1, task, what))
+            self._entries.append(Entry(len(self._entries) + 1, what))
             self._grown.notify_all()
 
     def after(self, number: int, timeout: float) -> list[Entry]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import queue
@@ -16,7 +15,7 @@ import grpc
 from psclust.agent import host_pb2 as pb
 from psclust.agent import host_pb2_grpc
 from psclust.agent.access import HostAccess, server_name
-from psclust.agent.client import Refusal
+from psclust.agent.client import Refusal, refusal
 from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import TaskPlan
@@ -217,9 +216,8 @@ class HostLink:
         try:
             return method(request, timeout=_CALL_S, wait_for_ready=True)
         except grpc.RpcError as error:
-            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                details = json.loads(error.details())
-                raise Refusal(f"{self.access.host}: {details['message']}", details["exit_code"]) from None
+            if (refused := refusal(error)) is not None:
+                raise Refusal(f"{self.access.host}: {refused}", refused.exit_code) from None
             raise StartError(f"{self.access.host}: its agent at {self.access.target} does not answer ({error.details()}).") from None
 
 

@@ -27,7 +27,7 @@ from psclust.transport.fork_server import Load
 from psclust.transport.ports import listen_in
 from psclust.transport.shim import bind_shim
 
-_READY_S = 30.0
+_PORT_TRIES = 10
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     # The launcher asks often whether the line still holds.
@@ -185,12 +185,13 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
 
 def _add_port(server: Any, credentials: Any, address: str, ports: str) -> int:
     """The first port of `ports` that is free. Raises StartError."""
-    while True:
+    for _ in range(_PORT_TRIES):
         # Found free and taken the moment after: somebody else may come between, then the next one is tried.
         with listen_in(address, ports) as found:
             port = int(found.getsockname()[1])
         with suppress(RuntimeError):
             return int(server.add_secure_port(f"{address}:{port}", credentials))
+    raise StartError(f"no port of {address} could be had for the agent: {_PORT_TRIES} were taken the moment after they were free")
 
 
 def own_addresses() -> dict[str, list[str]]:

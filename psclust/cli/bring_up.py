@@ -27,6 +27,7 @@ from psclust.transport.fork_server import Load
 if TYPE_CHECKING:
     from psclust.agent.bootstrap import Home
     from psclust.agent.client import AgentClient
+    from psclust.transport.remote_python import RemotePython
     from psclust.transport.ssh import SshHosts
 
 _LOCAL = {LOCALHOST.name, "127.0.0.1"}
@@ -83,7 +84,7 @@ def _homes(ssh: SshHosts, request: UpRequest) -> tuple[dict[str, Home], dict[str
     file, cwd = request.file, Path(request.site.cwd)
     pythons = find_pythons(ssh, file.python)
     refuse(quick(pythons.values()))
-    root = Path(file.sync) if file.sync else None if _is_shared(ssh, request) else cwd
+    root = Path(file.sync) if file.sync else None if _is_shared(ssh, request, pythons) else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
     tree = program_tree(root, without=secrets) if root else None
     shipped = ship(ssh, pythons, tree)
@@ -101,7 +102,7 @@ def _homes(ssh: SshHosts, request: UpRequest) -> tuple[dict[str, Home], dict[str
     return homes, {host: python.address for host, python in pythons.items() if python.address is not None}
 
 
-def _is_shared(ssh: SshHosts, request: UpRequest) -> bool:
+def _is_shared(ssh: SshHosts, request: UpRequest, pythons: Mapping[str, RemotePython]) -> bool:
     """Whether the folder where `up` was called is the same one on every host, as far as its own time and the script's can tell."""
     program = parse_program(request.file.program)
     names = [request.site.cwd, *([os.path.join(request.site.cwd, program.words[0])] if program.kind == "script" else [])]
@@ -110,7 +111,7 @@ def _is_shared(ssh: SshHosts, request: UpRequest) -> bool:
     except OSError:
         return False
     script = "import os, sys; print(*[os.stat(name).st_mtime_ns // 1000 for name in sys.argv[1:]])"
-    results = ssh.run_all(shlex.join(["python3", "-c", script, *names]), timeout=30)
+    results = ssh.each(lambda host: ssh.run(host, shlex.join([pythons[host].executable, "-c", script, *names]), timeout=30))
     return all(result.code == 0 and result.stdout.decode().split() == here for result in results.values())
 
 

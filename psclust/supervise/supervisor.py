@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
 from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
@@ -19,6 +17,7 @@ from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.events import Event
 from psclust.supervise.machine import RunState, step
+from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.phase import Phase, RunPhase
 from psclust.supervise.report import snapshot
 from psclust.transport.api import Transport
@@ -40,23 +39,13 @@ class Reaper(Protocol):
     def drain(self, task: Task, timeout: float) -> None: ...
 
 
-@dataclass
-class _Call:
-    """Work another thread wants done on the supervisor's: answered when `ready` is set."""
-
-    work: Callable[[], object]
-    ready: threading.Event = field(default_factory=threading.Event)
-    result: object = None
-    error: BaseException | None = None
-
-
 class Supervisor:
     """Owns a run's state. Everything that changes it happens in `run`; other threads `post` events or `call` for work on that thread."""
 
     def __init__(self, folder: RunFolder, name: str) -> None:
         self.folder = folder
         self.name = name
-        self._queue: queue.SimpleQueue[Event | _Call | None] = queue.SimpleQueue()
+        self._mailbox: Mailbox[Event] = Mailbox()
         self._state = RunState(began=time.monotonic())
         self._changed = threading.Condition()
         self._version = 0
@@ -67,11 +56,11 @@ class Supervisor:
     # ------------------------------------------------------------------------------------------ from any thread
 
     def post(self, event: Event) -> None:
-        self._queue.put(event)
+        self._mailbox.post(event)
 
     def children_changed(self) -> None:
-        """A signal handler may call this: SimpleQueue is safe there."""
-        self._queue.put(None)
+        """A signal handler may call this."""
+        self._mailbox.wake()
 
     def started(self, task: Task, pid: int) -> None:
         self.post(events.Started(task, pid))
@@ -90,11 +79,11 @@ class Supervisor:
         return self._state.plan.deadlines if self._state.plan else None
 
     def soon(self, work: Callable[[], None]) -> None:
-        self._queue.put(_Call(work))
+        self._mailbox.soon(work)
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         """Raises PortBusyError or StartError."""
-        return self._call(lambda: self._transport.reserve(requests))
+        return self._mailbox.call(lambda: self._transport.reserve(requests))
 
     def apply(self, plan: Plan) -> RunStatus:
         """Make `plan` true; answers once the run has taken it over. Raises StartError when the plan cannot be written down."""
@@ -107,7 +96,7 @@ class Supervisor:
             self._handle(events.Apply(plan))
             return self.status()
 
-        return self._call(work)
+        return self._mailbox.call(work)
 
     def status(self) -> RunStatus:
         return self._status
@@ -129,29 +118,13 @@ class Supervisor:
         """Until the run has ended; then its last status."""
         self._transport, self._reaper = transport, reaper
         while self._state.phase is not RunPhase.ENDED:
-            item: Event | _Call | None
-            try:
-                item = self._queue.get(timeout=self._patience())
-            except queue.Empty:
-                item = events.Tick()
-            if item is None:
-                reaper.reap()
-            elif isinstance(item, _Call):
-                _answer(item)
-            else:
-                self._handle(item)
+            event = self._mailbox.take(self._patience(), reaper.reap)
+            if event is not None:
+                self._handle(event)
             self._probe()
             self._publish()
         self._publish(final=True)
         return self._status
-
-    def _call(self, work: Callable[[], _T]) -> _T:
-        call = _Call(work)
-        self._queue.put(call)
-        call.ready.wait()
-        if call.error is not None:
-            raise call.error
-        return cast(_T, call.result)
 
     def _patience(self) -> float:
         if any(entry.plan.serves and entry.phase is Phase.STARTING for entry in self._state.tasks.values()):
@@ -208,14 +181,6 @@ class Supervisor:
             self._version += 1
             self._status = status
             self._changed.notify_all()
-
-
-def _answer(call: _Call) -> None:
-    try:
-        call.result = call.work()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the thread that asked
-        call.error = error
-    call.ready.set()
 
 
 def _brief(item: object) -> str:

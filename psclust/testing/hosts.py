@@ -92,6 +92,15 @@ class BedHost:
             return next((child.pid for child in psutil.Process(self.process.pid).children()), None)
         return None
 
+    def programs(self) -> list[str]:
+        """The command lines of what runs on the host beside what always does."""
+        found = []
+        for process in self.processes():
+            with suppress(psutil.Error):
+                if process.name() not in ("sshd", "sleep", "sh") and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(" ".join(process.cmdline()))
+        return found
+
     def cut(self) -> None:
         """No packet reaches or leaves the host any more, except its own to itself."""
         assert self.network is not None

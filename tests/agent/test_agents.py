@@ -7,13 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import grpc
-import psutil
 import pytest
 
 import psclust
@@ -86,15 +84,6 @@ class Started:
     def wait_for(self, *news: Any) -> None:
         wait_until(lambda: news in self.heard.news, what=str(news))
 
-    def left(self) -> list[str]:
-        """What still runs on the host beside what runs there anyway."""
-        found = []
-        for process in self.host.processes():
-            with suppress(psutil.Error):
-                if process.name() not in ("sshd", "sleep", "sh") and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(" ".join(process.cmdline()))
-        return found
-
 
 def task_plan(task: Task, host: str, script: str) -> TaskPlan:
     return TaskPlan(
@@ -163,7 +152,7 @@ def test_a_silent_launcher_ends_tasks_and_agent_after_the_lease(start: Callable[
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.cut()
     try:
-        wait_until(lambda: not agent.left(), 15, what="the end of all processes")
+        wait_until(lambda: not agent.host.programs(), 15, what="the end of all processes")
         agent.wait_for("lost", "h1")
     finally:
         agent.host.heal()
@@ -192,7 +181,7 @@ def test_an_agent_that_is_killed_takes_its_tasks_with_it(start: Callable[..., St
     agent.run("import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(1000)")
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.run("kill", "-9", str(agent.reply.pid))
-    wait_until(lambda: not agent.left(), what="the end of all processes")
+    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
 
 
 def test_told_to_leave_it_leaves_nothing_but_its_folder_and_purged_not_even_that(start: Callable[..., Started]) -> None:
@@ -201,7 +190,7 @@ def test_told_to_leave_it_leaves_nothing_but_its_folder_and_purged_not_even_that
         agent.run("import time; print('up', flush=True); time.sleep(1000)")
         wait_until(lambda agent=agent: "up" in agent.log(), what="the task")
         agent.link.leave(purge=purge)
-        wait_until(lambda agent=agent: not agent.left(), what="the end of all processes")
+        wait_until(lambda agent=agent: not agent.host.programs(), what="the end of all processes")
         found = agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip()
         assert found == ("" if purge else agent.reply.folder)
 

@@ -8,11 +8,10 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
+from tensorflow_scripts import CLASSIC, COORDINATOR
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed, host_bed
@@ -25,51 +24,6 @@ pytestmark = [
 ]
 
 PATIENT = "import time; print('up', flush=True); time.sleep(1000)\n"
-
-CLASSIC = """
-import argparse
-import tensorflow.compat.v1 as tf
-tf.disable_eager_execution()
-p = argparse.ArgumentParser()
-p.add_argument("--ps_hosts")
-p.add_argument("--worker_hosts")
-p.add_argument("--job_name")
-p.add_argument("--task_index", type=int)
-a = p.parse_args()
-cluster = tf.train.ClusterSpec({"ps": a.ps_hosts.split(","), "worker": a.worker_hosts.split(",")})
-server = tf.train.Server(cluster, job_name=a.job_name, task_index=a.task_index)
-if a.job_name == "ps":
-    server.join()
-with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{a.task_index}", cluster=cluster)):
-    w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
-    step = tf.train.get_or_create_global_step()
-    loss = tf.reduce_sum((w - 1.0) ** 2)
-    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
-with tf.train.MonitoredTrainingSession(server.target, is_chief=a.task_index == 0, hooks=[tf.train.StopAtStepHook(100)]) as s:
-    while not s.should_stop():
-        value, _ = s.run([loss, train])
-print("trained to", value < 1e-3, "on", __import__("socket").gethostname())
-"""
-
-COORDINATOR = """
-import tensorflow as tf
-resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-strategy = tf.distribute.ParameterServerStrategy(resolver)
-coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-with strategy.scope():
-    w = tf.Variable(tf.zeros([10]))
-@tf.function
-def step():
-    def replica():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum((w - 1.0) ** 2)
-        w.assign_sub(0.05 * tape.gradient(loss, w))
-    strategy.run(replica)
-for _ in range(100):
-    coordinator.schedule(step)
-coordinator.join()
-print("trained to", float(tf.reduce_sum((w - 1.0) ** 2)) < 1e-3)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -92,13 +46,7 @@ def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
 
 
 def left(hosts: HostBed) -> list[str]:
-    found = []
-    for host in hosts.hosts:
-        for process in host.processes():
-            with suppress(psutil.Error):
-                if process.name() not in ("sshd", "sleep", "sh") and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(f"{host.name}: {' '.join(process.cmdline())[:100]}")
-    return found
+    return [f"{host.name}: {program}" for host in hosts.hosts for program in host.programs()]
 
 
 def _up(far: CommandBed, hosts: HostBed, *arguments: str) -> tuple[int, str]:
@@ -130,7 +78,11 @@ def test_a_script_with_the_classic_flags_unchanged(far: CommandBed, hosts: HostB
     far.write("train.py", CLASSIC)
     code, said = _up(far, hosts, "--ps", "2", "--workers", "2", "train.py")
     assert code == 0, said
-    assert sorted(re.findall(r"trained to True on (\S+)", said)) == ["h3", "h4"]
+    for task, host in (("worker:0", "h3"), ("worker:1", "h4")):
+        trained = re.search(rf"{task} +\| trained to (\S+)", said)
+        assert trained, said
+        assert float(trained[1]) < 1e-3
+        assert far.wait_for(task, "done").host == host
 
 
 def test_a_coordinator_script(far: CommandBed, hosts: HostBed) -> None:

@@ -8,50 +8,13 @@ import sys
 
 import psutil
 import pytest
+from tensorflow_scripts import CLASSIC, COORDINATOR, MODEL
 
 from psclust.testing.command import CommandBed
 from psclust.testing.ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
-
-MODEL = """
-with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)):
-    w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
-    step = tf.train.get_or_create_global_step()
-    loss = tf.reduce_sum((w - 1.0) ** 2)
-    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
-"""
-
-CLASSIC = (
-    """
-import argparse
-import tensorflow.compat.v1 as tf
-tf.disable_eager_execution()
-p = argparse.ArgumentParser()
-p.add_argument("--ps_hosts")
-p.add_argument("--worker_hosts")
-p.add_argument("--job_name")
-p.add_argument("--task_index", type=int)
-a = p.parse_args()
-task_index = a.task_index
-cluster = tf.train.ClusterSpec({"ps": a.ps_hosts.split(","), "worker": a.worker_hosts.split(",")})
-server = tf.train.Server(cluster, job_name=a.job_name, task_index=task_index)
-if a.job_name == "ps":
-    server.join()
-"""
-    + MODEL
-    + """
-from tensorflow.python.training.session_manager import SessionManager
-print("recovery wait", SessionManager(recovery_wait_secs=30)._recovery_wait_secs, SessionManager()._recovery_wait_secs)
-config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task_index}"])
-stop = tf.train.StopAtStepHook(200)
-with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=[stop], config=config) as s:
-    while not s.should_stop():
-        l, _ = s.run([loss, train])
-print("trained to", l)
-"""
-)
 
 SUPERVISOR = (
     """
@@ -76,27 +39,6 @@ with sv.managed_session(server.target, config=tf.ConfigProto(device_filters=filt
     print("trained to", s.run(loss))
 """
 )
-
-COORDINATOR = """
-import json, os
-import tensorflow as tf
-resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-strategy = tf.distribute.ParameterServerStrategy(resolver)
-coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-with strategy.scope():
-    w = tf.Variable(tf.zeros([10]))
-@tf.function
-def step():
-    def replica():
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum((w - 1.0) ** 2)
-        w.assign_sub(0.05 * tape.gradient(loss, w))
-    strategy.run(replica)
-for _ in range(100):
-    coordinator.schedule(step)
-coordinator.join()
-print("task", resolver.task_type, "trained to", float(tf.reduce_sum((w - 1.0) ** 2)) < 1e-3, "variable on", w.device)
-"""
 
 RESOLVER = """
 import os
