@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 from psclust.testing.sshd import find_program
 
@@ -25,12 +25,11 @@ class Network(AbstractContextManager["Network"]):
 
     def __enter__(self) -> Network:
         self._number = _free_number()
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._remove)
             for name in self._names:
                 self._add(name)
-        except BaseException:
-            self._remove()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, *details: object) -> None:

@@ -9,7 +9,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import psutil
 
@@ -28,15 +28,11 @@ class PortReservations:
         """All or none. A task that holds a port which suits the request keeps it. Raises PortBusyError, which names who holds a fixed port,
         or StartError for a range without a free port or an address that is not this machine's."""
         taken: dict[Task, socket.socket] = {}
-        try:
-            with _one_at_a_time():
-                for request in requests:
-                    if not self._suits(request):
-                        taken[request.task] = _reserve(request)
-        except BaseException:
-            for sock in taken.values():
-                sock.close()
-            raise
+        with ExitStack() as undo, _one_at_a_time():
+            for request in requests:
+                if not self._suits(request):
+                    taken[request.task] = undo.enter_context(_reserve(request))
+            undo.pop_all()
         for task, sock in taken.items():
             self.release(task)
             self._sockets[task] = sock

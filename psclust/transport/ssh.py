@@ -7,7 +7,7 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,11 +65,10 @@ class SshHosts(AbstractContextManager["SshHosts"]):
     def __enter__(self) -> SshHosts:
         end = time.monotonic() + self._deadline
         self._dialer = Dialer(self._home, end)
-        try:
+        with ExitStack() as undo:
+            undo.push(self)
             self._log_in(self._dialer, end)
-        except BaseException:
-            self.__exit__()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, *details: object) -> None:
