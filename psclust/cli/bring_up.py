@@ -73,6 +73,18 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
     return found
 
 
+def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
+    """Raises UsageError where a request for a live run is about hosts that have no agent of it; `places` are those that have one."""
+    wanted = {host.name for host in request.layout.hosts.values()}
+    missing = wanted - places.keys() if places else wanted & {host.name for host in other_hosts(request.file)}
+    if missing:
+        name, there = request.cluster.name, ", ".join(places) or "this machine alone"
+        raise UsageError(
+            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps its hosts. End it first (psclust down "
+            f"{name}), or give this one another --name."
+        )
+
+
 def _homes(ssh: SshHosts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
     """Where an agent can live on each host: a Python with all it needs, psclust and the program's folder; and each host's own address."""
     from psclust.agent.bootstrap import Home

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from psclust.cli import output
-from psclust.cli.bring_up import bring_up, other_hosts, read_places
+from psclust.cli.bring_up import bring_up, other_hosts, read_places, refuse_other_hosts
 from psclust.cli.follow import Follower
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_what_cannot_start, request_options
 from psclust.cli.summary import ending, serving
@@ -163,9 +163,11 @@ def _change(request: UpRequest) -> int | None:
     if folder is None or not folder.socket.exists() or not folder.plan.exists():
         return None
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    places = read_places(folder)
+    refuse_other_hosts(request, places)
     with AgentClient(folder) as client:
         try:
-            plan = _plan(request, folder, client, read_places(folder))
+            plan = _plan(request, folder, client, places)
             changes = compare(old, plan)
             if changes:
                 client.apply(plan)

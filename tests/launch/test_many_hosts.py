@@ -290,6 +290,16 @@ def test_no_port_of_a_cluster_answers_on_another_interface(far: CommandBed, host
     assert far.run("down")[0] == 0
 
 
+def test_a_live_run_keeps_its_hosts(far: CommandBed, hosts: HostBed) -> None:
+    _file(far, hosts, PATIENT, jobs={"worker": 2})
+    assert far.run("up", "-d", "-H", "h1,h2", deadline=120)[0] == 0
+    code, said = far.run("up", "-H", "h1,h3")
+    assert code == 2
+    assert "hosts: h3: bed is up, on h1, h2, and a live run keeps its hosts" in said
+    assert far.run("up", "-H", "h1,h2")[0] == 0
+    assert far.run("down")[0] == 0
+
+
 def _accepts(host: BedHost, address: str, port: str) -> bool:
     command = host.command("timeout", "2", "bash", "-c", f"exec 3<>/dev/tcp/{address}/{port}")
     return subprocess.run(command, capture_output=True).returncode == 0
