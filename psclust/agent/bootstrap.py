@@ -134,7 +134,8 @@ def _reached_by_all(supervisor: Reachable, addresses: Mapping[str, str]) -> tupl
 
 def _command(home: Home) -> str:
     variables = [f"PYTHONPATH={home.package}"] if home.package else []
-    return shlex.join(["env", *variables, home.python, "-m", "psclust.agent"])
+    # Where it is started is the first place to look for modules, and somebody's home may hold a psclust, or a json.py.
+    return "cd /; exec " + shlex.join(["env", *variables, home.python, "-m", "psclust.agent"])
 
 
 def _last_line(text: bytes) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from psclust.cli import output
 from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.options import UpRequest
-from psclust.errors import UsageError
+from psclust.errors import PsclustError, UsageError
 from psclust.plan.build import Place, Run, build
 from psclust.plan.environment import Site, passed
 from psclust.plan.program import parse_program
@@ -52,7 +52,7 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
 
     file = request.file
     output.say(f"logging in to {len(hosts)} host{'s' * (len(hosts) > 1)}")
-    with logged_in(HostRequest(hosts, file), partial=False) as ssh:
+    with logged_in(HostRequest(hosts, file)) as ssh:
         homes, own = _homes(ssh, request)
         order = Order(
             name=request.cluster.name,
@@ -88,14 +88,11 @@ def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
 def _homes(ssh: SshHosts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
     """Where an agent can live on each host: a Python with all it needs, psclust and the program's folder; and each host's own address."""
     from psclust.agent.bootstrap import Home
-    from psclust.transport.findings import quick, refuse
     from psclust.transport.manifest import program_tree
-    from psclust.transport.remote_python import find_pythons
     from psclust.transport.ship import ship
 
     file, cwd = request.file, Path(request.site.cwd)
-    pythons = find_pythons(ssh, file.python)
-    refuse(quick(pythons.values()))
+    pythons = _fit_pythons(ssh, file.python)
     root = Path(file.sync) if file.sync else None if _is_shared(ssh, request, pythons) else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
     tree = program_tree(root, without=secrets) if root else None
@@ -112,6 +109,18 @@ def _homes(ssh: SshHosts, request: UpRequest) -> tuple[dict[str, Home], dict[str
         for host, each in shipped.items()
     }
     return homes, {host: python.address for host, python in pythons.items() if python.address is not None}
+
+
+def _fit_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
+    """That of every host. Raises StartError with all that keeps any host from taking part, be it the log-in."""
+    from psclust.transport.findings import quick, refuse
+    from psclust.transport.remote_python import try_pythons
+
+    outcomes = try_pythons(ssh, wanted)
+    pythons = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+    failures = [*ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
+    refuse(quick(pythons.values()), failures)
+    return pythons
 
 
 def _is_shared(ssh: SshHosts, request: UpRequest, pythons: Mapping[str, RemotePython]) -> bool:

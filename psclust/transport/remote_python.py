@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import psclust
+from psclust.errors import PsclustError
+from psclust.transport.fan_out import all_or_error
 from psclust.transport.on_host.look import package_digest
 from psclust.transport.script import Script, remote_script
 from psclust.transport.ssh import SshHosts
@@ -49,7 +51,12 @@ def candidates(wanted: str | None) -> Sequence[str]:
 
 def find_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
     """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
-    return ssh.each(lambda host: _find(ssh, host, wanted))
+    return all_or_error(try_pythons(ssh, wanted))
+
+
+def try_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython | PsclustError]:
+    """As `find_pythons`, with failures in their places."""
+    return ssh.attempt_each(lambda host: _find(ssh, host, wanted))
 
 
 def look(host: str, script: Script) -> RemotePython:
