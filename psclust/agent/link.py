@@ -68,6 +68,7 @@ class HostLink:
         self._serving: set[Task] = set()
         self._heard = time.monotonic()
         self._closed = threading.Event()
+        self._lost = threading.Event()  # given up: its tasks may run elsewhere, and what it still says is of no account
         self._following = threading.Thread(target=self._follow, name=f"{access.host} news", daemon=True)
         self._following.start()
         threading.Thread(target=self._send, name=f"{access.host} orders", daemon=True).start()
@@ -118,7 +119,7 @@ class HostLink:
         self._closed.set()
         self._orders.put(None)
         try:
-            self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=_LEAVE_S if self._is_silent() else timeout)
+            self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=_LEAVE_S if self.is_silent() else timeout)
             # Its stream of news ends with it.
             self._following.join(_LEAVE_S)
         except grpc.RpcError as error:
@@ -127,14 +128,15 @@ class HostLink:
         if self._tunnel is not None:
             self._tunnel.close()
 
-    def _is_silent(self) -> bool:
+    def is_silent(self) -> bool:
+        """Whether it has not been heard for so long that it is not worth waiting for."""
         return time.monotonic() - self._heard > min(_SILENT_S, self._lease_s)
 
     # ---- threads
 
     def _send(self) -> None:
         while (order := self._orders.get()) is not None:
-            while not self._closed.is_set():
+            while not self._is_over():
                 try:
                     order()
                 except grpc.RpcError as error:
@@ -146,9 +148,11 @@ class HostLink:
                     break
 
     def _follow(self) -> None:
-        while not self._closed.is_set():
+        while not self._is_over():
             try:
                 for news in self._stub.Follow(pb.FollowRequest(after=self._after, offsets=self._offsets)):
+                    if self._lost.is_set():
+                        return
                     self._heard = time.monotonic()
                     self._take(news)
             except grpc.RpcError as error:
@@ -158,8 +162,10 @@ class HostLink:
                 LOG.warning("%s: its news cannot be kept (%s)", self.access.host, error.strerror)
             self._closed.wait(_AGAIN_S)
 
+    def _is_over(self) -> bool:
+        return self._closed.is_set() or self._lost.is_set()
+
     def _renew(self) -> None:
-        lost = False
         while not self._closed.wait(min(self._lease_s / 3, 5.0)):
             began = time.monotonic()
             try:
@@ -167,10 +173,11 @@ class HostLink:
                 self._heard = began
             except grpc.RpcError:
                 silent = time.monotonic() - self._heard
-                # The agent gives its tasks up when its lease is over; then it needs a moment to end them.
-                if silent > self._lease_s and not lost:
-                    lost = True
+                # The agent gives its tasks up when its lease is over, so nobody may renew it any more; then it needs a moment to end them.
+                if silent > self._lease_s:
+                    self._lost.set()
                     self._listener.host_lost(self.access.host, f"its agent has not answered for {silent:.0f} s")
+                    return
 
     def _take(self, news: pb.News) -> None:
         kind = news.WhichOneof("news")
