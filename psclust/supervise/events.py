@@ -89,6 +89,14 @@ class HostLost:
 
 
 @dataclass(frozen=True, slots=True)
+class HostSilent:
+    """There is no contact with a host, or there is again."""
+
+    host: str
+    silent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """The user asks for a new attempt of one task."""
 
@@ -160,5 +168,5 @@ class End:
     outcome: Outcome
 
 
-Event = Apply | Started | NotStarted | Serving | Joined | Exited | HostLost | NotMoved | Restart | Stop | Kill | Tick
+Event = Apply | Started | NotStarted | Serving | Joined | Exited | HostSilent | HostLost | NotMoved | Restart | Stop | Kill | Tick
 Action = Start | Signal | Move | End

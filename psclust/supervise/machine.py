@@ -31,6 +31,7 @@ from psclust.supervise.events import (
     Event,
     Exited,
     HostLost,
+    HostSilent,
     Joined,
     Kill,
     NotMoved,
@@ -65,6 +66,8 @@ def step(state: RunState, event: Event, now: float) -> Result:
         case Kill():
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
             state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, 130, event.reason))
+        case HostSilent():
+            state, actions = replace(state, silent=state.silent | {event.host} if event.silent else state.silent - {event.host}), []
         case HostLost():
             state, actions = _host_lost(state, event, now)
         case NotMoved():
@@ -138,6 +141,8 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
 def _restartable(state: RunState, plan: TaskPlan, code: int, now: float) -> bool:
     if plan.restart.when == "signal":
         others = (death for death in state.deaths[:-1] if death.task != plan.task)
+        if any(entry.plan.host in state.silent for task, entry in state.tasks.items() if task != plan.task):
+            return True  # perhaps because of what became of those
         return is_violent(code) or any(is_violent(death.code) and now - death.at <= COLLATERAL_WINDOW for death in others)
     return plan.restart.when == "failure"
 

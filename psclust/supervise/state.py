@@ -35,9 +35,9 @@ class TaskState:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A whole run. `deaths` are all unsuccessful ends so far, in order; `outcome` is set when it is clear how the run ends. On the hosts
-    `lost` nothing is started any more. `hold` is set while tasks of one of them move: nobody is started before that time, nor before all
-    who know the old addresses have ended."""
+    """A whole run. `deaths` are all unsuccessful ends so far, in order; `outcome` is set when it is clear how the run ends. With the hosts
+    `silent` there is no contact; on the hosts `lost` nothing is started any more. `hold` is set while tasks of a lost host move: nobody is
+    started before that time, nor before all who know the old addresses have ended."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
@@ -47,5 +47,6 @@ class RunState:
     began: float = 0.0
     applied: float = 0.0
     due: float | None = None  # end of the finishing grace
+    silent: frozenset[str] = frozenset()
     lost: tuple[str, ...] = ()
     hold: float | None = None

@@ -79,6 +79,9 @@ class Supervisor:
     def host_lost(self, host: str, reason: str) -> None:
         self.post(events.HostLost(host, reason))
 
+    def host_silent(self, host: str, silent: bool) -> None:
+        self.post(events.HostSilent(host, silent))
+
     def deadlines(self) -> Deadlines | None:
         """Those of the plan, once there is one."""
         return self._state.plan.deadlines if self._state.plan else None

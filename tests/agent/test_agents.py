@@ -59,6 +59,9 @@ class Heard:
     def host_lost(self, host: str, reason: str) -> None:
         self.news.append(("lost", host))
 
+    def host_silent(self, host: str, silent: bool) -> None:
+        self.news.append(("silent" if silent else "back", host))
+
 
 @dataclass
 class Started:

@@ -23,7 +23,7 @@ DIGITS = """
 hosts: h1:1, h2:1, h3:1
 jobs: {{ps: 1, worker: 1}}
 program: psclust.examples.digits:program
-args: [--set, epochs=30, --set, "data_dir={folder}/digits", --config, save_steps=20, --model-dir, "{folder}/model"]
+args: [--set, epochs=15, --set, "data_dir={folder}/digits", --config, save_steps=20, --model-dir, "{folder}/model"]
 deadlines: {{lease: 4, stop: 2}}
 """
 

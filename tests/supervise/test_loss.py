@@ -9,7 +9,22 @@ from histories import EVAL, LIMITS, PS, W0, W1, Replay, make_plan, task_plan
 
 from psclust.plan.task import Plan, RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
-from psclust.supervise.events import Apply, Event, Exited, HostLost, Joined, Move, NotMoved, Outcome, Restart, Serving, Started, Stop, Tick
+from psclust.supervise.events import (
+    Apply,
+    Event,
+    Exited,
+    HostLost,
+    HostSilent,
+    Joined,
+    Move,
+    NotMoved,
+    Outcome,
+    Restart,
+    Serving,
+    Started,
+    Stop,
+    Tick,
+)
 from psclust.supervise.phase import Phase
 
 LOST = HostLost("b", "its agent has not answered for 31 s")
@@ -179,3 +194,21 @@ def test_who_only_looks_on_is_left_behind_where_there_is_room_for_the_others_alo
     run.at(50, Tick(), Started(PS, 7))
     assert run.at(51, Serving(PS)) == ["start worker:1/2"]
     assert run.at(60, Exited(W1, 0)) == ["TERM ps:0"]
+
+
+def test_a_program_that_fails_while_a_host_is_silent_is_started_again_because_that_may_be_why(run: Replay) -> None:
+    run.at(40, HostSilent("b"))
+    assert run.at(40.5, Exited(W0, 1)) == []
+    assert run.phase(W0) is Phase.BACKOFF
+    assert run.at(43, Tick()) == ["start worker:0/2"]
+    assert run.at(70, LOST) == ["move off b"]
+
+
+def test_once_the_host_is_heard_again_a_failure_is_a_failure(run: Replay) -> None:
+    run.at(40, HostSilent("b"), HostSilent("b", silent=False))
+    assert run.at(40.5, Exited(W0, 1)) == ["TERM ps:0", "TERM worker:1"]
+
+
+def test_the_silence_of_a_host_without_tasks_explains_nothing(run: Replay) -> None:
+    run.at(40, HostSilent("c"))
+    assert run.at(40.5, Exited(W0, 1)) == ["TERM ps:0", "TERM worker:1"]
