@@ -162,8 +162,7 @@ class HostLink:
                     self._take(news)
             except grpc.RpcError as error:
                 if not self._is_over():
-                    LOG.info("%s: not connected (%s)", self.access.host, error.code().name)
-                    self._say_whether_cut(True)
+                    self._say_whether_cut(True, error.code().name)
             except OSError as error:
                 LOG.warning("%s: its news cannot be kept (%s)", self.access.host, error.strerror)
             self._closed.wait(_AGAIN_S)
@@ -171,9 +170,10 @@ class HostLink:
     def _is_over(self) -> bool:
         return self._closed.is_set() or self._lost.is_set()
 
-    def _say_whether_cut(self, cut: bool) -> None:
+    def _say_whether_cut(self, cut: bool, why: str = "") -> None:
         if self._cut != cut:
             self._cut = cut
+            LOG.info("%s: %s", self.access.host, f"not connected ({why})" if cut else "connected again")
             self._listener.host_silent(self.access.host, cut)
 
     def _renew(self) -> None:

@@ -32,6 +32,11 @@ def lose(state: RunState, event: HostLost, now: float) -> tuple[RunState, Move |
     return _hold(state, gone, now), Move(state.lost, otherwise, vital=bool(vital))
 
 
+def has_no_place(state: RunState, entry: TaskState) -> bool:
+    """Whether the run cannot do without the task, and its host is lost."""
+    return entry.phase is Phase.FAILED and entry.plan.role != "side" and entry.plan.host in state.lost
+
+
 def _has_business(entry: TaskState) -> bool:
     return entry.alive or entry.phase in (Phase.WAITING, Phase.BACKOFF)
 

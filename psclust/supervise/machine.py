@@ -45,7 +45,7 @@ from psclust.supervise.events import (
     Stop,
     Tick,
 )
-from psclust.supervise.loss import lose
+from psclust.supervise.loss import has_no_place, lose
 from psclust.supervise.phase import Phase, RunPhase
 from psclust.supervise.restart import allowance
 from psclust.supervise.state import RunState, TaskState
@@ -336,7 +336,7 @@ def _settle(state: RunState, now: float) -> Result:
 
 def _start_ready(state: RunState, now: float) -> Result:
     if state.hold is not None:
-        if now < state.hold or any(entry.phase is Phase.STOPPING for entry in state.tasks.values()):
+        if now < state.hold or any(entry.phase is Phase.STOPPING or has_no_place(state, entry) for entry in state.tasks.values()):
             return state, []
         state = replace(state, hold=None, applied=now)
     actions: list[Action] = []

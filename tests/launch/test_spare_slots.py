@@ -23,8 +23,8 @@ DIGITS = """
 hosts: h1:1, h2:1, h3:1
 jobs: {{ps: 1, worker: 1}}
 program: psclust.examples.digits:program
-args: [--set, epochs=15, --set, "data_dir={folder}/digits", --config, save_steps=20, --model-dir, "{folder}/model"]
-deadlines: {{lease: 4, stop: 2}}
+args: [--set, epochs=20, --set, "data_dir={folder}/digits", --config, save_steps=20, --model-dir, "{folder}/model"]
+deadlines: {{lease: 6, stop: 2}}
 """
 
 PATIENT = """
@@ -32,7 +32,7 @@ hosts: h1:1, h2:1, h3:1
 jobs: {worker: 2}
 program: train.py
 preload: false
-deadlines: {lease: 4, stop: 2}
+deadlines: {lease: 5, stop: 2}
 """
 
 

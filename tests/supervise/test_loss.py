@@ -70,6 +70,17 @@ def test_nothing_starts_before_the_agent_of_the_lost_host_must_have_ended_its_ta
     assert run.at(40 + LIMITS.stop, Tick()) == ["start ps:0/2"]
 
 
+def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have_ended() -> None:
+    at_once = RestartPolicy("signal", 3, 600, 0, 0)
+    entries = (on("a", PS), on("a", W0), on("b", W1, restart=at_once))
+    run = Replay(make_plan(*entries, deadlines=replace(LIMITS, stop=0))).up()
+    run.at(39, Exited(W0, -9))
+    assert run.at(40, LOST, Tick()) == ["move off b"]
+    assert run.at(41, Tick()) == []
+    assert run.at(42, Apply(moved(run.plan, W1, "c", ("b",)))) == ["TERM ps:0"]
+    assert run.at(42, Exited(PS, -15)) == ["start ps:0/2"]
+
+
 def test_a_long_wait_for_the_old_tasks_is_none_of_the_start_deadlines_business() -> None:
     run = Replay(make_plan(on("a", PS), on("b", W1), deadlines=replace(LIMITS, start=5))).up()
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))), Exited(PS, -15))
