@@ -179,16 +179,17 @@ class HostLink:
     def _renew(self) -> None:
         """An agent that does not answer may hear all the same: it is granted no more than what is left of its lease, so that it has given
         up its tasks, or is about to, when it is given up here."""
-        asked_s = self._lease_s
+        answered = True
         while not self._closed.wait(interval := min(self._lease_s / 3, 5.0)):
             began = time.monotonic()
+            granted = self._lease_s if answered else max(self._lease_s + interval - (began - self._heard), 0.0)
             try:
-                self._stub.Renew(pb.RenewRequest(seconds=asked_s), timeout=interval)
-                self._heard, asked_s = began, self._lease_s
+                self._stub.Renew(pb.RenewRequest(seconds=granted), timeout=interval)
+                self._heard, answered = began, True
                 self._say_whether_cut(False)
             except grpc.RpcError:
+                answered = False
                 silent = time.monotonic() - self._heard
-                asked_s = max(self._lease_s + interval - silent, 0.0)
                 if silent > self._lease_s + interval:
                     self._lost.set()
                     self._listener.host_lost(self.access.host, f"its agent has not answered for {silent:.0f} s")
