@@ -50,7 +50,7 @@ def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
     bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     yield bed
     bed.run("down")
-    wait_until(lambda: not bed.processes() and not any(host.programs() for host in hosts.hosts), 60, what="the end of everything")
+    wait_until(lambda: not bed.processes() and not any(host.programs() for host in hosts.hosts), what="the end of everything")
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def cut(host: BedHost) -> Iterator[None]:
 def test_the_chief_moves_to_a_spare_host_and_the_digits_are_learned_from_the_last_checkpoint(far: CommandBed, hosts: HostBed) -> None:
     far.write("psclust.yaml", DIGITS.format(folder=far.folder))
     up = far.start("up")
-    wait_until(lambda: "| step " in up.output and (far.folder / "model" / "checkpoint").exists(), 120, what="the first steps")
+    wait_until(lambda: "| step " in up.output and (far.folder / "model" / "checkpoint").exists(), what="the first steps")
     assert far.wait_for("worker:0", "running").host == "h2"
     with cut(hosts[1]):
         assert up.wait(180) == 0, up.output
@@ -82,16 +82,16 @@ def test_tasks_move_while_there_is_a_spare_slot_and_a_host_that_comes_back_is_no
     far.write("psclust.yaml", PATIENT)
     far.write("train.py", "import time; print('up', flush=True); time.sleep(1000)\n")
     up = far.start("up")
-    wait_until(lambda: up.output.count("| up") == 2, 90, what="both workers")
+    wait_until(lambda: up.output.count("| up") == 2, what="both workers")
     with cut(hosts[1]):
-        wait_until(lambda: "up" in far.log("worker:1", 2), 90, what="the worker elsewhere")
+        wait_until(lambda: "up" in far.log("worker:1", 2), what="the worker elsewhere")
         assert far.wait_for("worker:1", "running", attempt=2).host == "h3"
-        wait_until(lambda: not hosts[1].programs(), 60, what="the end of what was there")
+        wait_until(lambda: not hosts[1].programs(), what="the end of what was there")
     code, said = far.run("up")
     assert code == 0, said
     assert "nothing differs" in said
     assert "`up` would change nothing" in far.run("plan")[1]
     with cut(hosts[2]):
-        assert up.wait(90) == 1, up.output
+        assert up.wait() == 1, up.output
     assert "host h3 is lost, with worker:1: " in up.output
     assert "no spare slot is left for worker:1; a host with more `slots` than tasks lets a run go on" in up.output

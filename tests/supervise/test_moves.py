@@ -118,7 +118,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     found.wait_for(ps="a", worker="b")
     yield found
     supervisor.post(Stop("the test is over"))
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
 
 
