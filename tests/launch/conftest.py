@@ -31,7 +31,7 @@ def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
     bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     yield bed
     try:
-        wait_until(lambda: not left(hosts) and not bed.processes(), 30, what="the end of everything on the hosts")
+        wait_until(lambda: not left(hosts) and not bed.processes(), what="the end of everything on the hosts")
     except TimeoutError:
         pytest.fail(f"still alive: {left(hosts)} {bed.end()}")
 

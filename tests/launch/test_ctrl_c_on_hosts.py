@@ -82,7 +82,7 @@ def _ends_interrupted(running: Running) -> None:
 
 def _nothing_is_left(hosts: HostBed) -> None:
     try:
-        wait_until(lambda: not left(hosts), 60, what="the end of everything on the hosts")
+        wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     except TimeoutError:
         pytest.fail(f"still alive: {left(hosts)}")
 
@@ -112,7 +112,7 @@ def test_while_a_host_is_logged_in_to(far: CommandBed, hosts: HostBed) -> None:
     hosts[3].cut()
     try:
         running = far.start("up")
-        wait_until(lambda: "logging in to 4 hosts" in running.output, 60, what="the log-ins")
+        wait_until(lambda: "logging in to 4 hosts" in running.output, what="the log-ins")
         running.interrupt()
         _ends_interrupted(running)
     finally:
@@ -159,7 +159,7 @@ def test_while_it_is_stopping_a_second_one_does_not_wait(far: CommandBed, hosts:
     running = far.start("up")
     wait_until(lambda: running.output.count("| up") == 4, 120, what="the programs")
     running.interrupt()
-    wait_until(lambda: "once more to stop now" in running.output, 60, what="the first Ctrl-C")
+    wait_until(lambda: "once more to stop now" in running.output, what="the first Ctrl-C")
     running.interrupt()
     _ends_interrupted(running)
     _nothing_is_left(hosts)

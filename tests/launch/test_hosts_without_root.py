@@ -31,7 +31,7 @@ def test_a_script_is_sent_to_them_and_trains(apart: CommandBed, hosts: HostBed) 
     status = apart.status()
     assert status is not None
     assert [(task.address or "").rpartition(":")[0] for task in status.tasks] == [host.address for host in hosts.hosts]
-    wait_until(lambda: not left(hosts), 60, what="the end of everything on the hosts")
+    wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     for host in hosts.hosts:
         assert list(host.home.glob(".local/state/psclust/agents/bed/*/*/logs"))
 
@@ -52,7 +52,7 @@ def test_a_killed_up_ends_the_run(far: CommandBed, hosts: HostBed) -> None:
     wait_until(lambda: running.output.count("| up") == 3, 120, what="the programs")
     running.process.kill()
     running.process.wait()
-    wait_until(lambda: not left(hosts), 60, what="the end of everything on the hosts")
+    wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
 
 
 def test_what_fails_on_one_is_named(far: CommandBed, hosts: HostBed) -> None:
