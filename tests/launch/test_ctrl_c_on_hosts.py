@@ -91,7 +91,7 @@ def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: 
     """Looked at, sent to, agents, servers, programs: each is a Python, and each is held while Ctrl-C comes."""
     write_file(far, hosts, PATIENT, python=str(gate.python), sync=".", jobs=JOBS, deadlines=PATIENCE)
     running = far.start("up")
-    wait_until(lambda: "is up" in running.output, 120, what="the cluster")
+    wait_until(lambda: "is up" in running.output, what="the cluster")
     calls = min(len(gate.calls(host)) for host in hosts.hosts)
     assert calls >= 4
     running.interrupt()
@@ -100,7 +100,7 @@ def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: 
     for number in range(1, calls + 1):
         gate.hold(f"h? {number} *")
         running = far.start("up")
-        wait_until(lambda n=number: any(len(gate.calls(host)) >= n for host in hosts.hosts), 120, what=f"call {number}")  # type: ignore[misc]
+        wait_until(lambda n=number: any(len(gate.calls(host)) >= n for host in hosts.hosts), what=f"call {number}")  # type: ignore[misc]
         running.interrupt()
         _ends_interrupted(running)
         gate.open()
@@ -124,10 +124,10 @@ def test_while_the_hosts_look_for_each_other(far: CommandBed, hosts: HostBed, ga
     write_file(far, hosts, PATIENT, python=str(gate.python), name="meeting", deadlines=PATIENCE)
     gate.hold("h4 * -m psclust.agent")
     running = far.start("up")
-    wait_until(lambda: all(_is_followed(host) for host in hosts.hosts[:3]), 120, what="three agents")
+    wait_until(lambda: all(_is_followed(host) for host in hosts.hosts[:3]), what="three agents")
     with _frozen(hosts[1]):
         gate.open()
-        wait_until(lambda: _is_followed(hosts[3]), 120, what="the last agent")
+        wait_until(lambda: _is_followed(hosts[3]), what="the last agent")
         # The next thing is to ask each for an address, and one of them cannot answer.
         running.interrupt()
     _ends_interrupted(running)
@@ -157,7 +157,7 @@ def test_while_it_is_stopping_a_second_one_does_not_wait(far: CommandBed, hosts:
     stubborn = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT
     write_file(far, hosts, stubborn, deadlines=PATIENCE)
     running = far.start("up")
-    wait_until(lambda: running.output.count("| up") == 4, 120, what="the programs")
+    wait_until(lambda: running.output.count("| up") == 4, what="the programs")
     running.interrupt()
     wait_until(lambda: "once more to stop now" in running.output, what="the first Ctrl-C")
     running.interrupt()

@@ -49,7 +49,7 @@ def test_a_detached_run_is_found_again_and_ended(far: CommandBed, hosts: HostBed
 def test_a_killed_up_ends_the_run(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, jobs={"worker": 3})
     running = far.start("up")
-    wait_until(lambda: running.output.count("| up") == 3, 120, what="the programs")
+    wait_until(lambda: running.output.count("| up") == 3, what="the programs")
     running.process.kill()
     running.process.wait()
     wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
