@@ -59,7 +59,8 @@ def command(detach: bool, **flags: object) -> int:
     refuse_what_cannot_start(request.file)
     hosts = other_hosts(request.file)
     build(request.file, request.site, Run("-", "-"), {}, script_text=request.script_text)  # every mistake shows before anything starts
-    deadline = time.monotonic() + _LIVE_RUN_DEADLINE
+    patience = _LIVE_RUN_DEADLINE + (_HOSTS_UP if hosts else 0)
+    deadline = time.monotonic() + patience
     while True:
         try:
             lock = request.cluster.lock()
@@ -72,7 +73,7 @@ def command(detach: bool, **flags: object) -> int:
         if changed is not None:
             return changed
         if time.monotonic() > deadline:
-            raise StartError(f"{request.cluster.name}: another run is still ending after {_LIVE_RUN_DEADLINE:g} s; see `psclust ps`.")
+            raise StartError(f"{request.cluster.name}: another run is still beginning, or ending, after {patience:g} s; see `psclust ps`.")
         time.sleep(_REDRAW)
 
 
