@@ -34,7 +34,7 @@ def test_updates_that_are_as_old_as_with_four_workers_in_parallel_learn_the_digi
         values = [tf.compat.v1.placeholder(tf.float32, weight.shape) for weight in weights]
         put = tf.group(*[tf.compat.v1.assign(weight, value) for weight, value in zip(weights, values, strict=True)])
         session.run(tf.compat.v1.global_variables_initializer())
-        now = session.run(weights)
+        now = average = session.run(weights)
         # Each worker reads the weights when its last update has been made, and three updates of others come before its next.
         read = deque([now] * WORKERS)
         speed = [np.zeros_like(weight) for weight in now]
@@ -45,6 +45,8 @@ def test_updates_that_are_as_old_as_with_four_workers_in_parallel_learn_the_digi
             speed = [params["momentum"] * v + g for v, g in zip(speed, found, strict=True)]
             now = [weight - params["learning_rate"] * v for weight, v in zip(now, speed, strict=True)]
             read.append(now)
-        session.run(put, dict(zip(values, now, strict=True)))
+            kept = min(program.config.average_decay or 0.0, (1 + number) / (10 + number))
+            average = [kept * mean + (1 - kept) * weight for mean, weight in zip(average, now, strict=True)]
+        session.run(put, dict(zip(values, average, strict=True)))
         x, y = session.run(held_out)
         assert np.mean(session.run(spec.predictions["class"], {features: x}) == y) >= 0.96
