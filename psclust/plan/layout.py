@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from psclust.errors import UsageError
 from psclust.plan.program import Program, parse_program
 from psclust.plan.task import Role
 from psclust.spec.assign import assign
 from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
-from psclust.spec.schema import ClusterFile, Job
+
+if TYPE_CHECKING:
+    from psclust.spec.schema import ClusterFile, Job
 
 CLIENT = "client"  # the job of the one client of an in-graph cluster
 _CHIEFS = ("chief", "master", CLIENT)
@@ -88,6 +91,9 @@ class Layout:
 
 def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None) -> Layout:
     """Decide roles, membership and hosts. Raises UsageError when `ends_with` names a job that runs no program, or slots run out."""
+    # Agents know ports and tasks, and no cluster file: its models are a quarter of what they would import.
+    from psclust.spec.schema import Job
+
     program = parse_program(file.program)
     jobs = {name: job for name, job in file.jobs.items() if job.count > 0 or job.addresses}
     jobs = {name: job.model_copy(update={"count": len(job.addresses)}) if job.addresses else job for name, job in jobs.items()}

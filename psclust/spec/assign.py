@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from psclust.errors import UsageError
 from psclust.spec.cluster import LOCALHOST, Host, Task
-from psclust.spec.schema import Job
+
+if TYPE_CHECKING:
+    from psclust.spec.schema import Job
 
 
 def assign(jobs: Mapping[str, Job], hosts: Sequence[Host]) -> dict[Task, Host]:
