@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
 
 from psclust.cli import output
-from psclust.cli.bring_up import read_places
-from psclust.cli.options import REQUEST_CONTEXT, UpRequest, json_option, read_request, request_options
+from psclust.cli.bring_up import other_hosts, read_places
+from psclust.cli.common_options import json_option
+from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, request_options
 from psclust.cli.variables import PlannedPlacement, planned_placement
 from psclust.errors import UsageError
 from psclust.placement import render
@@ -17,6 +19,7 @@ from psclust.plan.diff import Changes, compare
 from psclust.plan.render import render_plan
 from psclust.plan.task import Plan
 from psclust.spec.cluster import Task
+from psclust.transport.remote_command import AGENT, candidates, remote_command
 
 
 @click.command(context_settings=REQUEST_CONTEXT, short_help="Show what `up` would start.")
@@ -29,16 +32,18 @@ def command(as_json: bool, **flags: object) -> int:
     request = read_request(**flags)  # type: ignore[arg-type]
     running = _running_plan(request)
     plan = _draft(request, running)
+    remote = {} if running else _remote(request)
     changes = compare(running, plan) if running else None
     if not as_json:
         output.say(render_plan(plan) + "\n")
     placement, problem = _placement(request, plan)
     if as_json:
         shown = asdict(_by_name(changes)) if changes is not None else None
-        output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None})
+        output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None, "remote": remote})
     else:
         if placement is not None:
             _show_placement(placement)
+        _show_remote(remote)
         _show_changes(plan, changes)
     if problem is None:
         return 0
@@ -66,6 +71,21 @@ def _show_placement(placement: PlannedPlacement) -> None:
         if line:
             output.say(f"\n{line}")
     output.say()
+
+
+def _remote(request: UpRequest) -> dict[str, str]:
+    """host -> the command that `up` would run there by SSH."""
+    command = remote_command(candidates(request.file.python))
+    return {host.name: command for host in other_hosts(request.file)}
+
+
+def _show_remote(remote: Mapping[str, str]) -> None:
+    for command in dict.fromkeys(remote.values()):
+        output.say(f"by SSH, on each of {', '.join(remote)}:\n  {command}")
+        output.say(
+            "Told on its standard input, it says what the host has, takes in what is missing there, and starts the agent of the run:"
+        )
+        output.say(f"  PYTHON -m {AGENT}\n")
 
 
 def _running_plan(request: UpRequest) -> Plan | None:

@@ -31,7 +31,7 @@ def asked(script: Script) -> str:
 
 
 def test_it_says_what_it_is_and_has_without_importing_it() -> None:
-    with local_script(sys.executable, ["look"]) as script:
+    with local_script(sys.executable) as script:
         found = look("here", script)
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert found.executable == sys.executable
@@ -59,22 +59,22 @@ def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(tmp_pa
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
     monkeypatch.chdir(tmp_path)
     noisy = python(tmp_path, "echo Welcome; echo 'today: {}'", f'exec {sys.executable} "$@"')
-    assert asked(local_script(noisy, ["look"])).startswith("3.")
+    assert asked(local_script(noisy)).startswith("3.")
 
 
 def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path) -> None:
     old = python(tmp_path, f'exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $2"')
     with pytest.raises(StartError, match=r"this machine: \S+ is Python 3\.9\.2; psclust needs 3\.10 or newer\. Name another one under"):
-        local_script(old, ["look"])
+        local_script(old)
     broken = python(tmp_path, "echo 'libpython is missing' >&2; exit 4")
     with pytest.raises(StartError, match=r"this machine: \S+ ended with 4: libpython is missing\."):
-        local_script(broken, ["look"])
+        local_script(broken)
     with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there"):
-        local_script("/no/python", ["look"])
+        local_script("/no/python")
 
 
 def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with local_script(sys.executable, ["mesh"]) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
+    with local_script(sys.executable) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
         script.ask("mesh", {"step": "listen"})
 
 
@@ -101,4 +101,4 @@ class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
 
 def test_a_process_that_ended_before_it_was_told_anything_says_why() -> None:
     with pytest.raises(SshError, match=r"h: no Python there \(tried /a, /b\)"):
-        Script("h", _GoneAtOnce(), ["/a", "/b"], [])
+        Script("h", _GoneAtOnce(), ["/a", "/b"])

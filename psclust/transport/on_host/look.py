@@ -22,7 +22,8 @@ _SOURCES = (".py", ".proto")
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `package`, where the launcher has psclust, and its `digest`. `times`: when this began and ended."""
+    """`question`: `package`, where the launcher has psclust, and its `digest`; `files`, paths with the microsecond of their last change
+    there, which are `shared` where they are the same here. `times`: when this began and ended."""
     began = time.time()
     cache = cache_folder()
     connection = os.environ.get("SSH_CONNECTION", "").split()
@@ -40,6 +41,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
         "memory": _memory("MemTotal"),
         "cores": len(os.sched_getaffinity(0)),
         "address": connection[2] if len(connection) == 4 else None,
+        "shared": all(_changed(path) == when for path, when in question["files"].items()),
         "times": [began, time.time()],
     }
 
@@ -97,6 +99,13 @@ def _version_in(package: str) -> str | None:
     with open(os.path.join(package, "__init__.py"), encoding="utf-8") as file:
         match = re.search(r'^__version__ = "([^"]+)"', file.read(), re.MULTILINE)
     return match[1] if match else None
+
+
+def _changed(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns // 1000
+    except OSError:
+        return None
 
 
 def _disk_free(folder: str) -> int:
