@@ -77,7 +77,7 @@ def start_agents(scripts: Scripts, homes: Mapping[str, Home], order: Order, took
         )
         # Its secrets travel on standard input alone, to the host and there.
         question = {"module": AGENT, "path": homes[host].package, "stdin": request.to_json()}
-        done = scripts.ask(host, "execute", question, timeout=_START_S)
+        done = scripts.ask(host, "agent", question, timeout=_START_S)
         if done["code"] != 0:
             raise SshError(f"{host}: {_last_line(done['stderr']) or 'its agent could not be started (exit code {})'.format(done['code'])}")
         reply = AgentReply.from_json(done["stdout"])

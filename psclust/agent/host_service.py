@@ -14,7 +14,7 @@ from psclust.agent import host_pb2 as pb
 from psclust.agent import host_pb2_grpc
 from psclust.agent.keeper import Keeper
 from psclust.agent.ledger import Entry
-from psclust.agent.service import refuse
+from psclust.agent.refusal import refuse
 from psclust.errors import PsclustError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import TaskPlan

@@ -15,7 +15,7 @@ import grpc
 from psclust.agent import host_pb2 as pb
 from psclust.agent import host_pb2_grpc
 from psclust.agent.access import HostAccess, server_name
-from psclust.agent.client import Refusal, refusal
+from psclust.agent.refusal import Refusal, refusal
 from psclust.errors import StartError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import TaskPlan

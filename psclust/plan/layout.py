@@ -91,7 +91,7 @@ class Layout:
 
 def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None) -> Layout:
     """Decide roles, membership and hosts. Raises UsageError when `ends_with` names a job that runs no program, or slots run out."""
-    # Agents know ports and tasks, and no cluster file: its models are a quarter of what they would import.
+    # Not above: agents, which reserve ports, read no cluster file and need not import its models.
     from psclust.spec.schema import Job
 
     program = parse_program(file.program)

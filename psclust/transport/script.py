@@ -16,7 +16,7 @@ from psclust.transport.remote_command import BOOT, NO_PYTHON, remote_command
 from psclust.transport.ssh import SshHosts
 from psclust.transport.ssh_errors import SshError
 
-Module = Literal["look", "store", "execute", "check", "mesh"]
+Module = Literal["look", "store", "agent", "check", "mesh"]
 
 OLDEST_PYTHON = (3, 10)
 _FOLDER = Path(on_host.__file__).parent

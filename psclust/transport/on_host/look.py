@@ -6,9 +6,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import os
-import platform
 import re
-import shutil
 import sys
 import time
 from typing import Any, BinaryIO
@@ -29,11 +27,11 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     connection = os.environ.get("SSH_CONNECTION", "").split()
     return {
         "executable": sys.executable,
-        "version": platform.python_version(),
+        "version": ".".join(map(str, sys.version_info[:3])),
         "tensorflow": _tensorflow(),
         "missing": [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None],
         **_psclust(question["package"], question["digest"]),
-        "machine": platform.machine(),
+        "machine": os.uname().machine,
         "home": os.path.expanduser("~"),
         "cache": cache,
         "disk_free": _disk_free(cache),
@@ -111,7 +109,8 @@ def _changed(path: str) -> int | None:
 def _disk_free(folder: str) -> int:
     while not os.path.exists(folder):
         folder = os.path.dirname(folder)
-    return shutil.disk_usage(folder).free
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def _memory(key: str) -> int | None:
