@@ -13,12 +13,14 @@ from psclust.errors import StartError
 from psclust.plan.build import Place
 from psclust.plan.environment import Site
 from psclust.spec.cluster import Host
+from psclust.transport.fan_out import all_or_error, fan_out
 from psclust.transport.fork_server import Load
 from psclust.transport.remote_command import AGENT
 from psclust.transport.scripts import Scripts
 from psclust.transport.ssh_errors import SshError
 
 _START_S = 60.0
+_PARALLEL = 32
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ def places(replies: Mapping[str, AgentReply], homes: Mapping[str, Home], address
 def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], order: Order) -> dict[str, str]:
     """An address of each host that all hosts reach, on a port of those that tasks will have: the one its agent listens on if that is so,
     else, unless the user has chosen an interface, the first of its others. Raises StartError, which names who does not reach whom."""
-    own = {where: host for host, reply in replies.items() for where in supervisor.listen(host, [reply.address], order.ports)}
+    listening = fan_out(list(replies), lambda host: supervisor.listen(host, [replies[host].address], order.ports), parallel=_PARALLEL)
+    own = {where: host for host, found in all_or_error(dict(listening)).items() for where in found}
     found, missing = _reached_by_all(supervisor, own)
     if missing and order.interface is None:
         others: dict[str, str] = {}
