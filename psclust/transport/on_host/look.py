@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -11,8 +10,8 @@ import sys
 import time
 from typing import Any, BinaryIO
 
-# Distributions under which people install TensorFlow.
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-rocm", "tensorflow-intel", "tf-nightly")
+# Distributions under which people install TensorFlow, by the names of the folders of metadata that come with them.
+_TENSORFLOW = re.compile(r"(?:tensorflow(?:[-_](?:cpu|gpu|rocm|intel))?|tf[-_]nightly)-(\d[^-]*)\.dist-info")
 # Module -> what to install: all that psclust needs on a host beside TensorFlow.
 _NEEDED = {"grpc": "grpcio", "grpc_health": "grpcio-health-checking", "google": "protobuf", "psutil": "psutil", "pydantic": "pydantic"}
 _NEEDED |= {"yaml": "PyYAML"}
@@ -68,16 +67,13 @@ def _sources(folder: str) -> list[str]:
 
 
 def _tensorflow() -> str | None:
-    if importlib.util.find_spec("tensorflow") is None and not _distribution("tensorflow"):
-        return None
-    return next((version for name in _TENSORFLOW if (version := _distribution(name))), "of unknown version")
-
-
-def _distribution(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    """Read off the name of its metadata: to import importlib.metadata for it takes as long as all else here."""
+    for place in filter(os.path.isdir, sys.path):
+        for name in sorted(os.listdir(place)):
+            match = _TENSORFLOW.fullmatch(name)
+            if match:
+                return match[1]
+    return None if importlib.util.find_spec("tensorflow") is None else "of unknown version"
 
 
 def _psclust(package: str, digest: str) -> dict[str, Any]:
