@@ -81,11 +81,9 @@ def _remote(request: UpRequest) -> dict[str, str]:
 
 def _show_remote(remote: Mapping[str, str]) -> None:
     for command in dict.fromkeys(remote.values()):
-        output.say(f"by SSH, on each of {', '.join(remote)}:\n  {command}")
-        output.say(
-            "Told on its standard input, it says what the host has, takes in what is missing there, and starts the agent of the run:"
-        )
-        output.say(f"  PYTHON -m {AGENT}\n")
+        output.say(f"first, on {', '.join(remote)}, by SSH:\n  {command}")
+        output.say(f"told on its standard input to look what is there, take in what is missing, and start the agent (PYTHON -m {AGENT})")
+        output.say("addresses and paths above are as this machine knows them; each host has the last word on its own.\n")
 
 
 def _running_plan(request: UpRequest) -> Plan | None:
