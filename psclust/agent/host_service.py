@@ -89,7 +89,8 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
         LOG.info("%s follows from event %d", context.peer(), request.after)
         after, logs, progress = request.after, _Logs(self._keeper, dict(request.offsets)), _Progress(self._keeper)
         while context.is_active():
-            entries = self._keeper.ledger.after(after, _TURN_S)
+            over = self._keeper.ended.is_set()  # before the last news are looked for
+            entries = self._keeper.ledger.after(after, 0 if over else _TURN_S)
             ended = [entry.what.task for entry in entries if isinstance(entry.what, Exited)]
             for task in ended:
                 self._keeper.drain(task, _DRAIN_S)
@@ -99,6 +100,8 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
             for entry in entries:
                 yield pb.News(event=_event(entry))
                 after = entry.number
+            if over:
+                return
 
 
 class _Logs:
