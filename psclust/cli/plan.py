@@ -27,8 +27,9 @@ from psclust.transport.remote_command import AGENT, candidates, remote_command
 @json_option
 def command(as_json: bool, **flags: object) -> int:
     """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
-    program, which ps would hold each variable and what a step moves over the network; and what would change if the run is up. Ports that
-    psclust chooses read `auto` until then. No task is started; a psclust program is imported, in a process of its own."""
+    program, which ps would hold each variable and what a step moves over the network; the command it runs on other hosts; and what
+    would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
+    program is imported, in a process of its own."""
     request = read_request(**flags)  # type: ignore[arg-type]
     running = _running_plan(request)
     plan = _draft(request, running)
