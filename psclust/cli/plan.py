@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from psclust.cli import output
-from psclust.cli.bring_up import other_hosts, read_places
+from psclust.cli.bring_up import other_hosts
 from psclust.cli.common_options import json_option
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, request_options
 from psclust.cli.variables import PlannedPlacement, planned_placement
@@ -19,6 +19,7 @@ from psclust.plan.diff import Changes, compare
 from psclust.plan.render import render_plan
 from psclust.plan.task import Plan
 from psclust.spec.cluster import Task
+from psclust.supervise.move import recall
 from psclust.transport.remote_command import AGENT, candidates, remote_command
 
 
@@ -97,8 +98,16 @@ def _draft(request: UpRequest, running: Plan | None) -> Plan:
     run = Run(folder.id, str(folder.path)) if folder else Run("<run>", str(request.cluster.path / "<run>"))
     ports = {task.task: int(task.address.rpartition(":")[2]) for task in running.tasks if task.address} if running else {}
     wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
-    places = read_places(folder) if folder else {}
-    return build(request.file, request.site, run, {**ports, **wanted}, script_text=request.script_text, places=places)
+    recipe = recall(folder) if folder else None
+    return build(
+        request.file,
+        request.site,
+        run,
+        {**ports, **wanted},
+        script_text=request.script_text,
+        places=recipe.places if recipe else {},
+        lost=running.lost if running else (),
+    )
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:

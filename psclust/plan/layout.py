@@ -11,6 +11,7 @@ from psclust.plan.program import Program, parse_program
 from psclust.plan.task import Role
 from psclust.spec.assign import assign
 from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
+from psclust.spec.spare import move
 
 if TYPE_CHECKING:
     from psclust.spec.schema import ClusterFile, Job
@@ -89,8 +90,9 @@ class Layout:
         return PortRequest(task, self.advertised(task), str(int(wanted) + task.index) if wanted.isdigit() else wanted, on)
 
 
-def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None) -> Layout:
-    """Decide roles, membership and hosts. Raises UsageError when `ends_with` names a job that runs no program, or slots run out."""
+def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None, lost: Sequence[str] = ()) -> Layout:
+    """Decide roles, membership and hosts; `lost` are hosts of the file that a run has lost, in that order. Raises UsageError when
+    `ends_with` names a job that runs no program, or slots run out."""
     # Not above: agents, which reserve ports, read no cluster file and need not import its models.
     from psclust.spec.schema import Job
 
@@ -117,6 +119,7 @@ def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None) -> La
         for name in ordered
     )
     hosts = assign({name: jobs[name] for name in ordered}, file.hosts)
+    hosts = move(hosts, jobs, file.hosts, lost, optional=[entry.name for entry in entries if entry.role == "side"])
     return Layout(entries, hosts, program, replication, addresses or {})
 
 
