@@ -21,7 +21,7 @@ from psclust.transport.local import LocalTransport
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_PROBE_S = 0.01  # while a server has been started and does not answer yet
+_PROBE_S = 0.02  # while a server has been started and does not answer yet; many hosts may be one machine
 _IDLE_S = 0.25
 
 
