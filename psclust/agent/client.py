@@ -14,7 +14,7 @@ from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import HostAccess
 from psclust.agent.refusal import refusal
 from psclust.errors import NoRunError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus

@@ -16,7 +16,7 @@ from psclust.agent.keeper import Keeper
 from psclust.agent.ledger import Entry
 from psclust.agent.refusal import refuse
 from psclust.errors import PsclustError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Exited, NotStarted, Serving, Started

@@ -17,7 +17,7 @@ from psclust.agent import host_pb2_grpc
 from psclust.agent.access import HostAccess, server_name
 from psclust.agent.refusal import Refusal, refusal
 from psclust.errors import StartError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.spec.cluster import Host, Task

@@ -12,7 +12,7 @@ from psclust.agent.access import HostAccess
 from psclust.agent.fleet import Fleet
 from psclust.agent.refusal import refuse
 from psclust.errors import PsclustError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import Plan
 from psclust.spec.cluster import Task
 from psclust.supervise import events

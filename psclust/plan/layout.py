@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from psclust.errors import UsageError
+from psclust.plan.port_request import PortRequest
 from psclust.plan.program import Program, parse_program
 from psclust.plan.task import Role
 from psclust.spec.assign import assign
 from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
+from psclust.spec.schema import ClusterFile, Job
 from psclust.spec.spare import move
-
-if TYPE_CHECKING:
-    from psclust.spec.schema import ClusterFile, Job
 
 CLIENT = "client"  # the job of the one client of an in-graph cluster
 _CHIEFS = ("chief", "master", CLIENT)
@@ -31,17 +29,6 @@ class JobLayout:
     program: Program | None
     role: Role
     decides: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PortRequest:
-    """A port that a task needs: at the address `host`, of the host that the cluster file names `on`. `wanted` is `auto`, a port, or a range
-    `a-b`."""
-
-    task: Task
-    host: str
-    wanted: str
-    on: str = "localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +80,6 @@ class Layout:
 def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None, lost: Sequence[str] = ()) -> Layout:
     """Decide roles, membership and hosts; `lost` are hosts of the file that a run has lost, in that order. Raises UsageError when
     `ends_with` names a job that runs no program, or slots run out."""
-    # Not above: agents, which reserve ports, read no cluster file and need not import its models.
-    from psclust.spec.schema import Job
-
     program = parse_program(file.program)
     jobs = {name: job for name, job in file.jobs.items() if job.count > 0 or job.addresses}
     jobs = {name: job.model_copy(update={"count": len(job.addresses)}) if job.addresses else job for name, job in jobs.items()}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from psclust.spec.program import PSCLUST_PROGRAM
+from psclust.spec.checks import PSCLUST_PROGRAM
 
 Kind = Literal["script", "module", "psclust", "command", "none"]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from psclust.errors import UsageError
 from psclust.spec.cluster import LOCALHOST, Host, Task
-
-if TYPE_CHECKING:
-    from psclust.spec.schema import Job
+from psclust.spec.schema import Job
 
 
 def assign(jobs: Mapping[str, Job], hosts: Sequence[Host]) -> dict[Task, Host]:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 
 from psclust.spec.network import check_network
 from psclust.spec.problems import Problem
-from psclust.spec.program import PSCLUST_PROGRAM
 from psclust.spec.room import check_room
 from psclust.spec.schema import ClusterFile, Job
 from psclust.spec.words import inline, nearest
 
+PSCLUST_PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:program
 _CHIEFS = ("chief", "master", "client")
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from psclust.errors import NoRoomError
 from psclust.spec.cluster import Host, Task
-
-if TYPE_CHECKING:
-    from psclust.spec.schema import Job
+from psclust.spec.schema import Job
 
 
 def move(

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 import psutil
 
 from psclust.errors import PortBusyError, StartError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 
 
