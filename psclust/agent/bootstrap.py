@@ -107,8 +107,7 @@ def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], o
     if missing and order.interface is None:
         others: dict[str, str] = {}
         for host in missing:
-            candidates = [address for address in replies[host].interfaces if address != replies[host].address]
-            others |= dict.fromkeys(supervisor.listen(host, candidates, order.ports), host) if candidates else {}
+            others |= dict.fromkeys(supervisor.listen(host, [], order.ports), host)
         more, _ = _reached_by_all(supervisor, others)
         found |= more
     lines = [

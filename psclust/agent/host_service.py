@@ -69,7 +69,7 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []
-        for address in request.addresses:
+        for address in request.addresses or _own_addresses():
             try:
                 listener = listen_in(address, request.ports)
             except PsclustError as error:
@@ -162,6 +162,12 @@ def _event(entry: Entry) -> pb.Event:
         case Serving():
             event.serving = True
     return event
+
+
+def _own_addresses() -> list[str]:
+    from psclust.agent.addresses import own_addresses  # seldom needed, and psutil takes its time to import
+
+    return sorted(address for addresses in own_addresses().values() for address in addresses)
 
 
 def _accepts(address: str) -> bool:

@@ -106,8 +106,8 @@ class HostLink:
         return list(self._call(self._stub.Reach, pb.Addresses(addresses=addresses)).addresses)
 
     def listen(self, addresses: Sequence[str], ports: str) -> list[str]:
-        """Has the host accept connections at these of its addresses for half a minute, on a port of `ports` (a range, or auto); returns
-        them with it. Raises StartError."""
+        """Has the host accept connections at these of its addresses, at all where none is given, for half a minute, on a port of `ports` (a
+        range, or auto); returns them with it. Raises StartError."""
         return list(self._call(self._stub.Listen, pb.ListenRequest(addresses=addresses, ports=ports)).addresses)
 
     def extend_lease(self, seconds: float) -> None:
