@@ -87,7 +87,7 @@ def start_agents(scripts: Scripts, homes: Mapping[str, Home], order: Order, took
         took(HostAccess(host, f"{reply.address}:{reply.port}", launcher, order.lease_s, via))
         return reply
 
-    return scripts.each(start, list(homes))
+    return scripts.ssh.each(start, list(homes))
 
 
 def places(replies: Mapping[str, AgentReply], homes: Mapping[str, Home], addresses: Mapping[str, str]) -> dict[str, Place]:

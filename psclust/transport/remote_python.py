@@ -47,7 +47,7 @@ def find_pythons(scripts: Scripts, files: Mapping[str, int] | None = None) -> di
     """Of every host. `files`: paths here with the time of their last change, in microseconds. Raises StartError with a line for each host
     that has none for psclust."""
     own_digest()  # once, not by every thread
-    return scripts.each(lambda host: look(host, scripts.on(host), files))
+    return scripts.ssh.each(lambda host: look(host, scripts.on(host), files))
 
 
 def look(host: str, script: Script, files: Mapping[str, int] | None = None) -> RemotePython:

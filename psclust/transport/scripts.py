@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, TypeVar
+from typing import Any
 
 from psclust.transport.script import Module, Script, remote_script
 from psclust.transport.ssh import SshHosts
-
-_T = TypeVar("_T")
 
 
 class Scripts(AbstractContextManager["Scripts"]):
@@ -18,7 +16,7 @@ class Scripts(AbstractContextManager["Scripts"]):
     is asked by one thread at a time."""
 
     def __init__(self, ssh: SshHosts, pythons: Sequence[str]) -> None:
-        self._ssh = ssh
+        self.ssh = ssh
         self._pythons = pythons
         self._lock = threading.Lock()  # guards what follows
         self._stack = ExitStack()
@@ -36,11 +34,7 @@ class Scripts(AbstractContextManager["Scripts"]):
         with self._lock:
             script = self._running.get(host)
         if script is None:
-            script = remote_script(self._ssh, host, self._pythons)
+            script = remote_script(self.ssh, host, self._pythons)
             with self._lock:
                 self._running[host] = self._stack.enter_context(script)
         return script
-
-    def each(self, work: Callable[[str], _T], hosts: Sequence[str] | None = None) -> dict[str, _T]:
-        """See `SshHosts.each`."""
-        return self._ssh.each(work, hosts)

@@ -32,7 +32,7 @@ def ship(scripts: Scripts, pythons: Mapping[str, RemotePython], program: Tree | 
     """To every host of `pythons`. Folders appear whole or not at all, and are never changed afterwards: other clusters use the same ones.
     Raises StartError with a line for each host on which it failed."""
     package = package_tree() if any(python.psclust is None for python in pythons.values()) else None
-    return scripts.each(lambda host: _ship(scripts, pythons[host], program, package), list(pythons))
+    return scripts.ssh.each(lambda host: _ship(scripts, pythons[host], program, package), list(pythons))
 
 
 def _ship(scripts: Scripts, python: RemotePython, program: Tree | None, package: Tree | None) -> Shipped:
