@@ -89,13 +89,14 @@ def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
 def _homes(scripts: Scripts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
     """Where an agent can live on each host: a Python with all it needs, psclust and the program's folder; and each host's own address."""
     from psclust.agent.bootstrap import Home
+    from psclust.transport.fan_out import all_or_error
     from psclust.transport.findings import quick, refuse
     from psclust.transport.manifest import program_tree
-    from psclust.transport.remote_python import find_pythons
+    from psclust.transport.remote_python import try_pythons
     from psclust.transport.ship import ship
 
     file, cwd = request.file, Path(request.site.cwd)
-    pythons = find_pythons(scripts, _seen_here(request))
+    pythons = all_or_error(try_pythons(scripts, _seen_here(request)))
     refuse(quick(pythons.values()))
     shared = all(python.shared for python in pythons.values())
     root = Path(file.sync) if file.sync else None if shared else cwd

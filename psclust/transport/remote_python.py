@@ -9,9 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import psclust
+from psclust.errors import PsclustError
+from psclust.transport.fan_out import all_or_error
 from psclust.transport.on_host.look import package_digest
+from psclust.transport.remote_command import candidates
 from psclust.transport.script import Script
 from psclust.transport.scripts import Scripts
+from psclust.transport.ssh import SshHosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +47,16 @@ class RemotePython:
     clock_error: float
 
 
-def find_pythons(scripts: Scripts, files: Mapping[str, int] | None = None) -> dict[str, RemotePython]:
-    """Of every host. `files`: paths here with the time of their last change, in microseconds. Raises StartError with a line for each host
-    that has none for psclust."""
+def find_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
+    """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
+    with Scripts(ssh, candidates(wanted)) as scripts:
+        return all_or_error(try_pythons(scripts))
+
+
+def try_pythons(scripts: Scripts, files: Mapping[str, int] | None = None) -> dict[str, RemotePython | PsclustError]:
+    """Of every host, with failures in their places. `files`: paths here with the time of their last change, in microseconds."""
     own_digest()  # once, not by every thread
-    return scripts.ssh.each(lambda host: look(host, scripts.on(host), files))
+    return scripts.ssh.attempt_each(lambda host: look(host, scripts.on(host), files))
 
 
 def look(host: str, script: Script, files: Mapping[str, int] | None = None) -> RemotePython:

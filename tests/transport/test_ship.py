@@ -54,8 +54,7 @@ def program(tmp_path: Path) -> Path:
 
 
 def pythons(ssh: SshHosts, python: str = sys.executable) -> dict[str, RemotePython]:
-    with Scripts(ssh, [python]) as scripts:
-        return find_pythons(scripts)
+    return find_pythons(ssh, python)
 
 
 def send(ssh: SshHosts, pythons: Mapping[str, RemotePython], tree: Tree | None) -> dict[str, Shipped]:
