@@ -180,6 +180,9 @@ class HostLink:
                 self._tell(news.event)
         elif kind == "output":
             self._keep(news.output)
+        elif kind == "leaving":
+            if not self._closed.is_set():
+                self._listener.host_lost(self.access.host, f"its agent has left: {news.leaving}")
         else:
             write_atomically(self._folder.path / "progress" / os.path.basename(news.progress_file), news.content.decode("utf-8", "replace"))
 
