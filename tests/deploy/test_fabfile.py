@@ -8,9 +8,12 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
+from user_manager import systemctl, user_manager
 
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import BedHost, HostBed, host_bed
@@ -27,9 +30,10 @@ Fab = Callable[..., tuple[int, str]]
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    """Two hosts whose Python has, beside its own, what this one has: they cannot fetch anything."""
-    with host_bed(tmp_path_factory.mktemp("fab") / "hosts", 2) as bed:
+    """Two hosts with a systemd, whose Python has, beside its own, what this one has: they cannot fetch anything."""
+    with host_bed(tmp_path_factory.mktemp("fab") / "hosts", 2) as bed, ExitStack() as stack:
         for host in bed.hosts:
+            stack.enter_context(user_manager(host))
             site = host.home / ".local" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
             site.mkdir(parents=True)
             (site / "own.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
@@ -58,7 +62,7 @@ def before(bed: HostBed) -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def installed(bed: HostBed, fab: Fab, before: dict[str, set[str]]) -> str:
     """What `install` said of the hosts."""
-    code, said = fab("-H", "h1,h2", "install", "--python", sys.executable)
+    code, said = fab("-H", "h1,h2", "install", "--standing", "--python", sys.executable)
     assert code == 0, said
     return said
 
@@ -85,21 +89,37 @@ def package(host: BedHost) -> Path:
     return found
 
 
+def test_the_standing_agent_is_a_service_of_its_user_that_outlives_log_outs(bed: HostBed, installed: str) -> None:
+    for host in bed.hosts:
+        assert (systemctl(host, "is-active", "psclust-agent"), systemctl(host, "is-enabled", "psclust-agent")) == ("active", "enabled")
+        assert host.run("cat", "/run/loginctl") == "enable-linger\n"
+        service = standing(host)
+        assert service.cmdline() == [f"{FOLDER}/bin/python", "-m", "psclust.agent", "--standing"]
+        wait_until((Path("/proc") / str(service.pid) / "root/run/user/0/psclust/agent-1.sock").is_socket, 60, what="its socket")
+
+
+def standing(host: BedHost) -> psutil.Process:
+    """The standing agent."""
+    return next(process for process in host.processes() if "--standing" in process.cmdline())
+
+
 def test_an_update_brings_back_what_has_changed_and_leaves_the_rest_alone(bed: HostBed, installed: str, fab: Fab) -> None:
     module = package(bed[0]) / "errors.py"
     module.write_text("broken")
+    services = [standing(host) for host in bed.hosts]
     kept = bed[0].run("stat", "-c", "%i %Y", f"{FOLDER}/pyvenv.cfg")
     code, said = fab("-H", "h1", "update")
     assert code == 0, said
     assert module.read_text() == (ROOT / "psclust" / "errors.py").read_text()
     assert bed[0].run("stat", "-c", "%i %Y", f"{FOLDER}/pyvenv.cfg") == kept
+    assert [standing(host) == service for host, service in zip(bed.hosts, services, strict=True)] == [False, True]
 
 
 def test_nothing_is_changed_under_a_cluster_that_runs(bed: HostBed, installed: str, fab: Fab) -> None:
     there = files(bed[0])
     python = f"{FOLDER}/bin/python"
     bed[0].run("sh", "-c", f"setsid {python} -c 'import time; time.sleep(1000)' >/dev/null 2>&1 </dev/null &")
-    task = wait_until(lambda: next((one for one in bed[0].processes() if one.cmdline()[:1] == [python]), None), 60, what="the task")
+    task = wait_until(lambda: next((one for one in bed[0].processes() if one.cmdline()[:2] == [python, "-c"]), None), 60, what="the task")
     assert task is not None
     try:
         for verb in (("update", "--source", "psclust"), ("remove",)):
@@ -109,6 +129,7 @@ def test_nothing_is_changed_under_a_cluster_that_runs(bed: HostBed, installed: s
         assert files(bed[0]) == there
     finally:
         task.kill()
+        task.wait(60)
 
 
 def test_all_that_fails_is_told_together_and_a_first_try_that_fails_leaves_nothing(bed: HostBed, fab: Fab, tmp_path: Path) -> None:
@@ -146,6 +167,8 @@ def test_removed_nothing_is_left_and_removed_again_it_says_nothing(
     bed: HostBed, installed: str, fab: Fab, before: dict[str, set[str]]
 ) -> None:
     assert fab("-H", "h1,h2", "remove") == (0, "")
+    assert [systemctl(host, "is-active", "psclust-agent") for host in bed.hosts] == ["inactive", "inactive"]
+    assert not [line for host in bed.hosts for line in host.programs() if "psclust" in line]
     assert {host.name: files(host) for host in bed.hosts} == before
     assert fab("-H", "h1,h2", "remove") == (0, "")
     code, said = fab("-H", "h1,h2", "update", "--source", "psclust")
