@@ -47,7 +47,8 @@ def hand_over(arguments: list[str]) -> int | None:
         connection.settimeout(_ANSWER_S)
         with suppress(OSError, ValueError):
             connection.connect(str(socket_path(os.environ)))
-            if peer_uid(connection) == os.getuid() and _is_taken(connection, answers, [sys.executable, *arguments]):
+            # Who listens but does not answer is given nothing: files that nobody takes out of a socket stay open.
+            if peer_uid(connection) == os.getuid() and answers.readline() and _is_taken(connection, answers, [sys.executable, *arguments]):
                 connection.settimeout(None)
                 return _exit_code(answers)
     return None

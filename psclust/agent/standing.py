@@ -96,6 +96,7 @@ class StandingAgent:
                 LOG.warning("user %d was refused", peer_uid(connection))
                 connection.close()
                 return
+            say(connection, {"welcome": os.getpid()})
             with receive(connection) as order:
                 process = _start(order)
             say(connection, {"pid": process.pid})

@@ -96,6 +96,18 @@ def test_only_one_stands_and_one_that_was_killed_is_followed_by_another(stand: C
     assert not socket_path(_environ(runtime)).exists()
 
 
+def test_one_that_is_frozen_is_not_waited_for_and_does_no_harm_later(stand: Callable[..., subprocess.Popen[str]], runtime: Path) -> None:
+    frozen = stand()
+    frozen.send_signal(signal.SIGSTOP)
+    done = _log_in(runtime)
+    assert done.returncode == 2
+    assert done.stderr.count("an agent is started by `psclust up`") == 1
+    frozen.send_signal(signal.SIGCONT)
+    wait_until(lambda: "not started" in (runtime / "log").read_text(), 60, what="its turn")
+    assert _log_in(runtime).returncode == 2
+    assert (runtime / "log").read_text().count("started process") == 1
+
+
 def test_without_a_place_to_listen_it_says_what_to_set() -> None:
     command = [sys.executable, "-m", "psclust.agent", "--standing"]
     done = subprocess.run(command, env=_environ(Path("/no/such/folder")), capture_output=True, text=True)
