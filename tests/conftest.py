@@ -25,6 +25,6 @@ def bed(tmp_path: Path) -> Iterator[CommandBed]:
     bed = CommandBed(folder)
     yield bed
     try:
-        wait_until(lambda: not bed.processes(), 15, what="the end of everything that was started")
+        wait_until(lambda: not bed.processes(), what="the end of everything that was started")
     except TimeoutError:
         pytest.fail(f"still alive after the test: {bed.end()}")

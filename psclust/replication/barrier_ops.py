@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from psclust.replication.accumulators import accumulator_for, at, op_of, push, take
 from psclust.replication.backup_ops import BackupOps, backup_ops, own_accumulators
 from psclust.replication.barrier import Kind
+from psclust.replication.buckets import send_gradients
 from psclust.replication.exchange import BarrierExchange
 from psclust.replication.gradients import GradientsAndVariables, scale
 from psclust.replication.layout import Layout
@@ -27,6 +29,8 @@ from psclust.replication.update import apply_update
 
 _MESSAGE_FIELDS = 5
 _TOKEN_FIELDS = 4
+# Where in a message these are.
+_ROUND, _EXAMPLES = 3, 4
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ class WorkerOps:
 
 @dataclass(frozen=True)
 class ChiefOps:
-    """round, step, count: int64 or int32 scalar placeholders; examples: total of a round, int64; batches: int64 [workers], how many
-    of each are used up with the step; rows: int64 [workers, 3], (kind, nonce, round) of the tokens to send, kind -1 where none is.
+    """round, step, count: int64 or int32 scalar placeholders; rows: int64 [workers, 3], (kind, nonce, round) of the tokens to send, kind -1
+    where none is. orders: int64 [2 + 4 * workers], all that an update needs in one message, see `orders_of`.
 
     pending: int32, messages waiting. receive: int64 [at least count, 5], all that are waiting.
     open: refuses gradients older than `round` from now on. counts: int32 [accumulators], gradients held.
@@ -66,23 +70,22 @@ class ChiefOps:
     open_exchange, exchanged, discard_exchanged: the same of an exchange. release_exchange: lets all who wait in it go on; None where
         there is none.
     backups: of the workers' own accumulators; None where every gradient counts.
-    send: sends `rows` with `step`. applied: the new step, after the mean of the round has been applied. release: sends `rows` with that.
+    send: sends `rows` with `step`. update: applies the mean of the round, sends tokens with the new step and receives the next messages:
+        int64 [5 * messages + 1], the messages as `receive` has them, then that step.
     """
 
     round: Any
     step: Any
     count: Any
-    examples: Any
-    batches: Any
     rows: Any
+    orders: Any
     pending: Any
     receive: Any
     open: Any
     counts: Any
     discard: Sequence[Any]
     send: Any
-    applied: Any
-    release: Any
+    update: Any
     open_exchange: Any
     exchanged: Sequence[Any]
     discard_exchanged: Sequence[Any]
@@ -109,14 +112,17 @@ def worker_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, upd
     with tf.device(layout.workers[replica]):
         kind, nonce = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "nonce"))
         round_ = channel.exchange.round if channel.exchange else tf.compat.v1.placeholder(tf.int64, [], name="round")
-        # Every push waits for the batch, also of a gradient that does not depend on it: at the end of the data nothing may be pushed.
-        with tf.control_dependencies([tower.input.examples]):
-            stamp = tf.identity(round_)
         worker = tf.constant(replica, tf.int64)
-        done = tf.stack([tf.constant(int(Kind.GRADIENT), tf.int64), worker, nonce, round_, tower.input.examples])
+        done = tf.stack([tf.constant(int(Kind.GRADIENT), tf.int64), worker, nonce, round_, tf.constant(0, tf.int64)])
+        # A sum, because of a stack TensorFlow knows every element by itself, and would take the round out of it before the batch is there.
+        done += tower.input.examples * tf.one_hot(_EXAMPLES, _MESSAGE_FIELDS, dtype=tf.int64)
         other = tf.stack([kind, worker, nonce, round_, tf.constant(0, tf.int64)])
     accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
-    pushes = [push(a, gradient, variable, stamp) for a, (gradient, variable) in zip(accumulators, tower.contributions, strict=True)]
+    sent = send_gradients(tower.contributions, layout.workers[replica])
+    # The stamp is taken from the report, which waits for the batch: at the end of the data nothing may be pushed, not even a gradient that
+    # does not depend on it.
+    stamps = {variable.device: at(variable, lambda: done[_ROUND]) for _, variable in sent}
+    pushes = [push(a, gradient, v, stamps[v.device]) for a, (gradient, v) in zip(accumulators, sent, strict=True)]
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
             reported = channel.messages.enqueue(done)
@@ -131,37 +137,48 @@ def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layo
     """The side of the barrier that the chief runs."""
     workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]
     accumulators, exchange = list(zip(channel.accumulators, variables, strict=True)), channel.exchange
-    round_, step, examples = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("round", "step", "examples"))
+    round_, step = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("round", "step"))
     count = tf.compat.v1.placeholder(tf.int32, [], name="count")
-    batches = tf.compat.v1.placeholder(tf.int64, [workers], name="batches")
     rows = tf.compat.v1.placeholder(tf.int64, [workers, _TOKEN_FIELDS - 1], name="rows")
-    factor = 1.0 / tf.cast(examples, tf.float64)
+    orders = tf.compat.v1.placeholder(tf.int64, [2 + workers * _TOKEN_FIELDS], name="orders")
     takes = [take(accumulator, variable) for accumulator, variable in accumulators]
-    mean = [(at(variable, scale, sums, factor), variable) for sums, variable in zip(takes, variables, strict=True)]
+    factors = {variable.device: at(variable, lambda: 1.0 / tf.cast(orders[0], tf.float64)) for variable in variables}
+    mean = [(at(v, scale, sums, factors[v.device]), v) for sums, v in zip(takes, variables, strict=True)]
     with tf.device(layout.parameters):
+        batches, tokens = orders[2 : 2 + workers], tf.reshape(orders[2 + workers :], rows.shape)
         applied = state.advance(apply_update(optimizer, *tower.divide(mean), state, layout, settings), batches=batches)
-    with tf.device(layout.parameters):
+        receive = _receive(channel, count)
+        with tf.control_dependencies([_send(channel, tokens, applied)]):
+            update = tf.concat([tf.reshape(_receive(channel, tf.cast(orders[1], tf.int32)), [-1]), [applied]], 0)
         return ChiefOps(
             round=round_,
             step=step,
             count=count,
-            examples=examples,
-            batches=batches,
             rows=rows,
+            orders=orders,
             pending=channel.messages.size(),
-            receive=channel.messages.dequeue_many(tf.maximum(count, channel.messages.size())),
+            receive=receive,
             open=tf.group(*[at(v, a.set_global_step, round_) for a, v in accumulators]),
             counts=tf.stack([at(v, a.num_accumulated) for a, v in accumulators]),
             discard=[op_of(sums) for sums in takes],
             send=_send(channel, rows, step),
-            applied=applied,
-            release=_send(channel, rows, applied),
+            update=update,
             open_exchange=exchange.open(round_) if exchange else None,
             exchanged=exchange.counts() if exchange else [],
             discard_exchanged=exchange.discard() if exchange else [],
             release_exchange=exchange.release(round_) if exchange else None,
             backups=backup_ops(tower.contributions, channel.accumulators, layout, round_, channel.needed) if channel.needed else None,
         )
+
+
+def orders_of(examples: int, count: int, batches: Any, rows: Any) -> Any:
+    """The value of `ChiefOps.orders`: the examples of the round, how many messages to wait for then, how many batches of each worker are
+    used up with the step, int64 [workers], and its `rows`."""
+    return np.concatenate([[examples, count], batches, np.ravel(rows)])
+
+
+def _receive(channel: Channel, count: Any) -> Any:
+    return channel.messages.dequeue_many(tf.maximum(count, channel.messages.size()))
 
 
 def _send(channel: Channel, rows: Any, step: Any) -> Any:

@@ -16,8 +16,8 @@ from psclust.replication.layout import host_of
 GradientsAndVariables = Sequence[tuple[Any, Any]]
 
 
-def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Sequence[Any]) -> GradientsAndVariables:
-    """One (gradient, variable) pair for each variable from one list of pairs a tower; `examples` are their int64 batch sizes.
+def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Any) -> GradientsAndVariables:
+    """One (gradient, variable) pair for each variable from one list of pairs a tower; `examples`, int64 scalar, is how many all have.
 
     A variable that a tower does not use counts as a gradient of zero there. Sums and quotients sit on the variable's device, so a
     gradient travels once, straight to its ps.
@@ -28,27 +28,26 @@ def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Sequence[An
         for gradient, variable in tower:
             parts.setdefault(variable.ref(), []).append(gradient)
             variables[variable.ref()] = variable
-    inverses: dict[str, Any] = {}
+    with tf.device(examples.device):
+        inverse = 1.0 / tf.cast(examples, tf.float64)
     means = []
     for reference, gradients in parts.items():
         variable = variables[reference]
         with tf.device(variable.device):
-            if variable.device not in inverses:
-                inverses[variable.device] = 1.0 / tf.cast(tf.add_n(list(examples)), tf.float64)
-            means.append((scale(add(gradients), inverses[variable.device]), variable))
+            means.append((scale(add(gradients), inverse), variable))
     return means
 
 
-def by_host(towers: Sequence[GradientsAndVariables], devices: Sequence[str]) -> list[GradientsAndVariables]:
-    """The same gradients with those of towers on one host summed there, so that a host sends one for each variable, whatever the number
-    of its `devices`; those are the towers'."""
+def by_host(towers: Sequence[GradientsAndVariables], devices: Sequence[str]) -> dict[str, GradientsAndVariables]:
+    """host -> the gradients of its towers, summed there, so that a host sends one for each variable, whatever the number of its `devices`;
+    those are the towers'."""
     hosts: dict[str, list[GradientsAndVariables]] = {}
     for tower, device in zip(towers, devices, strict=True):
         hosts.setdefault(host_of(device), []).append(tower)
-    sums = []
+    sums: dict[str, GradientsAndVariables] = {}
     for host, group in hosts.items():
         with tf.device(host):
-            sums.append(summed(group) if len(group) > 1 else group[0])
+            sums[host] = summed(group) if len(group) > 1 else group[0]
     return sums
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.replication.buckets import send_gradients
 from psclust.replication.exchange import GraphExchange, check_statistics
+from psclust.replication.gate import await_batch
 from psclust.replication.gradients import by_host, weighted_mean
 from psclust.replication.inputs import ReplicaInput, build_input, until_all_ended
 from psclust.replication.layout import Layout
@@ -33,17 +35,15 @@ from psclust.replication.update import apply_update
 
 @dataclass(frozen=True)
 class StepOps:
-    """What one training step fetches. step: int64, the global step after it. loss: scalar, weighted by examples.
-    examples: int64, how many the step used. staleness: int64, updates of other replicas that the gradient did not know of; None where
-    there are none."""
+    """One training step. step: int64, the global step after it. loss: scalar, weighted by examples. examples: int64, how many the step
+    used. staleness: int64, updates of other replicas that the gradient did not know of; None where there are none. fetches: what a run
+    of it fetches, with one message from each task: (int64 [1 or 2], step and staleness; float64 [2], loss and examples)."""
 
     step: Any
     loss: Any
     examples: Any
-    staleness: Any = None
-
-    def fetches(self) -> list[Any]:
-        return [self.step, self.loss, self.examples, *([] if self.staleness is None else [self.staleness])]
+    staleness: Any
+    fetches: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -118,16 +118,20 @@ def _sync_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: L
         weights = tf.cast(tf.stack(examples), tf.float64)
         loss = tf.reduce_sum(tf.stack([tf.cast(tower.loss, tf.float64) for tower in towers]) * weights) / tf.reduce_sum(weights)
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
-    contributions = by_host([tower.contributions for tower in towers], layout.workers)
-    gradients, statistics = towers[0].divide(weighted_mean(contributions, examples))
+    built = len(tf.compat.v1.get_default_graph().get_operations())
+    hosts = by_host([tower.contributions for tower in towers], layout.workers)
+    contributions = [send_gradients(sums, host) for host, sums in hosts.items()]
+    gradients, statistics = towers[0].divide(weighted_mean(contributions, total))
     own = kept_by_towers(settings, len(towers), in_step=True)
     # Moving statistics are one set of variables that all towers share; letting each tower write them would apply them in random order.
-    with tf.device(layout.parameters), tf.control_dependencies([total, *towers[0].update_ops]):
+    with tf.device(layout.parameters), tf.control_dependencies(list(towers[0].update_ops)):
         applied = apply_update(optimizer, gradients, () if own else statistics, state, layout, settings)
         if own:
             applied = [*applied, *move_own(towers, layout.workers, state, settings.statistics_every)]
     shared = state.positions.shape[0] == 1
-    return [StepOps(state.advance(applied, replica=0) if shared else state.advance(applied, batches=used), loss, total)]
+    step = state.advance(applied, replica=0) if shared else state.advance(applied, batches=used)
+    await_batch(step, total, built)
+    return [step_ops(step, loss, total)]
 
 
 def _async_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: Layout, settings: Settings) -> list[StepOps]:
@@ -145,12 +149,24 @@ def tower_step(
     kept_by_towers(settings, len(layout.towers.workers), in_step=False)
     # Replicas that are not in step move shared statistics one after another, each by its share.
     statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
+    built = len(tf.compat.v1.get_default_graph().get_operations())
+    gradients = send_gradients(tower.gradients, layout.workers[replica])
+    with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
+        applied = apply_update(optimizer, gradients, statistics, state, layout, settings)
+    step = state.advance(applied, replica=replica)
     # At the end of the data not even what depends on no gradient may run, such as the decay of Adam's moments of a sparse variable.
-    with tf.device(layout.parameters), tf.control_dependencies([tower.input.examples, *update_ops]):
-        applied = apply_update(optimizer, tower.gradients, statistics, state, layout, settings)
-    return _alone(state.advance(applied, replica=replica), tower, state, layout)
+    await_batch(step, tower.input.examples, built)
+    return _alone(step, tower, state, layout)
 
 
 def _alone(step: Any, tower: Tower, state: State, layout: Layout) -> StepOps:
     """The step of a tower that makes its updates by itself."""
-    return StepOps(step, tower.loss, tower.input.examples, state.staleness(step) if len(layout.workers) > 1 else None)
+    return step_ops(step, tower.loss, tower.input.examples, state.staleness(step) if len(layout.workers) > 1 else None)
+
+
+def step_ops(step: Any, loss: Any, examples: Any, staleness: Any = None) -> StepOps:
+    with tf.device(step.device):
+        counts = tf.stack([step] if staleness is None else [step, staleness])
+    with tf.device(loss.device):
+        report = tf.stack([tf.cast(loss, tf.float64), tf.cast(examples, tf.float64)])
+    return StepOps(step, loss, examples, staleness, (counts, report))

@@ -1,4 +1,5 @@
-"""Each worker pulls a variable from its ps once a step, however many towers it has and however often they use the variable.
+"""Each worker pulls a variable from its ps once a step, however many towers it has and however often they use the variable, and the small
+ones of a ps in one message.
 
 TensorFlow reads a resource variable anew wherever a model uses it, and each read travels by itself, to every device apart.
 """
@@ -9,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.buckets import carry, is_small
 from psclust.replication.layout import host_of
 
 
@@ -29,13 +31,27 @@ def pull_once(built: int) -> None:
             if not _same_task(user.device, handle.device):
                 reads.setdefault(key, []).append(value)
                 users.setdefault(key, []).extend((user, index) for index, used in enumerate(user.inputs) if used is value)
+    pulled = _in_buckets({key: values[0] for key, values in reads.items()})
     for key, values in reads.items():
-        if len({value.name for value in values}) > 1 or len({user.device for user, _ in users[key]}) > 1:
+        if key not in pulled and (len({value.name for value in values}) > 1 or len({user.device for user, _ in users[key]}) > 1):
             with tf.device(key[1]):
-                shared = tf.identity(values[0], name="pulled")
-            for user, index in users[key]:
-                # As in `GraphExchange.connect`: what is there already gets another input.
-                user._update_input(index, shared)
+                pulled[key] = tf.identity(values[0], name="pulled")
+        for user, index in users[key] if key in pulled else ():
+            # As in `GraphExchange.connect`: what is there already gets another input.
+            user._update_input(index, pulled[key])
+
+
+def _in_buckets(reads: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
+    """The reads of `reads`, by variable and host, that travel with others, as they arrive at the host."""
+    groups: dict[tuple[str, str, Any], list[tuple[str, str]]] = {}
+    for (variable, host), read in reads.items():
+        if is_small(read):
+            groups.setdefault((read.op.inputs[0].op.device, host, read.dtype), []).append((variable, host))
+    pulled: dict[tuple[str, str], Any] = {}
+    for (ps, host, _), keys in groups.items():
+        if len(keys) > 1:
+            pulled |= zip(keys, carry([reads[key] for key in keys], ps, host), strict=True)
+    return pulled
 
 
 def _same_task(device: str, other: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.replication.graph_walk import before, reached
 from psclust.replication.state import State
 from psclust.replication.tower import Tower
 
@@ -36,13 +37,5 @@ def refuse_train_op(tower: Tower, how: str) -> None:
 def _writes(operation: Any, variable: Any) -> bool:
     """Whether running `operation` assigns to `variable`."""
     holder = variable.handle.op.name
-    seen, waiting = {operation.name}, [operation]
-    while waiting:
-        current = waiting.pop()
-        if current.type.startswith("Assign") and any(value.op.name == holder for value in current.inputs):
-            return True
-        for before in (*(value.op for value in current.inputs), *current.control_inputs):
-            if before.name not in seen:
-                seen.add(before.name)
-                waiting.append(before)
-    return False
+    assigns = (one for one in reached(operation, before).values() if one.type.startswith("Assign"))
+    return any(value.op.name == holder for one in assigns for value in one.inputs)

@@ -9,7 +9,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def wait_until(condition: Callable[[], _T], deadline: float = 20.0, *, what: str = "the condition") -> _T:
+def wait_until(condition: Callable[[], _T], deadline: float = 120.0, *, what: str = "the condition") -> _T:
     """The first true value of `condition`, asked every 10 ms. Raises TimeoutError after `deadline` seconds."""
     end = time.monotonic() + deadline
     while not (value := condition()):

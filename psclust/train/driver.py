@@ -9,13 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from psclust.replication.backups import BackupBarrier
 from psclust.replication.barrier import Barrier, Kind, Message, Token
-from psclust.replication.barrier_ops import ChiefOps
+from psclust.replication.barrier_ops import ChiefOps, orders_of
 from psclust.train.own_gradients import OwnGradients
 from psclust.train.session import close
 
@@ -57,6 +58,10 @@ class Driver:
         self._dropped = dropped
         # Batches of dropped gradients, which count as used up with the next update.
         self._used_up = np.zeros([workers], np.int64)
+        # Messages that came with an update and are still to be heard.
+        self._inbox: list[Message] = []
+        # What every step is made of is one run. `updated` hears of it when the next messages are there.
+        self._update = session.make_callable(ops.update, [ops.orders])
         self._own = OwnGradients(session, ops.backups) if ops.backups else None
         # Microseconds since 1970: greater than every round of an earlier driver, which advanced by one or two a step.
         remaining, first = set(range(workers)) - set(finished), time.time_ns() // 1000
@@ -126,10 +131,18 @@ class Driver:
 
     def _receive(self, count: int) -> list[Message]:
         """All messages that are waiting, or the next `count` where those are more."""
+        if self._inbox:
+            found, self._inbox = self._inbox, []
+            return found
         if not count:
             return []
-        rows = self._session.run(self._ops.receive, {self._ops.count: count})
-        return [Message(Kind(int(row[0])), *(int(value) for value in row[1:])) for row in rows]
+        return _messages(self._session.run(self._ops.receive, {self._ops.count: count}))
+
+    def _wanted(self) -> int:
+        """How many messages to wait for at a time. Who waits in an exchange sends nothing before a lost worker's successor has been heard,
+        so that one is heard by itself; and a step with backup workers may need fewer messages than workers."""
+        singly = self._ops.release_exchange is not None or self._own is not None
+        return min(1, len(self._barrier.awaited)) if singly else len(self._barrier.awaited)
 
     def _send(self, tokens: Iterable[Token]) -> None:
         tokens = list(tokens)
@@ -144,12 +157,9 @@ class Driver:
 
     def _round(self) -> None:
         barrier = self._barrier
-        # Who waits in an exchange sends nothing before a lost worker's successor has been heard, so that one is heard by itself; and a step
-        # with backup workers may need fewer messages than workers.
-        singly = self._ops.release_exchange is not None or self._own is not None
         while barrier.awaited:
             # With backup workers, a gradient that has arrived before the step is made counts too: it is no cheaper to drop it.
-            for message in self._receive(1 if singly else len(barrier.awaited)):
+            for message in self._receive(self._wanted()):
                 self._hear(message)
             if barrier.unsure:
                 self._release()
@@ -204,7 +214,7 @@ class Driver:
         self._send(tokens)
 
     def _apply(self) -> None:
-        ops, contributions = self._ops, self._barrier.contributions
+        contributions = self._barrier.contributions
         batches = np.zeros([self._workers], np.int64)
         batches[[worker for worker, examples in contributions.items() if examples]] = 1
         if not batches.any():
@@ -216,6 +226,10 @@ class Driver:
         self._barrier.stopping = self._enough(self._step + 1)
         tokens = self._barrier.advance()
         batches, self._used_up = batches + self._used_up, np.zeros_like(batches)
-        feed = {ops.examples: sum(contributions.values()), ops.batches: batches, ops.rows: self._rows(tokens)}
-        self._step = int(self._session.run([ops.applied, ops.release], feed)[0])
+        *received, step = self._update(orders_of(sum(contributions.values()), self._wanted(), batches, self._rows(tokens)))
+        self._inbox, self._step = _messages(np.reshape(received, [-1, len(fields(Message))])), int(step)
         self._updated(self._step)
+
+
+def _messages(rows: Any) -> list[Message]:
+    return [Message(Kind(int(row[0])), *(int(value) for value in row[1:])) for row in rows]

@@ -17,13 +17,18 @@ _POLL_S = 0.05
 
 
 class StepValues(NamedTuple):
-    """What one run of an asynchronous step fetches; the last two where there are other replicas, and where there is a bound."""
+    """What one run of a step gave: `staleness` where there are other replicas, `lead` where there is a bound."""
 
     step: int
     loss: float
     examples: int
     staleness: int | None = None
     lead: int = 0
+
+    @classmethod
+    def of(cls, counts: Any, report: Any, lead: Any = 0) -> StepValues:
+        """Of `StepOps.fetches`, and the lead."""
+        return cls(int(counts[0]), float(report[0]), int(report[1]), int(counts[1]) if len(counts) > 1 else None, int(lead))
 
 
 class Pace:

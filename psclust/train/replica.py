@@ -131,7 +131,7 @@ class Replica:
         """Asynchronous: nobody waits for anybody, unless it is too far ahead."""
         self._start_input(session)
         pace, guard = self._pace, self.job.program.config.nan_guard
-        run = self.hooks.callable(session, [*ops.fetches(), *(pace.fetches if pace else ())])
+        run = self.hooks.callable(session, [*ops.fetches, *(pace.fetches if pace else ())])
         step, lead = pace.look(session, 0.0) if pace else (self.step(session), 0)
         while not self.job.enough(step) and not self.stop.seen(session):
             if pace and pace.holds(lead):
@@ -139,13 +139,13 @@ class Replica:
                 step, lead = pace.look(session)
                 continue
             try:
-                made = StepValues(*run())
+                made = StepValues.of(*run())
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
                 break
-            step, lead = int(made.step), made.lead
-            check_loss(guard, step, float(made.loss))
-            self.job.reporter.step(step, float(made.loss), int(made.examples), made.staleness)
+            step, lead = made.step, made.lead
+            check_loss(guard, step, made.loss)
+            self.job.reporter.step(step, made.loss, made.examples, made.staleness)
             self.after_step(session, step)
             if self.hooks.stop_requested:
                 self.stop.put_up(session)

@@ -112,16 +112,16 @@ def _steps(client: _Client, session: Any, ops: StepOps, tower: int, stop: thread
     """Makes a step each time it is asked for one, until the data or the wanted number of steps is used up, or `stop` is set; yields the
     global step after each but the last."""
     hooks = client.hooks if tower == 0 else Hooks()
-    run = hooks.callable(session, ops.fetches())
+    run = hooks.callable(session, ops.fetches)
     while not (stop and stop.is_set()):
         try:
-            made = StepValues(*run())
+            made = StepValues.of(*run())
         except tf.errors.OutOfRangeError as error:
             _check_end(client, session, tower, error)
             return
-        step, loss = int(made.step), float(made.loss)
-        check_loss(client.job.program.config.nan_guard, step, loss)
-        client.job.reporter.step(step, loss, int(made.examples), made.staleness)
+        step = made.step
+        check_loss(client.job.program.config.nan_guard, step, made.loss)
+        client.job.reporter.step(step, made.loss, made.examples, made.staleness)
         if hooks.stop_requested and stop:
             stop.set()
         if client.job.enough(step) or hooks.stop_requested:

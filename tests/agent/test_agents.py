@@ -152,7 +152,7 @@ def test_a_silent_launcher_ends_tasks_and_agent_after_the_lease(start: Callable[
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.cut()
     try:
-        wait_until(lambda: not agent.host.programs(), 15, what="the end of all processes")
+        wait_until(lambda: not agent.host.programs(), what="the end of all processes")
         agent.wait_for("lost", "h1")
     finally:
         agent.host.heal()
@@ -171,7 +171,7 @@ def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started
         assert agent.log().count("\n") < far
     finally:
         agent.host.heal()
-    wait_until(lambda: ("exited", WORKER, 0) in agent.heard.news, 40, what="the end")
+    wait_until(lambda: ("exited", WORKER, 0) in agent.heard.news, what="the end")
     assert agent.log().splitlines() == [str(number) for number in range(60)]
     assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
 

@@ -40,7 +40,7 @@ def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
     bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     yield bed
     try:
-        wait_until(lambda: not left(hosts) and not bed.processes(), 30, what="the end of everything on the hosts")
+        wait_until(lambda: not left(hosts) and not bed.processes(), what="the end of everything on the hosts")
     except TimeoutError:
         pytest.fail(f"still alive: {left(hosts)} {bed.end()}")
 
@@ -132,7 +132,7 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
     watching = far.start("attach")
     code, said = far.run("down")
     assert code == 0, said
-    wait_until(lambda: not left(hosts), 2, what="the end of the agents' own processes")
+    wait_until(lambda: not left(hosts), what="the end of the agents' own processes")
     assert watching.wait() == 143
 
 
@@ -158,7 +158,7 @@ def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host_after_the_lease(
     os.kill(status.supervisor, signal.SIGKILL)
     running.process.kill()
     running.process.wait()
-    wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+    wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
 
 
 def test_a_killed_up_ends_the_run_on_all_hosts_at_once(far: CommandBed, hosts: HostBed) -> None:
@@ -167,7 +167,7 @@ def test_a_killed_up_ends_the_run_on_all_hosts_at_once(far: CommandBed, hosts: H
     far.wait_for("worker:3", "running", deadline=60)
     running.process.kill()
     running.process.wait()
-    wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+    wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
 
 
 def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts: HostBed) -> None:
@@ -179,7 +179,7 @@ def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts:
         code = running.wait(60)
         assert code == 1
         assert "host h2 is lost, with worker:1" in running.output
-        wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+        wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     finally:
         hosts[1].heal()
 
@@ -187,7 +187,7 @@ def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts:
 def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
     _file(far, hosts, "import time\nfor i in range(80): print(i, flush=True); time.sleep(0.1)\n", deadlines={"lease": 30})
     running = far.start("up")
-    wait_until(lambda: "3\n" in (far.log("worker:1") if far.cluster().current() else ""), 60, what="the first lines")
+    wait_until(lambda: "3\n" in (far.log("worker:1") if far.cluster().current() else ""), what="the first lines")
     hosts[1].cut()
     # Others are heard in the meantime, this one is not.
     here = far.log("worker:0").count("\n") + 20
@@ -271,10 +271,10 @@ def test_nothing_is_started_unless_every_host_is_ready(far: CommandBed, hosts: H
 def test_ctrl_c_at_any_moment_leaves_nothing(far: CommandBed, hosts: HostBed, moment: str) -> None:
     _file(far, hosts, PATIENT)
     running = far.start("up")
-    wait_until(lambda: moment in running.output, 60, what=moment)
+    wait_until(lambda: moment in running.output, what=moment)
     running.interrupt()
     assert running.wait(60) == 130
-    wait_until(lambda: not left(hosts), 30, what="the end of everything on the hosts")
+    wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
 
 
 def test_no_port_of_a_cluster_answers_on_another_interface(far: CommandBed, hosts: HostBed) -> None:

@@ -131,7 +131,7 @@ def test_gradients_are_averaged_and_applied_where_the_variable_is(graph: Any) ->
     built = _build_in_graph(_program("GradientDescentOptimizer"), True)
     applied = {op.inputs[0].op.name: op.device for op in graph.get_operations() if op.type == "ResourceApplyGradientDescent"}
     assert applied == DEALT
-    sums = [op for op in graph.get_operations() if op.type == "AddN" and op.inputs[0].dtype == tf.float32 and "tower" in op.inputs[0].name]
+    sums = [op for op in graph.get_operations() if op.type == "AddN" and op.inputs[0].dtype == tf.float32 and "/job:ps" in op.device]
     assert sorted(op.device for op in sums) == sorted(DEALT.values())
     assert len(built.towers) == 2
 

@@ -28,8 +28,8 @@ def _slices(rows: dict[int, float]) -> tf.IndexedSlices:
     return tf.IndexedSlices(tf.constant([[value] for value in rows.values()]), tf.constant(list(rows), tf.int64), tf.constant([3, 1]))
 
 
-def _examples(*counts: int) -> list[Any]:
-    return [tf.constant(count, tf.int64) for count in counts]
+def _examples(*counts: int) -> Any:
+    return tf.constant(sum(counts), tf.int64)
 
 
 def test_dense_gradients_are_weighted_by_examples(session: Any) -> None:

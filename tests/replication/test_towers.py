@@ -200,7 +200,7 @@ def test_only_the_first_towers_update_ops_run(session: Any) -> None:
     built = build_in_graph(_program(_counting_model), Layout(0, ("", ""), ""), sync=True)
     session.run(tf.compat.v1.global_variables_initializer())
     session.run([tower.input.initializer for tower in built.towers])
-    step, _, examples = session.run(built.steps[0].fetches())
+    (step,), (_, examples) = session.run(built.steps[0].fetches)
     assert (step, examples) == (1, 8)
     assert session.run("updates/Read/ReadVariableOp:0") == 1.0
 
@@ -213,5 +213,5 @@ def test_the_loss_of_towers_is_weighted_by_examples(session: Any) -> None:
     session.run(tf.compat.v1.global_variables_initializer())
     session.run([tower.input.initializer for tower in built.towers])
     # Three examples with a loss of 0, one with a loss of 4.
-    _, loss, examples = session.run(built.steps[0].fetches())
+    _, (loss, examples) = session.run(built.steps[0].fetches)
     assert (loss, examples) == (1.0, 4)

@@ -85,6 +85,6 @@ def test_a_server_listens_where_it_is_told(shim: Path, ports: Ports, narrow: str
     env = {**os.environ, **ENVIRONMENT, "LD_PRELOAD": str(shim), "PYTHONPATH": root()} | ({"PSCLUST_BIND": narrow} if narrow else {})
     argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
     with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
-        wait_until(lambda: answers(port), 15)
+        wait_until(lambda: answers(port))
         assert listeners(port) == addresses
         server.kill()

@@ -152,7 +152,7 @@ def test_tasks_and_fork_servers_die_with_a_killed_supervisor() -> None:
         pids = [int(word) for word in supervisor.stdout.readline().split()]
         assert len(pids) == 2
         supervisor.kill()
-    wait_until(lambda: not any(map(running, pids)), 10, what="the end of both")
+    wait_until(lambda: not any(map(running, pids)), what="the end of both")
 
 
 def running(pid: int) -> bool:

@@ -56,7 +56,7 @@ class TestForked:
     def test_it_serves_in_silence_until_it_is_told_to_end(self, library: ForkServer, ports: Ports) -> None:
         port = ports.take()
         server = library.start(command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0), env=ENVIRONMENT | {"PSCLUST_TASK": "ps:0"})
-        wait_until(lambda: answers(port), 10)
+        wait_until(lambda: answers(port))
         assert Path(f"/proc/{server.pid}/comm").read_text() == "ps:0\n"
         assert server.kill(signal.SIGTERM) == (-signal.SIGTERM, "")
         assert not listeners(port)
@@ -87,7 +87,7 @@ class TestForked:
         forked, executed = library.start(argv, env=ENVIRONMENT), None
         try:
             executed = library.start(argv, env={**ENVIRONMENT, "TF_ENABLE_ONEDNN_OPTS": "0", "PYTHONPATH": root()})
-            wait_until(lambda: command_line(executed.pid)[1:3] == ["-m", SERVER], 10)
+            wait_until(lambda: command_line(executed.pid)[1:3] == ["-m", SERVER])
             assert command_line(forked.pid) != command_line(executed.pid)
         finally:
             for task in filter(None, (forked, executed)):
@@ -105,7 +105,7 @@ def test_an_executed_server_serves_and_listens_on_another_port(ports: Ports) -> 
     argv = command(SERVER, {"ps": [f"127.0.0.1:{dialled}"]}, "ps", 0, "--port", str(listened), "--threads", "1")
     env = {**os.environ, **ENVIRONMENT, "PYTHONPATH": root()}
     with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
-        wait_until(lambda: answers(listened), 15)
+        wait_until(lambda: answers(listened))
         assert not answers(dialled)
         server.terminate()
     assert server.returncode == -signal.SIGTERM
@@ -162,7 +162,7 @@ def test_a_forked_client_trains_on_servers_of_both_kinds(library: ForkServer, te
             (library, SERVER, "worker", 0),
         ):
             servers.append(server.start(command(module, cluster, job, index), env=ENVIRONMENT, cwd=root()))
-        wait_until(lambda: all(map(answers, numbers)), 15)
+        wait_until(lambda: all(map(answers, numbers)))
         code, output = tensorflow.run([sys.executable, "-c", TRAIN, f"grpc://{worker}"])
         assert (code, output.splitlines()[-1]) == (0, "True 3 True {'CPU'}")
     finally:

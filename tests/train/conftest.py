@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fork_clients import SERVER, fork_client, fork_server
 from fork_training import Training
+from trained import Trained, read_checkpoint
 
 from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
@@ -35,25 +36,6 @@ def free_cluster() -> Iterator[Callable[..., ClusterSpec]]:
             return f"127.0.0.1:{holder.getsockname()[1]}"
 
         yield lambda **counts: ClusterSpec({job: tuple(address() for _ in range(count)) for job, count in counts.items()})
-
-
-@dataclass
-class Trained:
-    """What a training left: the values of all variables, and its folder."""
-
-    values: Mapping[str, Any]
-    model_dir: Path
-
-    @property
-    def step(self) -> int:
-        return int(self.values["global_step"])
-
-
-def read_checkpoint(model_dir: Path) -> Trained:
-    import tensorflow as tf
-
-    reader = tf.train.load_checkpoint(str(model_dir))
-    return Trained({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}, model_dir)
 
 
 @pytest.fixture
@@ -207,9 +189,9 @@ class Processes:
         return 0
 
     def reach(self, task: str, step: int) -> None:
-        wait_until(lambda: self.step(task) >= step, 30, what=f"{task} at step {step}")
+        wait_until(lambda: self.step(task) >= step, what=f"{task} at step {step}")
 
-    def end(self, deadline_s: float = 40.0) -> dict[str, int]:
+    def end(self, deadline_s: float = 120.0) -> dict[str, int]:
         """Waits for all clients; their exit codes."""
         try:
             wait_until(

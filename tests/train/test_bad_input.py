@@ -125,7 +125,7 @@ def test_the_worker_that_meets_a_mistake_ends_with_its_sentence(processes: Calla
     settings = [part for key, value in mistake.params.items() for part in ("--set", f"{key}={str(value).lower()}")]
     cluster = processes("between-graph", sync, "bad_inputs:program", *settings, ps=1)
     worker = cluster.clients["worker:1"]
-    code = wait_until(lambda: worker.exitcode, 40, what="the end of worker:1")
+    code = wait_until(lambda: worker.exitcode, what="the end of worker:1")
     lines = [line for line in cluster.log("worker:1").splitlines() if "0000 00" not in line]
     assert code == mistake.error.exit_code, lines
     assert re.fullmatch(mistake.sentence, lines[-1]), lines
@@ -139,7 +139,7 @@ def test_the_checkpoint_of_another_model_is_refused_and_stays(
     train_here: Callable[..., Any], tmp_path: Path, how: tuple[str | None, bool]
 ) -> None:
     import toys
-    from conftest import read_checkpoint
+    from trained import read_checkpoint
 
     before = train_here(toys.tally, folder="model", max_steps=3)
     found = _fails(train_here, how, PsclustError, {})

@@ -113,7 +113,7 @@ class Background:
         return bool(self._results)
 
     def result(self) -> Any:
-        return wait_until(lambda: self._results, 10, what="a token")[0]
+        return wait_until(lambda: self._results, what="a token")[0]
 
 
 def _both_step(one: Member, other: Member) -> tuple[Grant, Grant]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import read_checkpoint
+from trained import read_checkpoint
 
 pytestmark = pytest.mark.tensorflow
 

@@ -23,7 +23,7 @@ def test_an_evaluator_follows_a_training_and_ends_after_it(processes: Callable[.
     slow = ["toys:slow_line", "--config", "save_steps=5", "--set", "points=400"]
     cluster = processes("between-graph", False, *slow, worker=1)
     cluster.start("evaluator:0")
-    wait_until(lambda: _results(cluster.folder), 30, what="a first evaluation")
+    wait_until(lambda: _results(cluster.folder), what="a first evaluation")
     assert cluster.clients["worker:0"].exitcode is None
     # One that dies and comes back evaluates nothing twice.
     cluster.kill("evaluator:0")

@@ -33,7 +33,7 @@ def test_a_killed_synchronous_worker_is_waited_for_and_comes_back(processes: Cal
 
 def test_a_worker_that_dies_when_another_has_ended_its_data_holds_only_itself_up(processes: Callable[..., Any]) -> None:
     cluster = processes("between-graph", True, *_tally(100), "--set", "fewer=80", worker=3)
-    wait_until(lambda: cluster.clients["worker:2"].exitcode == 0, 30, what="the end of worker:2, which has the least data")
+    wait_until(lambda: cluster.clients["worker:2"].exitcode == 0, what="the end of worker:2, which has the least data")
     cluster.kill("worker:1")
     cluster.start("worker:1")
     assert cluster.end() == {**WELL, "worker:2": 0}

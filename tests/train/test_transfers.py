@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -19,10 +20,11 @@ _BYTES = _ROWS * 2 * 4
 
 
 class Transfers(tf.compat.v1.train.SessionRunHook):
-    """Counts the transfers of as many bytes as the weights have, from task to task, in a step: the most of any, because a trace that ends
-    with its step may lack what was on its way just then."""
+    """Counts the transfers from task to task in a step, `size`: of as many bytes. The most of any step, because a trace that ends with its
+    step may lack what was on its way just then."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int | None = None) -> None:
+        self.size = size
         self.seen: Counter[tuple[str, str]] = Counter()
 
     def before_run(self, run_context: Any) -> Any:
@@ -35,13 +37,17 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
             tuple(re.findall(r"/job:(\w+)/replica:0/task:(\d+)", node.timeline_label))
             for node in nodes
             if node.node_name == "RecvTensor"
-            and _BYTES in [o.tensor_description.allocation_description.requested_bytes for o in node.output]
+            and self.size in (None, *(o.tensor_description.allocation_description.requested_bytes for o in node.output))
         )
+
+    def counts(self) -> dict[str, int]:
+        """`ps0 worker0`, `worker0 ps0` -> number."""
+        return {" ".join(f"{job}{index}" for job, index in way): count for way, count in self.seen.items()}
 
 
 def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, **counts: int) -> dict[str, int]:
-    """How often the weights, or their gradients, were sent in one step: `ps0 worker0`, `worker0 ps0` -> number."""
-    transfers = Transfers()
+    """How often the weights, or their gradients, were sent in one step."""
+    transfers = Transfers(_BYTES)
 
     def model(features: Any) -> psclust.EstimatorSpec:
         weights = tf.compat.v1.get_variable("weights", [_ROWS, 2], initializer=tf.compat.v1.ones_initializer())
@@ -55,7 +61,7 @@ def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, 
     train_here(
         psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)), replication, sync=sync, here=True, **counts
     )
-    return {" ".join(f"{job}{index}" for job, index in way): count for way, count in transfers.seen.items()}
+    return transfers.counts()
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -65,3 +71,30 @@ def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_tow
     both = {"ps0 worker0": 1, "worker0 ps0": 1}
     assert _transfers(train_here, "between-graph", sync=False, workers=1, devices=devices) == both
     assert _transfers(train_here, "in-graph", sync=True, workers=1, devices=devices) == both
+
+
+@pytest.mark.parametrize(
+    ("replication", "sync", "pushed"), [("between-graph", False, 1), ("in-graph", True, 1), ("between-graph", True, 2)]
+)
+def test_small_variables_of_a_ps_travel_in_one_message(train_here: Callable[..., Any], replication: str, sync: bool, pushed: int) -> None:
+    transfers = Transfers()
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        weights = [tf.compat.v1.get_variable(f"weight_{i}", [i + 1, 3], initializer=tf.compat.v1.ones_initializer()) for i in range(6)]
+        loss = sum(tf.reduce_mean(features) * tf.nn.l2_loss(weight) for weight in weights)
+        return psclust.EstimatorSpec("train", loss=loss, training_hooks=[transfers])
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(20)
+
+    program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01))
+    trained = train_here(program, replication, sync=sync, here=True, workers=1)
+    found = transfers.counts()
+    # To the worker three variables and, where it is the client, what the first ps says of the step; from it their gradients and, at a
+    # barrier, a report that tells the number of the round.
+    assert found["ps1 worker0"] == 1
+    assert found["worker0 ps1"] == pushed
+    assert found["ps0 worker0"] == (1 if replication == "in-graph" else 2)
+    assert found["worker0 ps0"] == pushed
+    for i in range(6):
+        np.testing.assert_allclose(trained.values[f"weight_{i}"], np.full([i + 1, 3], 0.99**20), rtol=1e-5)
