@@ -23,6 +23,7 @@ pytestmark = [
 
 FRAGMENT = (Path(__file__).parents[2] / "deploy" / "psclust.nft").read_text(encoding="utf-8")
 PORTS = "23000-23099"
+Dial = tuple[BedHost, int]
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,19 @@ def load(host: BedHost, members: list[str], ports: str) -> None:
     subprocess.run(host.command("nft", "-f", "-"), input=text, text=True, check=True)
 
 
-def reaches(source: BedHost, target: BedHost, port: int, address: str | None = None) -> bool:
-    dial = f"exec 3<>/dev/tcp/{address or target.address}/{port}"
-    return subprocess.run(source.command("timeout", "2", "bash", "-c", dial), capture_output=True).returncode == 0
+def reached(source: BedHost, dials: list[Dial], patience: int = 60) -> list[Dial]:
+    """Which of them accept a connection within so many seconds."""
+    commands = [source.command("timeout", str(patience), "bash", "-c", f"exec 3<>/dev/tcp/{host.address}/{port}") for host, port in dials]
+    running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
+    codes = [process.wait() for process in running]
+    return [dial for dial, code in zip(dials, codes, strict=True) if code == 0]
+
+
+def dropped(host: BedHost) -> int:
+    """Packets that the table has dropped there."""
+    found = re.search(r"counter packets (\d+)", host.run("nft", "list", "table", "inet", "psclust"))
+    assert found is not None
+    return int(found[1])
 
 
 def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until_it_is_unloaded(hosts: HostBed, bed: CommandBed) -> None:
@@ -58,13 +69,14 @@ def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until
     servers = [int((task.address or "").rpartition(":")[2]) for task in status.tasks]
     dials = [(host, port) for host, server in zip((first, second), servers, strict=True) for port in (server, _lowest_open(host))]
     assert len({(host.name, port) for host, port in dials}) == 4
-    assert all(reaches(source, target, port) for source in (first, second) for target, port in dials)
-    assert not any(reaches(stranger, target, port) for target, port in dials)
+    assert reached(first, dials) == reached(second, dials) == dials
+    assert [dropped(host) for host in (first, second)] == [0, 0]
     # What is no port of a cluster's is none of its business.
-    assert reaches(stranger, first, 22)
+    assert reached(stranger, [(first, 22), *dials], 1) == [(first, 22)]
+    assert all(dropped(host) >= 2 for host in (first, second))
     for host in (first, second):
         host.run("nft", "delete", "table", "inet", "psclust")
-    assert all(reaches(stranger, target, port) for target, port in dials)
+    assert reached(stranger, dials) == dials
     assert bed.run("down")[0] == 0
     wait_until(lambda: not first.programs() and not second.programs(), 60, what="the end of all on the hosts")
 
@@ -78,10 +90,13 @@ def _lowest_open(host: BedHost) -> int:
 
 def test_loaded_again_after_an_edit_it_is_replaced_as_a_whole(hosts: HostBed) -> None:
     first, second, stranger = hosts.hosts
+    dial = [(first, 22)]
     load(first, [second.address], "22")
-    assert (reaches(second, first, 22), reaches(stranger, first, 22)) == (True, False)
+    assert reached(second, dial) == dial
     load(first, [stranger.address], "22")
-    assert (reaches(second, first, 22), reaches(stranger, first, 22), reaches(first, first, 22)) == (False, True, True)
+    assert reached(stranger, dial) == reached(first, dial) == dial
+    assert reached(second, dial, 1) == []
+    assert dropped(first) > 0
     first.run("nft", "delete", "table", "inet", "psclust")
     assert first.run("nft", "list", "tables") == ""
 

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -49,10 +50,10 @@ def stand(hosts: HostBed) -> Iterator[Callable[[Path], psutil.Process]]:
     host = hosts[0]
 
     def stand(folder: Path) -> psutil.Process:
-        service = ["prlimit", f"--nofile={FILES}", "python", "-m", "psclust.agent", "--standing"]
+        service = ["prlimit", f"--nofile={FILES}", sys.executable, "-m", "psclust.agent", "--standing"]
         host.run("mkdir", "-p", "-m", "700", "/run/user/0")
-        environ = [f"PYTHONPATH={folder}", f"PATH={os.environ['PATH']}", "HOME=/run/home"]
-        host.run("sh", "-c", 'exec setsid env "$@" </dev/null >/run/user/0/log 2>&1 &', "sh", *environ, *service)
+        start = 'exec setsid env "$@" </dev/null >/run/user/0/log 2>&1 &'
+        host.run("sh", "-c", start, "start", f"PYTHONPATH={folder}", "HOME=/run/home", *service)
         wait_until(lambda: "listening" in host.run("cat", "/run/user/0/log"), 60, what="the standing agent")
         return next(process for process in host.processes() if "--standing" in process.cmdline())
 
