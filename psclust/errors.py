@@ -34,6 +34,10 @@ class ModelError(PsclustError):
     """A user's function cannot do its work with the data that it meets."""
 
 
+class NoRoomError(UsageError):
+    """A host of a live run is lost, and its tasks have no other place."""
+
+
 class StartError(PsclustError):
     """The cluster could not be started: a busy port, a missing library, a server that never answered."""
 

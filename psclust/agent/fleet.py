@@ -88,6 +88,10 @@ class Fleet:
         if self._link(task) is None:
             self._local.drain(task, timeout)
 
+    def silent(self) -> list[str]:
+        """The hosts that have not been heard for some time."""
+        return [host for host, link in self._links.items() if link.is_silent()]
+
     def close(self) -> None:
         with ThreadPoolExecutor(max_workers=max(len(self._links), 1)) as pool:
             list(pool.map(lambda link: link.leave(purge=self.purge), self._links.values()))

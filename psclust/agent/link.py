@@ -45,9 +45,11 @@ _OPTIONS = [
 
 
 class HostListener(Listener, Protocol):
-    """Who is told of a host's tasks, and of the loss of a host."""
+    """Who is told of a host's tasks, of the loss of a host, and of whether there is contact with it."""
 
     def host_lost(self, host: str, reason: str) -> None: ...
+
+    def host_silent(self, host: str, silent: bool) -> None: ...
 
 
 class HostLink:
@@ -67,7 +69,9 @@ class HostLink:
         self._outputs: dict[Task, Output] = {}
         self._serving: set[Task] = set()
         self._heard = time.monotonic()
+        self._cut = False  # as the listener knows it
         self._closed = threading.Event()
+        self._lost = threading.Event()  # given up: its tasks may run elsewhere, and what it still says is of no account
         self._following = threading.Thread(target=self._follow, name=f"{access.host} news", daemon=True)
         self._following.start()
         threading.Thread(target=self._send, name=f"{access.host} orders", daemon=True).start()
@@ -118,23 +122,25 @@ class HostLink:
         self._closed.set()
         self._orders.put(None)
         try:
-            self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=_LEAVE_S if self._is_silent() else timeout)
-            # Its stream of news ends with it.
-            self._following.join(_LEAVE_S)
+            if not self._lost.is_set():
+                self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=_LEAVE_S if self.is_silent() else timeout)
+                # Its stream of news ends with it.
+                self._following.join(_LEAVE_S)
         except grpc.RpcError as error:
             LOG.warning("%s: its agent could not be told to leave (%s)", self.access.host, error.code().name)
         self._channel.close()
         if self._tunnel is not None:
             self._tunnel.close()
 
-    def _is_silent(self) -> bool:
+    def is_silent(self) -> bool:
+        """Whether it has not been heard for so long that it is not worth waiting for."""
         return time.monotonic() - self._heard > min(_SILENT_S, self._lease_s)
 
     # ---- threads
 
     def _send(self) -> None:
         while (order := self._orders.get()) is not None:
-            while not self._closed.is_set():
+            while not self._is_over():
                 try:
                     order()
                 except grpc.RpcError as error:
@@ -146,31 +152,48 @@ class HostLink:
                     break
 
     def _follow(self) -> None:
-        while not self._closed.is_set():
+        while not self._is_over():
             try:
                 for news in self._stub.Follow(pb.FollowRequest(after=self._after, offsets=self._offsets)):
+                    if self._lost.is_set():
+                        return
                     self._heard = time.monotonic()
+                    self._say_whether_cut(False)
                     self._take(news)
             except grpc.RpcError as error:
-                if not self._closed.is_set():
-                    LOG.info("%s: not connected (%s)", self.access.host, error.code().name)
+                if not self._is_over():
+                    self._say_whether_cut(True, error.code().name)
             except OSError as error:
                 LOG.warning("%s: its news cannot be kept (%s)", self.access.host, error.strerror)
             self._closed.wait(_AGAIN_S)
 
+    def _is_over(self) -> bool:
+        return self._closed.is_set() or self._lost.is_set()
+
+    def _say_whether_cut(self, cut: bool, why: str = "") -> None:
+        if self._cut != cut:
+            self._cut = cut
+            LOG.info("%s: %s", self.access.host, f"not connected ({why})" if cut else "connected again")
+            self._listener.host_silent(self.access.host, cut)
+
     def _renew(self) -> None:
-        lost = False
-        while not self._closed.wait(min(self._lease_s / 3, 5.0)):
+        """An agent that does not answer may hear all the same: it is granted no more than what is left of its lease, so that it has given
+        up its tasks, or is about to, when it is given up here."""
+        answered = True
+        while not self._closed.wait(interval := min(self._lease_s / 3, 5.0)):
             began = time.monotonic()
+            granted = self._lease_s if answered else max(self._lease_s + interval - (began - self._heard), 0.0)
             try:
-                self._stub.Renew(pb.RenewRequest(seconds=self._lease_s), timeout=min(self._lease_s / 3, 5.0))
-                self._heard = began
+                self._stub.Renew(pb.RenewRequest(seconds=granted), timeout=interval)
+                self._heard, answered = began, True
+                self._say_whether_cut(False)
             except grpc.RpcError:
+                answered = False
                 silent = time.monotonic() - self._heard
-                # The agent gives its tasks up when its lease is over; then it needs a moment to end them.
-                if silent > self._lease_s and not lost:
-                    lost = True
+                if silent > self._lease_s + interval:
+                    self._lost.set()
                     self._listener.host_lost(self.access.host, f"its agent has not answered for {silent:.0f} s")
+                    return
 
     def _take(self, news: pb.News) -> None:
         kind = news.WhichOneof("news")

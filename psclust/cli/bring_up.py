@@ -16,7 +16,7 @@ from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.options import UpRequest
 from psclust.errors import UsageError
 from psclust.plan.build import Place, Run, build
-from psclust.plan.environment import Site, passed
+from psclust.plan.environment import passed
 from psclust.plan.program import parse_program
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.spec.cluster import LOCALHOST, Host
@@ -69,7 +69,7 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
         replies = start_agents(ssh, homes, order, lambda access: client.connect([access]))
         addresses = common_addresses(client, replies, order)
     found = places(replies, homes, addresses)
-    write_places(folder, found, hosts)
+    _write(folder, found, hosts)
     return found
 
 
@@ -153,15 +153,10 @@ def purge_hosts(folder: RunFolder) -> None:
             ssh.each(lambda host: ssh.run(host, shlex.join(["rm", "-rf", "--", found[host]["folder"]]), timeout=60))
 
 
-def write_places(folder: RunFolder, found: Mapping[str, Place], hosts: Sequence[Host]) -> None:
-    """For a second `up`, for `plan`, and for whoever cleans up."""
-    known = {host.name: asdict(host) for host in hosts}
-    write_atomically(folder.hosts, json.dumps({name: {"ssh": known[name], **asdict(place)} for name, place in found.items()}, indent=1))
-
-
-def read_places(folder: RunFolder) -> dict[str, Place]:
-    """What `write_places` wrote; nothing for a run on this machine."""
-    return {name: Place(Site(**place["site"]), place["folder"], place["address"]) for name, place in _read(folder).items()}
+def _write(folder: RunFolder, found: Mapping[str, Place], hosts: Sequence[Host]) -> None:
+    """For whoever cleans up."""
+    entries = {host.name: {"ssh": asdict(host), "folder": found[host.name].folder} for host in hosts}
+    write_atomically(folder.hosts, json.dumps(entries, indent=1))
 
 
 def _read(folder: RunFolder) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,6 @@ from dataclasses import asdict
 import click
 
 from psclust.cli import output
-from psclust.cli.bring_up import read_places
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, json_option, read_request, request_options
 from psclust.cli.variables import PlannedPlacement, planned_placement
 from psclust.errors import UsageError
@@ -17,6 +16,7 @@ from psclust.plan.diff import Changes, compare
 from psclust.plan.render import render_plan
 from psclust.plan.task import Plan
 from psclust.spec.cluster import Task
+from psclust.supervise.move import recall
 
 
 @click.command(context_settings=REQUEST_CONTEXT, short_help="Show what `up` would start.")
@@ -78,8 +78,16 @@ def _draft(request: UpRequest, running: Plan | None) -> Plan:
     run = Run(folder.id, str(folder.path)) if folder else Run("<run>", str(request.cluster.path / "<run>"))
     ports = {task.task: int(task.address.rpartition(":")[2]) for task in running.tasks if task.address} if running else {}
     wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
-    places = read_places(folder) if folder else {}
-    return build(request.file, request.site, run, {**ports, **wanted}, script_text=request.script_text, places=places)
+    recipe = recall(folder) if folder else None
+    return build(
+        request.file,
+        request.site,
+        run,
+        {**ports, **wanted},
+        script_text=request.script_text,
+        places=recipe.places if recipe else {},
+        lost=running.lost if running else (),
+    )
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from psclust.cli import output
-from psclust.cli.bring_up import bring_up, other_hosts, read_places, refuse_other_hosts
+from psclust.cli.bring_up import bring_up, other_hosts, refuse_other_hosts
 from psclust.cli.follow import Follower
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_what_cannot_start, request_options
 from psclust.cli.summary import ending, serving
@@ -23,10 +23,12 @@ from psclust.plan.build import Place, Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import library_environment
 from psclust.plan.layout import lay_out
+from psclust.plan.recipe import Recipe
 from psclust.plan.task import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host
+from psclust.supervise.move import keep, recall
 
 if TYPE_CHECKING:
     from psclust.agent.client import AgentClient
@@ -124,12 +126,15 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Inte
     return ending(final)
 
 
-def _plan(request: UpRequest, folder: RunFolder, client: AgentClient, places: Mapping[str, Place]) -> Plan:
-    """With ports, which are reserved where they are used."""
+def _plan(request: UpRequest, folder: RunFolder, client: AgentClient, places: Mapping[str, Place], lost: Sequence[str] = ()) -> Plan:
+    """With ports, which are reserved where they are used. Hosts may be lost later; what it takes to plan without them is kept."""
     file, run = request.file, Run(folder.id, str(folder.path))
-    layout = lay_out(file, {name: place.address for name, place in places.items()})
+    layout = lay_out(file, {name: place.address for name, place in places.items()}, lost)
     ports = client.reserve(layout.port_requests(file.ports))
-    return build(file, request.site, run, ports, script_text=request.script_text, places=places)
+    plan = build(file, request.site, run, ports, script_text=request.script_text, places=places, lost=lost)
+    if places:
+        keep(folder, Recipe(file, request.script_text, places))
+    return plan
 
 
 def _follow(client, statuses, follower, view, interrupts, plan: Plan, *, detach: bool) -> RunStatus | None:  # type: ignore[no-untyped-def]
@@ -163,11 +168,12 @@ def _change(request: UpRequest) -> int | None:
     if folder is None or not folder.socket.exists() or not folder.plan.exists():
         return None
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
-    places = read_places(folder)
+    recipe = recall(folder)
+    places = recipe.places if recipe else {}
     refuse_other_hosts(request, places)
     with AgentClient(folder) as client:
         try:
-            plan = _plan(request, folder, client, places)
+            plan = _plan(request, folder, client, places, old.lost)
             changes = compare(old, plan)
             if changes:
                 client.apply(plan)

@@ -4,7 +4,7 @@ in as arguments, so a dry run is the first half of the real one."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from psclust.plan import environment
@@ -60,12 +60,13 @@ def build(
     *,
     script_text: str | None = None,
     places: Mapping[str, Place] | None = None,
+    lost: Sequence[str] = (),
 ) -> Plan:
     """The plan of `file`. `ports` holds the reserved port of each task (one that is missing reads `auto`); `script_text` is the
-    source of a script program, where it could be read; `places` other hosts, by name. Raises UsageError for a placeholder that does not
-    exist."""
+    source of a script program, where it could be read; `places` other hosts, by name; `lost` those of the file that the run has lost.
+    Raises UsageError for a placeholder that does not exist."""
     places = places or {}
-    layout = lay_out(file, {name: place.address for name, place in places.items()})
+    layout = lay_out(file, {name: place.address for name, place in places.items()}, lost)
     role_by, notes = _role_by(file, layout, script_text)
     request = _Request(file, site, run, layout, layout.cluster_spec(ports), role_by, places)
     everybody = [(entry, Task(entry.name, index)) for entry in layout.jobs for index in range(entry.job.count)]
@@ -76,6 +77,7 @@ def build(
         tasks=tuple(_with_needs(tasks)),
         deadlines=plan_task.Deadlines(**file.deadlines.model_dump()),
         notes=(*notes, *_site_notes(site, places)),
+        lost=tuple(lost),
     )
 
 

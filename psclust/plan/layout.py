@@ -11,6 +11,7 @@ from psclust.plan.task import Role
 from psclust.spec.assign import assign
 from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
 from psclust.spec.schema import ClusterFile, Job
+from psclust.spec.spare import move
 
 CLIENT = "client"  # the job of the one client of an in-graph cluster
 _CHIEFS = ("chief", "master", CLIENT)
@@ -86,8 +87,9 @@ class Layout:
         return PortRequest(task, self.advertised(task), str(int(wanted) + task.index) if wanted.isdigit() else wanted, on)
 
 
-def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None) -> Layout:
-    """Decide roles, membership and hosts. Raises UsageError when `ends_with` names a job that runs no program, or slots run out."""
+def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None, lost: Sequence[str] = ()) -> Layout:
+    """Decide roles, membership and hosts; `lost` are hosts of the file that a run has lost, in that order. Raises UsageError when
+    `ends_with` names a job that runs no program, or slots run out."""
     program = parse_program(file.program)
     jobs = {name: job for name, job in file.jobs.items() if job.count > 0 or job.addresses}
     jobs = {name: job.model_copy(update={"count": len(job.addresses)}) if job.addresses else job for name, job in jobs.items()}
@@ -111,6 +113,7 @@ def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None) -> La
         for name in ordered
     )
     hosts = assign({name: jobs[name] for name in ordered}, file.hosts)
+    hosts = move(hosts, jobs, file.hosts, lost, optional=[entry.name for entry in entries if entry.role == "side"])
     return Layout(entries, hosts, program, replication, addresses or {})
 
 

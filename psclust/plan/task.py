@@ -70,13 +70,15 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole cluster, ready to start. `notes` are sentences the user should read."""
+    """A whole cluster, ready to start. `notes` are sentences the user should read; `lost` hosts of the file that the run has lost, in
+    that order."""
 
     name: str
     cluster: ClusterSpec
     tasks: tuple[TaskPlan, ...]
     deadlines: Deadlines
     notes: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
     def __getitem__(self, task: Task) -> TaskPlan:
         return next(entry for entry in self.tasks if entry.task == task)
@@ -93,6 +95,7 @@ class Plan:
             tasks=tuple(_task_from(entry) for entry in data["tasks"]),
             deadlines=Deadlines(**data["deadlines"]),
             notes=tuple(data["notes"]),
+            lost=tuple(data["lost"]),
         )
 
 

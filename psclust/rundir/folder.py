@@ -48,8 +48,13 @@ class RunFolder:
 
     @property
     def hosts(self) -> Path:
-        """What is known of other hosts that tasks run on."""
+        """How other hosts are reached, and where the run's folder is there."""
         return self.path / "hosts.json"
+
+    @property
+    def recipe(self) -> Path:
+        """What the plan of a run on other hosts was made of."""
+        return self.path / "recipe.json"
 
     @property
     def supervisor_log(self) -> Path:

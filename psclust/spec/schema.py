@@ -144,7 +144,11 @@ class HostEntry(_Model):
     """A host written as a mapping; `name` may be a range such as node[01-04]."""
 
     name: Text
-    slots: int | None = Field(default=None, ge=1, description="How many tasks the host takes; default: as many as asked.")
+    slots: int | None = Field(
+        default=None,
+        ge=1,
+        description="How many tasks the host takes; default: as many as asked. Those left over are for tasks of a host that is lost.",
+    )
     user: Text | None = Field(default=None, description="The SSH user.")
     port: int | None = Field(default=None, ge=1, le=65535, description="The SSH port.")
 

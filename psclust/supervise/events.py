@@ -89,6 +89,14 @@ class HostLost:
 
 
 @dataclass(frozen=True, slots=True)
+class HostSilent:
+    """There is no contact with a host, or there is again."""
+
+    host: str
+    silent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Restart:
     """The user asks for a new attempt of one task."""
 
@@ -116,7 +124,13 @@ class Tick:
     """Time passed."""
 
 
-Event = Apply | Started | NotStarted | Serving | Joined | Exited | HostLost | Restart | Stop | Kill | Tick
+@dataclass(frozen=True, slots=True)
+class NotMoved:
+    """What `Move` asked for cannot be done; `why` is a clause for the user. Where it can be done, Apply is the answer."""
+
+    move: Move
+    why: str
+
 
 # ---- actions: what must be done
 
@@ -138,10 +152,21 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Plan anew without the hosts `lost`. `otherwise` is how the run ends where that cannot be done; if it is not `vital`, the run goes on
+    without what was there."""
+
+    lost: tuple[str, ...]
+    otherwise: Outcome
+    vital: bool
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """Nothing is alive any more; the run is over."""
 
     outcome: Outcome
 
 
-Action = Start | Signal | End
+Event = Apply | Started | NotStarted | Serving | Joined | Exited | HostSilent | HostLost | NotMoved | Restart | Stop | Kill | Tick
+Action = Start | Signal | Move | End

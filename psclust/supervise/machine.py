@@ -1,7 +1,7 @@
 """The rules of a run: events in, actions out.
 
-Rule 1: all decisions are here, and only here. `step` is a pure function of a state, an event and the time; it starts nothing, reads no
-clock and touches no disk. The supervisor reports what happened and carries out what `step` answers.
+Rule 1: all decisions are here and, about lost hosts, in `loss`, and nowhere else. `step` is a pure function of a state, an event and the
+time; it starts nothing, reads no clock and touches no disk. The supervisor reports what happened and carries out what `step` answers.
 Rule 2: this file does not know how a task is run, nor where: a fork server, SSH and a test's replayed history look the same to it.
 
 A task moves through these phases; `TABLE` says what each event does in each of them.
@@ -17,7 +17,7 @@ The run itself: LIVE until those who decide have ended (FINISHING: the other pro
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from psclust.plan.diff import compare
 from psclust.plan.task import Plan, TaskPlan
@@ -31,8 +31,10 @@ from psclust.supervise.events import (
     Event,
     Exited,
     HostLost,
+    HostSilent,
     Joined,
     Kill,
+    NotMoved,
     NotStarted,
     Outcome,
     Restart,
@@ -43,49 +45,13 @@ from psclust.supervise.events import (
     Stop,
     Tick,
 )
+from psclust.supervise.loss import has_no_place, lose
 from psclust.supervise.phase import Phase, RunPhase
 from psclust.supervise.restart import allowance
+from psclust.supervise.state import RunState, TaskState
 
 # A failure this soon after a violent death elsewhere is taken for its consequence (seconds).
 COLLATERAL_WINDOW = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskState:
-    """One task's history in brief. `due`: when the next thing happens by itself (start after back-off, KILL after TERM)."""
-
-    plan: TaskPlan
-    phase: Phase = Phase.WAITING
-    attempt: int = 0
-    since: float = 0.0
-    due: float | None = None
-    pid: int | None = None
-    exit_code: int | None = None
-    restarts: tuple[float, ...] = ()
-    served: bool = False  # in this attempt
-    joined: bool = False  # in this attempt: only a server any more
-    finished: bool = False  # in this attempt: the program has ended well, its process serves on
-    again: bool = False  # STOPPING on the way to a restart
-    removed: bool = False  # STOPPING on the way out of the plan
-
-    @property
-    def alive(self) -> bool:
-        return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
-
-
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """A whole run. `deaths` are all unsuccessful ends so far, in order; `outcome` is set when it is clear how the run ends."""
-
-    plan: Plan | None = None
-    phase: RunPhase = RunPhase.LIVE
-    tasks: dict[Task, TaskState] = field(default_factory=dict)
-    deaths: tuple[Died, ...] = ()
-    outcome: Outcome | None = None
-    began: float = 0.0
-    applied: float = 0.0
-    due: float | None = None  # end of the finishing grace
-
 
 Result = tuple[RunState, list[Action]]
 
@@ -100,8 +66,12 @@ def step(state: RunState, event: Event, now: float) -> Result:
         case Kill():
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
             state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, 130, event.reason))
+        case HostSilent():
+            state, actions = replace(state, silent=state.silent | {event.host} if event.silent else state.silent - {event.host}), []
         case HostLost():
             state, actions = _host_lost(state, event, now)
+        case NotMoved():
+            state, actions = _not_moved(state, event, now)
         case Tick():
             state, actions = _tick(state, now)
         case _:
@@ -114,7 +84,7 @@ def _task_event(state: RunState, event: Event, now: float) -> Result:
     task: Task = event.task  # type: ignore[union-attr]
     entry = state.tasks.get(task)
     handler = TABLE.get((entry.phase, type(event))) if entry else None
-    if entry is None or handler is None:
+    if entry is None or handler is None or entry.plan.host in state.lost:
         return state, []
     return handler(state, entry, event, now)
 
@@ -171,6 +141,8 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
 def _restartable(state: RunState, plan: TaskPlan, code: int, now: float) -> bool:
     if plan.restart.when == "signal":
         others = (death for death in state.deaths[:-1] if death.task != plan.task)
+        if any(entry.plan.host in state.silent for task, entry in state.tasks.items() if task != plan.task):
+            return True  # perhaps because of what became of those
         return is_violent(code) or any(is_violent(death.code) and now - death.at <= COLLATERAL_WINDOW for death in others)
     return plan.restart.when == "failure"
 
@@ -241,6 +213,7 @@ def _apply(state: RunState, plan: Plan, now: float) -> Result:
     """Take over a new plan: what is unchanged runs on, what differs is stopped and started anew."""
     changes = compare(state.plan, plan) if state.plan else None
     began = state.began if state.plan else now
+    lost = tuple(dict.fromkeys((*state.lost, *plan.lost)))
     tasks: dict[Task, TaskState] = {}
     actions: list[Action] = []
     for entry in plan.tasks:
@@ -250,18 +223,22 @@ def _apply(state: RunState, plan: Plan, now: float) -> Result:
         elif old.removed:  # still on its way out of an earlier plan
             tasks[entry.task] = replace(old, plan=entry, removed=False, again=True)
         elif changes and entry.task in changes.changed:
-            tasks[entry.task] = replace(
-                old, plan=entry, phase=old.phase if old.alive else Phase.WAITING, due=old.due if old.alive else None
-            )
+            tasks[entry.task] = _changed(old, entry, lost)
         else:
             tasks[entry.task] = replace(old, plan=entry)
-    state = replace(state, plan=plan, tasks={**tasks, **_leaving(state, plan)}, applied=now, began=began)
+    state = replace(state, plan=plan, tasks={**tasks, **_leaving(state, plan)}, applied=now, began=began, lost=lost)
     for task in [*(changes.changed if changes else ()), *(changes.removed if changes else ())]:
         if state.tasks[task].alive:
             state, more = _stop_task(state, state.tasks[task], now)
             state = _put(state, replace(state.tasks[task], again=task in tasks, removed=task not in tasks))
             actions += more
     return state, actions
+
+
+def _changed(old: TaskState, plan: TaskPlan, lost: tuple[str, ...]) -> TaskState:
+    if old.alive:
+        return replace(old, plan=plan)
+    return replace(old, plan=plan, phase=Phase.FAILED if plan.host in lost else Phase.WAITING, due=None)
 
 
 def _leaving(state: RunState, plan: Plan) -> dict[Task, TaskState]:
@@ -294,16 +271,17 @@ def _stop(state: RunState, outcome: Outcome, now: float) -> Result:
 
 
 def _host_lost(state: RunState, event: HostLost, now: float) -> Result:
-    """Nobody can say how its tasks ended, only that they have."""
-    there = [entry for entry in state.tasks.values() if entry.plan.host == event.host and entry.alive]
-    for entry in there:
-        phase = Phase.STOPPED if entry.phase is Phase.STOPPING else Phase.FAILED
-        state = _put(state, replace(entry, phase=phase, pid=None, due=None, again=False, since=now))
-    # Of those that only look on, the run does not depend.
-    if all(entry.plan.role == "side" for entry in there):
+    state, verdict = lose(state, event, now)
+    if isinstance(verdict, Outcome):
+        return _stop(state, verdict, now)
+    return state, [verdict] if verdict else []
+
+
+def _not_moved(state: RunState, event: NotMoved, now: float) -> Result:
+    state = replace(state, hold=None)
+    if not event.move.vital:
         return state, []
-    names = ", ".join(str(entry.plan.task) for entry in there)
-    return _stop(state, Outcome(False, 1, f"host {event.host} is lost, with {names}: {event.reason}", cause=there[0].plan.task), now)
+    return _stop(state, replace(event.move.otherwise, text=f"{event.move.otherwise.text}; {event.why}"), now)
 
 
 def _tick(state: RunState, now: float) -> Result:
@@ -327,7 +305,7 @@ def _deadlines(state: RunState, now: float) -> Result:
     if limits.run is not None and now - state.began >= limits.run:
         return _stop(state, Outcome(False, 1, f"the time limit of {limits.run:g} s was reached (deadlines.run)"), now)
     missing = [task for task, entry in state.tasks.items() if entry.plan.serves and entry.phase in (Phase.WAITING, Phase.STARTING)]
-    if missing and now - max(state.applied, max(state.tasks[task].since for task in missing)) >= limits.start:
+    if missing and state.hold is None and now - max(state.applied, max(state.tasks[task].since for task in missing)) >= limits.start:
         names = ", ".join(map(str, missing))
         text = f"{names} did not answer within {limits.start:g} s (deadlines.start)"
         return _stop(state, Outcome(False, 3, text, cause=missing[0], attempt=state.tasks[missing[0]].attempt), now)
@@ -357,6 +335,10 @@ def _settle(state: RunState, now: float) -> Result:
 
 
 def _start_ready(state: RunState, now: float) -> Result:
+    if state.hold is not None:
+        if now < state.hold or any(entry.phase is Phase.STOPPING or has_no_place(state, entry) for entry in state.tasks.values()):
+            return state, []
+        state = replace(state, hold=None, applied=now)
     actions: list[Action] = []
     answering = {task for task, entry in state.tasks.items() if entry.phase is Phase.RUNNING}
     for entry in list(state.tasks.values()):

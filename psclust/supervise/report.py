@@ -12,7 +12,7 @@ from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.spec.cluster import Task
 from psclust.supervise.death import shell_code
 from psclust.supervise.events import Outcome
-from psclust.supervise.machine import RunState, TaskState
+from psclust.supervise.state import RunState, TaskState
 from psclust.transport.api import Output
 
 TAIL_LINES = 20

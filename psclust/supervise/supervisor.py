@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
-from psclust.errors import StartError
+from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.layout import PortRequest
 from psclust.plan.task import Deadlines, Plan
 from psclust.rundir.folder import RunFolder, write_atomically
@@ -16,10 +16,12 @@ from psclust.rundir.status import FINISHED, SERVING, Progress, RunStatus
 from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.events import Event
-from psclust.supervise.machine import RunState, step
+from psclust.supervise.machine import step
 from psclust.supervise.mailbox import Mailbox
+from psclust.supervise.move import plan_without
 from psclust.supervise.phase import Phase, RunPhase
 from psclust.supervise.report import snapshot
+from psclust.supervise.state import RunState
 from psclust.transport.api import Transport
 
 log = logging.getLogger(__name__)
@@ -32,11 +34,14 @@ _DRAIN = 2.0  # for a dead task's last output to reach its log
 
 
 class Reaper(Protocol):
-    """What the supervisor needs of the local transport beyond the Transport protocol: it is the parent of the tasks."""
+    """What the supervisor needs of a transport beyond the Transport protocol: it is the parent of the tasks on this machine, and knows of
+    hosts that have been silent for some time."""
 
     def reap(self) -> None: ...
 
     def drain(self, task: Task, timeout: float) -> None: ...
+
+    def silent(self) -> Collection[str]: ...
 
 
 class Supervisor:
@@ -74,6 +79,9 @@ class Supervisor:
     def host_lost(self, host: str, reason: str) -> None:
         self.post(events.HostLost(host, reason))
 
+    def host_silent(self, host: str, silent: bool) -> None:
+        self.post(events.HostSilent(host, silent))
+
     def deadlines(self) -> Deadlines | None:
         """Those of the plan, once there is one."""
         return self._state.plan.deadlines if self._state.plan else None
@@ -86,14 +94,12 @@ class Supervisor:
         return self._mailbox.call(lambda: self._transport.reserve(requests))
 
     def apply(self, plan: Plan) -> RunStatus:
-        """Make `plan` true; answers once the run has taken it over. Raises StartError when the plan cannot be written down."""
+        """Make `plan` true; answers once the run has taken it over. Raises StartError when the plan cannot be written down, and UsageError
+        when it is about a host that the run has lost."""
 
         def work() -> RunStatus:
-            try:
-                write_atomically(self.folder.plan, plan.to_json())
-            except OSError as error:
-                raise StartError(f"{self.folder.plan}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
-            self._handle(events.Apply(plan))
+            self._refuse_lost(plan)
+            self._take_over(plan)
             return self.status()
 
         return self._mailbox.call(work)
@@ -146,6 +152,32 @@ class Supervisor:
                 self._transport.start(action.plan, action.attempt, self.folder.log(action.plan.task, action.attempt))
             elif isinstance(action, events.Signal):
                 self._transport.signal(action.task, action.signal)
+            elif isinstance(action, events.Move):
+                self._move(action)
+
+    def _refuse_lost(self, plan: Plan) -> None:
+        gone = {entry.host for entry in plan.tasks} & set(self._state.lost) - set(plan.lost)
+        if gone:
+            names = ", ".join(sorted(gone))
+            raise UsageError(f"{names}: lost, and this run goes on without. Leave it out of `hosts`; if it was lost just now, try again.")
+
+    def _take_over(self, plan: Plan) -> None:
+        try:
+            write_atomically(self.folder.plan, plan.to_json())
+        except OSError as error:
+            raise StartError(f"{self.folder.plan}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
+        self._handle(events.Apply(plan))
+
+    def _move(self, move: events.Move) -> None:
+        old = self._state.plan
+        assert old is not None
+        # An idle host that says nothing is no place to go to.
+        idle = set(self._reaper.silent()) - {entry.host for entry in old.tasks}
+        lost = tuple(dict.fromkeys((*move.lost, *sorted(idle))))
+        try:
+            self._take_over(plan_without(self.folder, old, lost, self._transport.reserve, news=move.otherwise.text))
+        except PsclustError as error:
+            self._handle(events.NotMoved(move, str(error).rstrip(".")))
 
     def _probe(self) -> None:
         """Ask every server that was started whether it answers yet, and look whether a program has become a server."""

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import tensorflow as tf
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         if describing:
             sys.stdout.write(f"{describe_program(program)}\n")
             return 0
-        with tempfile.TemporaryDirectory(prefix="psclust-") as scratch:
+        with ExitStack() as scratch:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
             run(job)
     except PsclustError as error:
@@ -53,10 +54,11 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     return 0
 
 
-def _model_dir(options: Options, context: TaskContext, scratch: str) -> Path:
+def _model_dir(options: Options, context: TaskContext, scratch: ExitStack) -> Path:
     if options.model_dir:
         return options.model_dir
-    return (context.run_dir or Path(scratch)) / "model"
+    # Who is in a run may be killed, and would leave a folder of its own behind.
+    return (context.run_dir or Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="psclust-")))) / "model"
 
 
 def _reporter(options: Options, context: TaskContext) -> Reporter:

@@ -43,6 +43,7 @@ class Heard:
     """A listener that remembers."""
 
     news: list[Any] = field(default_factory=list)
+    silences: list[bool] = field(default_factory=list)
 
     def started(self, task: Task, pid: int) -> None:
         self.news.append(("started", task))
@@ -58,6 +59,9 @@ class Heard:
 
     def host_lost(self, host: str, reason: str) -> None:
         self.news.append(("lost", host))
+
+    def host_silent(self, host: str, silent: bool) -> None:
+        self.silences.append(silent)
 
 
 @dataclass
@@ -176,12 +180,13 @@ def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started
     assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
 
 
-def test_an_agent_that_is_killed_takes_its_tasks_with_it(start: Callable[..., Started]) -> None:
+def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noticed(start: Callable[..., Started]) -> None:
     agent = start()
     agent.run("import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(1000)")
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.run("kill", "-9", str(agent.reply.pid))
     wait_until(lambda: not agent.host.programs(), what="the end of all processes")
+    wait_until(lambda: agent.heard.silences == [True], what="the silence")
 
 
 def test_told_to_leave_it_leaves_nothing_but_its_folder_and_purged_not_even_that(start: Callable[..., Started]) -> None:

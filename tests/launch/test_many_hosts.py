@@ -179,6 +179,7 @@ def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts:
         code = running.wait(60)
         assert code == 1
         assert "host h2 is lost, with worker:1" in running.output
+        assert "no spare slot is left for worker:1; a host with more `slots` than tasks lets a run go on" in running.output
         wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     finally:
         hosts[1].heal()

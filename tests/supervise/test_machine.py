@@ -2,105 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
+from histories import CHIEF, EVAL, LIMITS, PS, W0, W1, Replay, make_plan, task_plan, word
 
-from psclust.plan.task import Deadlines, Plan, RestartPolicy, TaskPlan
-from psclust.spec.cluster import ClusterSpec, Task
+from psclust.plan.task import RestartPolicy
+from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Apply,
-    End,
-    Event,
     Exited,
-    HostLost,
     Joined,
     Kill,
     NotStarted,
     Outcome,
     Restart,
     Serving,
-    Signal,
-    Start,
     Started,
     Stop,
     Tick,
 )
-from psclust.supervise.machine import TABLE, RunState, step
+from psclust.supervise.machine import TABLE, step
 from psclust.supervise.phase import Phase, RunPhase
-
-PS, W0, W1, CHIEF, EVAL = Task("ps", 0), Task("worker", 0), Task("worker", 1), Task("chief", 0), Task("evaluator", 0)
-LIMITS = Deadlines(start=60, stop=10, finish=30, run=None)
-
-
-def task_plan(task: Task, **changes: object) -> TaskPlan:
-    serves = task.job == "ps"
-    plan = TaskPlan(
-        task=task,
-        host="localhost",
-        address=f"127.0.0.1:{2000 + task.index}",
-        argv=("run", str(task)),
-        env={},
-        unset=(),
-        cwd="/",
-        preload=None,
-        role="server" if serves else "side" if task.job == "evaluator" else "program",
-        serves=serves,
-        needs=() if serves else (PS,),
-        decides=task.job == "worker",
-        ok_exit_codes=(0,),
-        restart=RestartPolicy("failure" if serves or task.job == "evaluator" else "signal", 3, 600, 1, 30),
-        recovery_wait=None,
-    )
-    return replace(plan, **changes)  # type: ignore[arg-type]
-
-
-def make_plan(*tasks: TaskPlan, deadlines: Deadlines = LIMITS) -> Plan:
-    return Plan("test", ClusterSpec({}), tasks, deadlines)
-
-
-@dataclass
-class Replay:
-    """Feeds a history to the rules; what they ask for is in `said`, as short words."""
-
-    plan: Plan
-    state: RunState = field(default_factory=RunState)
-    said: list[str] = field(default_factory=list)
-
-    def at(self, now: float, *events: Event) -> list[str]:
-        fresh: list[str] = []
-        for event in events:
-            self.state, actions = step(self.state, event, now)
-            fresh += [_word(action) for action in actions]
-        self.said += fresh
-        return fresh
-
-    def phase(self, task: Task) -> Phase:
-        return self.state.tasks[task].phase
-
-    def up(self) -> Replay:
-        """Everything started, every server answering, by second 1."""
-        self.at(0, Apply(self.plan))
-        for number, entry in enumerate(sorted(self.plan.tasks, key=lambda entry: not entry.serves)):
-            self.at(1, Started(entry.task, 100 + number))
-            if entry.serves:
-                self.at(1, Serving(entry.task))
-        self.said.clear()
-        return self
-
-    @property
-    def outcome(self) -> Outcome:
-        assert self.state.outcome is not None
-        return self.state.outcome
-
-
-def _word(action: object) -> str:
-    if isinstance(action, Start):
-        return f"start {action.plan.task}/{action.attempt}"
-    if isinstance(action, Signal):
-        return f"{action.signal} {action.task}"
-    assert isinstance(action, End)
-    return f"end {action.outcome.exit_code}"
+from psclust.supervise.state import RunState
 
 
 @pytest.fixture
@@ -272,29 +196,6 @@ def test_an_evaluator_that_gave_up_never_ends_the_run() -> None:
     assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
 
 
-def test_a_lost_host_ends_the_run_with_its_name_and_nobody_waits_for_its_tasks() -> None:
-    run = Replay(make_plan(task_plan(PS, host="a"), task_plan(W0, host="a"), task_plan(W1, host="b"))).up()
-    assert run.at(40, HostLost("b", "its agent has not answered for 31 s")) == ["TERM ps:0", "TERM worker:0"]
-    assert run.phase(W1) is Phase.FAILED
-    assert run.at(41, Exited(PS, -15), Exited(W0, -15)) == ["end 1"]
-    assert run.outcome.text == "host b is lost, with worker:1: its agent has not answered for 31 s"
-    assert run.outcome.cause == W1
-
-
-def test_a_host_that_is_lost_while_the_run_is_being_stopped_holds_nothing_up() -> None:
-    run = Replay(make_plan(task_plan(PS, host="a"), task_plan(W0, host="b"))).up()
-    assert run.at(5, Stop("enough", ok=True, exit_code=0)) == ["TERM ps:0", "TERM worker:0"]
-    assert run.at(6, Exited(PS, -15)) == []
-    assert run.at(40, HostLost("b", "silent")) == ["end 0"]
-
-
-def test_a_lost_host_that_only_looked_on_changes_nothing() -> None:
-    run = Replay(make_plan(task_plan(PS, host="a"), task_plan(W0, host="a"), task_plan(EVAL, host="b"))).up()
-    assert run.at(40, HostLost("b", "silent")) == []
-    assert run.phase(EVAL) is Phase.FAILED
-    assert run.state.outcome is None
-
-
 def test_stop_is_term_and_a_second_one_kills(run: Replay) -> None:
     assert run.at(5, Stop("Ctrl-C", exit_code=130)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
     assert run.at(5.1, Stop("again")) == []
@@ -313,7 +214,7 @@ def test_a_task_that_starts_while_the_run_is_being_stopped_is_stopped_too() -> N
 def test_a_run_that_was_never_given_a_plan_can_be_stopped() -> None:
     state, actions = step(RunState(), Stop("nobody came"), 5)
     assert state.phase is RunPhase.ENDED
-    assert [_word(action) for action in actions] == ["end 1"]
+    assert [word(action) for action in actions] == ["end 1"]
 
 
 def test_restart_stops_the_task_and_starts_it_without_counting(run: Replay) -> None:

@@ -1,0 +1,48 @@
+"""Where tasks go when their host is lost: to slots that are free on other hosts. Pure: whoever plans the same cluster without the same
+hosts finds the same places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from psclust.errors import NoRoomError
+from psclust.spec.cluster import Host, Task
+from psclust.spec.schema import Job
+
+
+def move(
+    placed: Mapping[Task, Host], jobs: Mapping[str, Job], hosts: Sequence[Host], lost: Sequence[str], *, optional: Collection[str] = ()
+) -> dict[Task, Host]:
+    """`placed` without the hosts `lost`, in the order in which they were lost. A host has its slots less its tasks to spare; one without a
+    number of slots only as long as no task is on it, and then for as many as come. Tasks of `optional` jobs stay where they are when they
+    find no room. Raises NoRoomError for any other that finds none, or that is bound to its host."""
+    found = dict(placed)
+    for count, name in enumerate(lost, 1):
+        room = {host: _room(host, found) for host in hosts if host.name not in lost[:count]}
+        leaving = [task for task, host in found.items() if host.name == name]
+        for task in sorted(leaving, key=lambda task: task.job in optional):
+            widest = max(room, key=room.__getitem__, default=None)
+            obstacle = _bond(task, jobs[task.job], name)
+            if obstacle is None and (widest is None or room[widest] < 1):
+                obstacle = f"no spare slot is left for {task}; a host with more `slots` than tasks lets a run go on"
+            if obstacle is None and widest is not None:
+                found[task] = widest
+                room[widest] -= 1
+            elif task.job not in optional:
+                raise NoRoomError(obstacle or "")
+    return found
+
+
+def _room(host: Host, placed: Mapping[Task, Host]) -> float:
+    used = sum(1 for other in placed.values() if other == host)
+    if host.slots is None:
+        return 0 if used else math.inf
+    return host.slots - used
+
+
+def _bond(task: Task, job: Job, host: str) -> str | None:
+    """What keeps a task on its host, as a clause."""
+    if job.addresses:
+        return f"{task} cannot move, because its address is given (jobs.{task.job}.addresses)"
+    return f"{task} cannot move, because it is pinned to {host} (jobs.{task.job}.hosts)" if job.hosts else None

@@ -1,0 +1,69 @@
+"""The rules for a lost host: nobody can say how its tasks ended, only that they have. They move to other hosts where they may be started
+again, and then every task starts again, because TensorFlow's servers and sessions keep the addresses they began with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from psclust.supervise.events import HostLost, Move, Outcome
+from psclust.supervise.phase import Phase, RunPhase
+from psclust.supervise.restart import allowance
+from psclust.supervise.state import RunState, TaskState
+
+
+def lose(state: RunState, event: HostLost, now: float) -> tuple[RunState, Move | Outcome | None]:
+    """The state without the host, and what is to be done: plan anew, end the run, or nothing."""
+    there = [entry for entry in state.tasks.values() if entry.plan.host == event.host and _has_business(entry)]
+    ended = {entry.plan.task: _ended(entry, now) for entry in there}
+    tasks = {task: entry for task, entry in {**state.tasks, **ended}.items() if not (task in ended and entry.removed)}
+    state = replace(state, tasks=tasks, lost=(*state.lost, event.host))
+    gone = [entry for entry in ended.values() if entry.phase is Phase.FAILED]
+    # Once the work is done, nobody is started again.
+    if not gone or state.phase is not RunPhase.LIVE:
+        return state, None
+    names = ", ".join(str(entry.plan.task) for entry in gone)
+    # Of those that only look on, the run does not depend.
+    vital = [entry for entry in gone if entry.plan.role != "side"]
+    otherwise = Outcome(False, 1, f"host {event.host} is lost, with {names}: {event.reason}", cause=(vital or gone)[0].plan.task)
+    obstacle = _obstacle(state, vital, now)
+    if obstacle is not None:
+        return state, replace(otherwise, text=f"{otherwise.text}; {obstacle}")
+    return _hold(state, gone, now), Move(state.lost, otherwise, vital=bool(vital))
+
+
+def has_no_place(state: RunState, entry: TaskState) -> bool:
+    """Whether the run cannot do without the task, and its host is lost."""
+    return entry.phase is Phase.FAILED and entry.plan.role != "side" and entry.plan.host in state.lost
+
+
+def _has_business(entry: TaskState) -> bool:
+    return entry.alive or entry.phase in (Phase.WAITING, Phase.BACKOFF)
+
+
+def _ended(entry: TaskState, now: float) -> TaskState:
+    """FAILED: it is missing now."""
+    stopped = entry.phase is Phase.STOPPING and not entry.again
+    phase = Phase.DONE if entry.finished else Phase.STOPPED if stopped else Phase.FAILED
+    code = 0 if entry.finished else entry.exit_code
+    return replace(entry, phase=phase, pid=None, due=None, again=False, exit_code=code, since=now)
+
+
+def _obstacle(state: RunState, vital: Sequence[TaskState], now: float) -> str | None:
+    """Why the tasks may not be started again, as a clause."""
+    moving = {entry.plan.task for entry in vital}
+    for task, entry in state.tasks.items():
+        policy = entry.plan.restart
+        if moving and policy.when == "never" and (task in moving or (entry.alive and entry.plan.role != "side")):
+            return f"to move them would start all tasks again, and {task} is to be started once only (restart: when: never)"
+        if task in moving and allowance(policy, entry.restarts, now, task) is None:
+            return f"{task} had used its {policy.max} restarts within {policy.window:g} s"
+    return None
+
+
+def _hold(state: RunState, gone: Sequence[TaskState], now: float) -> RunState:
+    """Restarts are counted and delayed as after any other death, and until the host's own agent has ended what it does not hear of."""
+    assert state.plan is not None
+    delays = [allowance(entry.plan.restart, entry.restarts, now, entry.plan.task) or 0.0 for entry in gone]
+    counted = {entry.plan.task: replace(entry, restarts=(*entry.restarts, now)) for entry in gone}
+    return replace(state, tasks={**state.tasks, **counted}, hold=now + max(state.plan.deadlines.stop, *delays))

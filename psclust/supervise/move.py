@@ -1,0 +1,54 @@
+"""A live run's plan without the hosts that it has lost, made of what the run's folder keeps for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from psclust.errors import NoRoomError, StartError
+from psclust.plan.build import Run
+from psclust.plan.layout import PortRequest
+from psclust.plan.recipe import Recipe
+from psclust.plan.task import Plan, TaskPlan
+from psclust.rundir.folder import RunFolder, write_atomically
+from psclust.spec.cluster import Task
+
+Reserve = Callable[[Sequence[PortRequest]], dict[Task, int]]
+
+
+def keep(folder: RunFolder, recipe: Recipe) -> None:
+    """Raises StartError when there is no room for it."""
+    try:
+        write_atomically(folder.recipe, recipe.to_json())
+    except OSError as error:
+        raise StartError(f"{folder.recipe}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
+
+
+def recall(folder: RunFolder) -> Recipe | None:
+    """What `keep` kept; None for a run on this machine."""
+    try:
+        return Recipe.from_json(folder.recipe.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+
+
+def plan_without(folder: RunFolder, old: Plan, lost: Sequence[str], reserve: Reserve, *, news: str) -> Plan:
+    """`old` with the tasks of the lost hosts on others, at ports that are reserved there; whoever stays keeps its port. `news` and who
+    moves where become a note. Raises NoRoomError, and what `reserve` raises."""
+    recipe = recall(folder)
+    if recipe is None:
+        raise StartError(f"{folder.recipe} is gone, and without it no task can move")
+    layout = recipe.lay_out(lost)
+    moved = [entry.task for entry in old.tasks if layout.hosts[entry.task].name != entry.host]
+    if not moved:
+        raise NoRoomError("there is no spare slot on another host")
+    ports = {entry.task: _port(entry) for entry in old.tasks if entry.address and entry.task not in moved}
+    ports |= reserve([request for request in layout.port_requests(recipe.file.ports) if request.task in moved])
+    plan = recipe.plan(Run(folder.id, str(folder.path)), ports, lost)
+    where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
+    rest = "" if plan.cluster == old.cluster else "; all tasks start again, and the training resumes from its last checkpoint"
+    return replace(plan, notes=(*old.notes, f"{news}; moved: {where}{rest}"))
+
+
+def _port(entry: TaskPlan) -> int:
+    return int((entry.address or "").rpartition(":")[2])

@@ -1,0 +1,97 @@
+"""A host is lost in the middle of a run: its tasks move to a spare slot and all start again, or the run ends and says why."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from psclust.testing.command import CommandBed
+from psclust.testing.hosts import BedHost, HostBed, host_bed
+from psclust.testing.wait import wait_until
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(os.geteuid() != 0, reason="hosts of their own are namespaces, which need root"),
+]
+
+DIGITS = """
+hosts: h1:1, h2:1, h3:1
+jobs: {{ps: 1, worker: 1}}
+program: psclust.examples.digits:program
+args: [--set, epochs=20, --set, "data_dir={folder}/digits", --config, save_steps=20, --model-dir, "{folder}/model"]
+deadlines: {{lease: 6, stop: 2}}
+"""
+
+PATIENT = """
+hosts: h1:1, h2:1, h3:1
+jobs: {worker: 2}
+program: train.py
+preload: false
+deadlines: {lease: 5, stop: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    with host_bed(tmp_path_factory.mktemp("spare") / "hosts", 3) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
+    """A folder that all hosts share; afterwards nothing of psclust may live on any of them, nor here."""
+    folder = hosts.shared / tmp_path.name / "bed"
+    folder.mkdir(parents=True)
+    bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    yield bed
+    bed.run("down")
+    wait_until(lambda: not bed.processes() and not any(host.programs() for host in hosts.hosts), what="the end of everything")
+
+
+@contextmanager
+def cut(host: BedHost) -> Iterator[None]:
+    host.cut()
+    try:
+        yield
+    finally:
+        host.heal()
+
+
+@pytest.mark.tensorflow
+def test_the_chief_moves_to_a_spare_host_and_the_digits_are_learned_from_the_last_checkpoint(far: CommandBed, hosts: HostBed) -> None:
+    far.write("psclust.yaml", DIGITS.format(folder=far.folder))
+    up = far.start("up")
+    wait_until(lambda: "| step " in up.output and (far.folder / "model" / "checkpoint").exists(), what="the first steps")
+    assert far.wait_for("worker:0", "running").host == "h2"
+    with cut(hosts[1]):
+        assert up.wait(180) == 0, up.output
+    assert re.search(r"host h2 is lost, with worker:0: .*; moved: worker:0 to h3; all tasks start again", up.output), up.output
+    assert far.wait_for("worker:0", "done", attempt=2).host == "h3"
+    assert "restored" in far.log("worker:0", 2)
+    found = re.search(r"evaluation: accuracy (\S+) ", up.output)
+    assert found, up.output
+    assert float(found[1]) >= 0.96
+
+
+def test_tasks_move_while_there_is_a_spare_slot_and_a_host_that_comes_back_is_none(far: CommandBed, hosts: HostBed) -> None:
+    far.write("psclust.yaml", PATIENT)
+    far.write("train.py", "import time; print('up', flush=True); time.sleep(1000)\n")
+    up = far.start("up")
+    wait_until(lambda: up.output.count("| up") == 2, what="both workers")
+    with cut(hosts[1]):
+        wait_until(lambda: "up" in far.log("worker:1", 2), what="the worker elsewhere")
+        assert far.wait_for("worker:1", "running", attempt=2).host == "h3"
+        wait_until(lambda: not hosts[1].programs(), what="the end of what was there")
+    code, said = far.run("up")
+    assert code == 0, said
+    assert "nothing differs" in said
+    assert "`up` would change nothing" in far.run("plan")[1]
+    with cut(hosts[2]):
+        assert up.wait() == 1, up.output
+    assert "host h3 is lost, with worker:1: " in up.output
+    assert "no spare slot is left for worker:1; a host with more `slots` than tasks lets a run go on" in up.output

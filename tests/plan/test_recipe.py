@@ -1,0 +1,52 @@
+"""What a plan is made of survives a file, and makes the same plan again; without a lost host, one that names no address of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from psclust.plan.build import Place, Run, build
+from psclust.plan.diff import compare
+from psclust.plan.environment import Site
+from psclust.plan.recipe import Recipe
+from psclust.spec.cluster import Task
+from psclust.spec.load import load
+from psclust.spec.schema import ClusterFile
+
+SPECS = Path(__file__).parents[2] / "cluster_specs"
+RUN = Run("r1", "/runs/r1")
+HERE = Site(environ={}, cwd="/here", python="/here/python", shim=None)
+
+
+def places(*hosts: str) -> dict[str, Place]:
+    return {
+        host: Place(Site({"LD_PRELOAD": ""}, f"/{host}/cwd", f"/{host}/python", f"/{host}/shim.so"), f"/{host}/run", f"10.0.0.{number}")
+        for number, host in enumerate(hosts, 1)
+    }
+
+
+def recipe(**keys: object) -> Recipe:
+    file = ClusterFile.model_validate({"name": "test", "jobs": {"ps": {}, "worker": {"count": 2}}, **keys}, strict=False)
+    return Recipe(file, None, places("a", "b", "c"))
+
+
+@pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
+    file = load(path, [], default_name=path.stem)
+    known = places(*(host.name for host in file.hosts))
+    back = Recipe.from_json(Recipe(file, "a script", known).to_json())
+    assert back.file.model_dump() == file.model_dump()
+    again = build(back.file, HERE, RUN, {}, script_text=back.script_text, places=back.places)
+    assert again == build(file, HERE, RUN, {}, script_text="a script", places=known)
+
+
+def test_without_a_lost_host_its_task_is_elsewhere_and_everybody_is_told() -> None:
+    made = recipe(hosts=[{"name": "a", "slots": 1}, {"name": "b", "slots": 1}, {"name": "c", "slots": 2}], program="train.py")
+    ports = {Task("ps", 0): 2000, Task("worker", 0): 2001, Task("worker", 1): 2002}
+    old, new = made.plan(RUN, ports, ()), made.plan(RUN, ports, ("b",))
+    assert (old[Task("worker", 0)].host, new[Task("worker", 0)].host, new.lost) == ("b", "c", ("b",))
+    assert new[Task("worker", 0)].address == "10.0.0.3:2001"
+    assert new[Task("worker", 0)].cwd == "/c/cwd"
+    assert "10.0.0.2" not in new.to_json()
+    assert set(compare(old, new).changed) == {task.task for task in old.tasks}

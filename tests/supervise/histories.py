@@ -1,0 +1,87 @@
+"""Histories to replay to the rules of a run, in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from psclust.plan.task import Deadlines, Plan, RestartPolicy, TaskPlan
+from psclust.spec.cluster import ClusterSpec, Task
+from psclust.supervise.events import Apply, End, Event, Move, Outcome, Serving, Signal, Start, Started
+from psclust.supervise.machine import step
+from psclust.supervise.phase import Phase
+from psclust.supervise.state import RunState
+
+PS, W0, W1, CHIEF, EVAL = Task("ps", 0), Task("worker", 0), Task("worker", 1), Task("chief", 0), Task("evaluator", 0)
+LIMITS = Deadlines(start=60, stop=10, finish=30, run=None)
+
+
+def task_plan(task: Task, **changes: object) -> TaskPlan:
+    serves = task.job == "ps"
+    plan = TaskPlan(
+        task=task,
+        host="localhost",
+        address=f"127.0.0.1:{2000 + task.index}",
+        argv=("run", str(task)),
+        env={},
+        unset=(),
+        cwd="/",
+        preload=None,
+        role="server" if serves else "side" if task.job == "evaluator" else "program",
+        serves=serves,
+        needs=() if serves else (PS,),
+        decides=task.job == "worker",
+        ok_exit_codes=(0,),
+        restart=RestartPolicy("failure" if serves or task.job == "evaluator" else "signal", 3, 600, 1, 30),
+        recovery_wait=None,
+    )
+    return replace(plan, **changes)  # type: ignore[arg-type]
+
+
+def make_plan(*tasks: TaskPlan, deadlines: Deadlines = LIMITS) -> Plan:
+    return Plan("test", ClusterSpec({}), tasks, deadlines)
+
+
+@dataclass
+class Replay:
+    """Feeds a history to the rules; what they ask for is in `said`, as short words."""
+
+    plan: Plan
+    state: RunState = field(default_factory=RunState)
+    said: list[str] = field(default_factory=list)
+
+    def at(self, now: float, *events: Event) -> list[str]:
+        fresh: list[str] = []
+        for event in events:
+            self.state, actions = step(self.state, event, now)
+            fresh += [word(action) for action in actions]
+        self.said += fresh
+        return fresh
+
+    def phase(self, task: Task) -> Phase:
+        return self.state.tasks[task].phase
+
+    def up(self) -> Replay:
+        """Everything started, every server answering, by second 1."""
+        self.at(0, Apply(self.plan))
+        for number, entry in enumerate(sorted(self.plan.tasks, key=lambda entry: not entry.serves)):
+            self.at(1, Started(entry.task, 100 + number))
+            if entry.serves:
+                self.at(1, Serving(entry.task))
+        self.said.clear()
+        return self
+
+    @property
+    def outcome(self) -> Outcome:
+        assert self.state.outcome is not None
+        return self.state.outcome
+
+
+def word(action: object) -> str:
+    if isinstance(action, Start):
+        return f"start {action.plan.task}/{action.attempt}"
+    if isinstance(action, Signal):
+        return f"{action.signal} {action.task}"
+    if isinstance(action, Move):
+        return f"move off {', '.join(action.lost)}"
+    assert isinstance(action, End)
+    return f"end {action.outcome.exit_code}"

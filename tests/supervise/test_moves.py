@@ -1,0 +1,157 @@
+"""A supervisor that loses a host, with a transport that only pretends: what is planned, reserved, started and said."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from psclust.errors import StartError, UsageError
+from psclust.plan.build import Place, Run
+from psclust.plan.environment import Site
+from psclust.plan.layout import PortRequest
+from psclust.plan.recipe import Recipe
+from psclust.plan.task import Plan, TaskPlan
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.status import RunStatus
+from psclust.spec.cluster import Host, Task
+from psclust.spec.schema import ClusterFile, Deadlines
+from psclust.supervise.events import Stop
+from psclust.supervise.move import keep
+from psclust.supervise.supervisor import Supervisor
+from psclust.testing.wait import wait_until
+from psclust.transport.api import Output
+
+PS, WORKER = Task("ps", 0), Task("worker", 0)
+SILENCE = "its agent has not answered for 31 s"
+
+
+@dataclass
+class Pretence:
+    """Tasks that run until they are told to stop, on hosts that answer unless they are `dead`."""
+
+    supervisor: Supervisor
+    started: list[tuple[Task, str, str | None]] = field(default_factory=list)
+    reserved: list[PortRequest] = field(default_factory=list)
+    alive: set[Task] = field(default_factory=set)
+    dead: set[str] = field(default_factory=set)
+
+    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
+        if any(request.on in self.dead for request in requests):
+            raise StartError(f"{requests[0].on}: its agent does not answer.")
+        self.reserved += requests
+        return {request.task: 3000 + number for number, request in enumerate(self.reserved)}
+
+    def release(self, task: Task) -> None: ...
+
+    def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
+        self.started.append((plan.task, plan.host, plan.address))
+        self.alive.add(plan.task)
+        self.supervisor.started(plan.task, 100 + len(self.started))
+
+    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+        if task in self.alive:
+            self.alive.discard(task)
+            self.supervisor.exited(task, -15)
+
+    def output(self, task: Task) -> Output:
+        return Output(b"", 0)
+
+    def serving(self, plan: TaskPlan) -> bool:
+        return True
+
+    def close(self) -> None: ...
+
+    def reap(self) -> None: ...
+
+    def drain(self, task: Task, timeout: float) -> None: ...
+
+    def silent(self) -> Collection[str]:
+        return self.dead
+
+
+@dataclass
+class Live:
+    """One ps on a and one worker on b; c and d are spare."""
+
+    folder: RunFolder
+    supervisor: Supervisor
+    transport: Pretence
+    plan: Plan
+
+    def on(self) -> dict[str, str]:
+        return {task.task: f"{task.host} {task.phase}" for task in self.supervisor.status().tasks}
+
+    def wait_for(self, **hosts: str) -> None:
+        wanted = {f"{job}:0": f"{host} running" for job, host in hosts.items()}
+        wait_until(lambda: self.on() == wanted, what=str(wanted))
+
+    def end(self) -> RunStatus:
+        return wait_until(lambda: self.supervisor.status() if self.supervisor.status().ended else None, what="the end")  # type: ignore[return-value]
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    folder = ClusterFolder(tmp_path / "test").new_run()
+    supervisor = Supervisor(folder, "test")
+    transport = Pretence(supervisor)
+    file = ClusterFile(
+        name="test",
+        hosts=[Host(name, 1) for name in "abcd"],
+        jobs={"ps": {}, "worker": {}},  # type: ignore[dict-item]
+        program="train.py",
+        deadlines=Deadlines(stop=0),
+        restart={"backoff": 0},  # type: ignore[arg-type]
+    )
+    places = {name: Place(Site({}, "/", "python", "shim"), f"/{name}", f"10.0.0.{number}") for number, name in enumerate("abcd", 1)}
+    recipe = Recipe(file, None, places)
+    keep(folder, recipe)
+    plan = recipe.plan(Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}, ())
+    thread = threading.Thread(target=lambda: supervisor.run(transport, transport))
+    thread.start()
+    supervisor.apply(plan)
+    found = Live(folder, supervisor, transport, plan)
+    found.wait_for(ps="a", worker="b")
+    yield found
+    supervisor.post(Stop("the test is over"))
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_who_was_on_the_lost_host_gets_a_port_elsewhere_and_everybody_else_keeps_his(live: Live) -> None:
+    live.supervisor.host_lost("b", SILENCE)
+    live.wait_for(ps="a", worker="c")
+    assert [(request.task, request.on, request.host) for request in live.transport.reserved] == [(WORKER, "c", "10.0.0.3")]
+    assert live.transport.started[2:] == [(PS, "a", "10.0.0.1:2000"), (WORKER, "c", "10.0.0.3:3000")]
+    (note,) = [note for note in live.supervisor.status().notes if "lost" in note]
+    assert note.startswith(f"host b is lost, with worker:0: {SILENCE}; moved: worker:0 to c; all tasks start again")
+    assert Plan.from_json(live.folder.plan.read_text()).lost == ("b",)
+
+
+def test_a_spare_host_that_is_silent_too_is_passed_over(live: Live) -> None:
+    live.transport.dead = {"b", "c"}
+    live.supervisor.host_lost("b", SILENCE)
+    live.wait_for(ps="a", worker="d")
+    assert Plan.from_json(live.folder.plan.read_text()).lost == ("b", "c")
+
+
+def test_a_place_that_cannot_be_had_ends_the_run_with_both_reasons(live: Live) -> None:
+    def refuse(requests: Sequence[PortRequest]) -> dict[Task, int]:
+        raise StartError("c: its agent does not answer.")
+
+    live.transport.reserve = refuse  # type: ignore[method-assign]
+    live.supervisor.host_lost("b", SILENCE)
+    assert live.end().text == f"host b is lost, with worker:0: {SILENCE}; c: its agent does not answer"
+
+
+def test_a_plan_for_a_host_that_was_lost_meanwhile_is_refused(live: Live) -> None:
+    live.supervisor.host_lost("b", SILENCE)
+    live.wait_for(ps="a", worker="c")
+    with pytest.raises(UsageError, match="b: lost, and this run goes on without"):
+        live.supervisor.apply(live.plan)
+    live.supervisor.apply(replace(Plan.from_json(live.folder.plan.read_text()), notes=()))
+    assert live.on() == {"ps:0": "a running", "worker:0": "c running"}
