@@ -29,7 +29,7 @@ def home(tmp_path: Path) -> Path:
 def verify(unit: Path, home: Path) -> tuple[int, str]:
     """Exit code, and what systemd has to say of the unit."""
     environ = {**os.environ, "HOME": str(home), "XDG_RUNTIME_DIR": str(home)}
-    command = [find_program("systemd-analyze"), "--user", "--man=no", "--recursive-errors=no", "verify", str(unit)]
+    command = [find_program("systemd-analyze"), "--user", "--man=no", "verify", str(unit)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout + done.stderr
 

@@ -103,6 +103,24 @@ def standing(host: BedHost) -> psutil.Process:
     return next(process for process in host.processes() if "--standing" in process.cmdline())
 
 
+def test_what_a_log_in_starts_is_in_use_below_the_service_and_goes_with_it_and_the_service_comes_back(
+    bed: HostBed, installed: str, fab: Fab
+) -> None:
+    host, service = bed[0], standing(bed[0])
+    # Of another installation.
+    environ = ["XDG_RUNTIME_DIR=/run/user/0", f"PYTHONPATH={ROOT}"]
+    log_in = subprocess.Popen(host.command("env", *environ, sys.executable, "-m", "psclust.agent"), stdin=subprocess.PIPE)
+    child = wait_until(lambda: next(iter(service.children()), None), 60, what="an agent that waits for its request")
+    assert child is not None
+    code, said = fab("-H", "h1", "remove")
+    assert (code, "is in use by a cluster" in said) == (3, True)
+    service.kill()
+    assert log_in.wait(60) == 3
+    log_in.communicate()
+    wait_until(lambda: not child.is_running(), 60, what="the end of what the service has started")
+    wait_until(lambda: any("--standing" in line for line in host.programs()), 60, what="another standing agent")
+
+
 def test_an_update_brings_back_what_has_changed_and_leaves_the_rest_alone(bed: HostBed, installed: str, fab: Fab) -> None:
     module = package(bed[0]) / "errors.py"
     module.write_text("broken")
