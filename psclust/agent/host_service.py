@@ -88,9 +88,14 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
     def Follow(self, request: pb.FollowRequest, context: grpc.ServicerContext) -> Iterator[pb.News]:
         LOG.info("%s follows from event %d", context.peer(), request.after)
         after, logs, progress = request.after, _Logs(self._keeper, dict(request.offsets)), _Progress(self._keeper)
+        said = False
         while context.is_active():
             over = self._keeper.ended.is_set()  # before the last news are looked for
             entries = self._keeper.ledger.after(after, 0 if over else _TURN_S)
+            if self._keeper.leaving is not None and not said:
+                # Before the news of any task's end, which would be taken for the task's own.
+                said = True
+                yield pb.News(leaving=self._keeper.leaving)
             ended = [entry.what.task for entry in entries if isinstance(entry.what, Exited)]
             for task in ended:
                 self._keeper.drain(task, _DRAIN_S)

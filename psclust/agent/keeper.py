@@ -78,6 +78,11 @@ class Keeper:
     def renew(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
 
+    @property
+    def leaving(self) -> str | None:
+        """Why, from the moment on when it is certain that all will be ended."""
+        return self._leaving
+
     def leave(self, reason: str) -> None:
         """End everything and return from `run`; `ended` is set when nothing is alive."""
         self._leaving = self._leaving or reason

@@ -143,7 +143,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     guard.become_subreaper()
     keeper = Keeper(folder, request.lease_s, request.grace_s)
     signal.signal(signal.SIGCHLD, lambda *_: keeper.children_changed())
-    signal.signal(signal.SIGTERM, lambda *_: keeper.leave("told to (SIGTERM)"))
+    signal.signal(signal.SIGTERM, lambda *_: keeper.leave("it was told to (SIGTERM)"))
     environ = {**os.environ, **request.environ}
     site = Site(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     transport = LocalTransport(keeper, environ, library_environment(site), log=2)

@@ -76,6 +76,13 @@ def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, program: Path) -> 
     assert {result.text for result in run.values()} == {"digits\nran\ntrain.py\n700\n600\n700\n"}
 
 
+def test_an_empty_folder_arrives_too(ssh: SshHosts, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    folder = send(ssh, pythons(ssh), program_tree(tmp_path / "empty"))["h1"].program
+    assert ssh.run("h1", f"cd {folder} && ls -A").code == 0
+    assert folder != str(tmp_path / "empty"), "the host has no such folder"
+
+
 def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHosts, program: Path) -> None:
     found = pythons(ssh)
     first = send(ssh, found, program_tree(program))
