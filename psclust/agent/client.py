@@ -21,6 +21,7 @@ from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
 
 _CALL_DEADLINE = 20.0
+_POLL = 0.005
 _T = TypeVar("_T")
 
 
@@ -81,6 +82,9 @@ class AgentClient(AbstractContextManager["AgentClient"]):
     def wait_until_answering(self, deadline: float, alive: Callable[[], bool]) -> bool:
         """Until the socket answers; False when `alive` says that nobody will, or after `deadline` seconds."""
         end = time.monotonic() + deadline
+        # gRPC waits a second after an attempt that came too early.
+        while not self._folder.socket.exists() and time.monotonic() < end and alive():
+            time.sleep(_POLL)
         ready = grpc.channel_ready_future(self._channel)
         while time.monotonic() < end:
             try:
