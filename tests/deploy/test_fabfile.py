@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -93,9 +95,15 @@ def test_the_standing_agent_is_a_service_of_its_user_that_outlives_log_outs(bed:
     for host in bed.hosts:
         assert (systemctl(host, "is-active", "psclust-agent"), systemctl(host, "is-enabled", "psclust-agent")) == ("active", "enabled")
         assert host.run("cat", "/run/loginctl") == "enable-linger\n"
-        service = standing(host)
-        assert service.cmdline() == [f"{FOLDER}/bin/python", "-m", "psclust.agent", "--standing"]
-        wait_until((Path("/proc") / str(service.pid) / "root/run/user/0/psclust/agent-1.sock").is_socket, 60, what="its socket")
+        assert standing(host).cmdline() == [f"{FOLDER}/bin/python", "-m", "psclust.agent", "--standing"]
+        wait_until(partial(stands, host), what="its socket")
+
+
+def stands(host: BedHost) -> bool:
+    """Whether a standing agent listens."""
+    found = [process.pid for process in host.processes() if "--standing" in process.cmdline()]
+    with socket.socket(socket.AF_UNIX) as probe:
+        return bool(found) and probe.connect_ex(f"/proc/{found[0]}/root/run/user/0/psclust/agent-1.sock") == 0
 
 
 def standing(host: BedHost) -> psutil.Process:
@@ -118,7 +126,7 @@ def test_what_a_log_in_starts_is_in_use_below_the_service_and_goes_with_it_and_t
     assert log_in.wait(60) == 3
     log_in.communicate()
     wait_until(lambda: not child.is_running(), 60, what="the end of what the service has started")
-    wait_until(lambda: any("--standing" in line for line in host.programs()), 60, what="another standing agent")
+    wait_until(lambda: stands(host), what="another standing agent")
 
 
 def test_an_update_brings_back_what_has_changed_and_leaves_the_rest_alone(bed: HostBed, installed: str, fab: Fab) -> None:
