@@ -36,9 +36,11 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
+        self._listeners: list[socket.socket] = []
         self.purge = False
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
+        self._stop_listening()  # on ports that tasks may need
         wanted = [PortRequest(_task(port.task), port.address, port.wanted) for port in request.ports]
         try:
             ports = self._keeper.call(lambda transport: transport.reserve(wanted))
@@ -74,9 +76,15 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
                 listener = listen_in(address, request.ports)
             except PsclustError as error:
                 refuse(context, error)
-            threading.Timer(_LISTEN_S, listener.close).start()
+            self._listeners.append(listener)
             found.append(f"{address}:{listener.getsockname()[1]}")
+        threading.Timer(_LISTEN_S, self._stop_listening).start()
         return pb.Addresses(addresses=found)
+
+    def _stop_listening(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
 
     def Leave(self, request: pb.LeaveRequest, context: grpc.ServicerContext) -> pb.Nothing:
         self.purge = request.purge

@@ -43,7 +43,8 @@ class AgentRequest:
 
     name, run: of the cluster and the run. host: its own name in the cluster file. address: where it was reached, and listens unless there
     is an `interface`: the name of one, or a subnet such as 10.0.0.0/8. ports: auto, or a range of which it
-    takes one. lease_s, grace_s: seconds. environ: variables for all tasks, secrets perhaps. warm: what to load at once.
+    takes one. lease_s, grace_s: seconds. environ: variables for all tasks, secrets perhaps. warm: what to load at once. version: of the
+    psclust that asks.
     """
 
     name: str
@@ -57,6 +58,7 @@ class AgentRequest:
     interface: str | None = None
     ports: str = "auto"
     warm: tuple[Load, ...] = ()
+    version: str = psclust.__version__
 
     def to_json(self) -> str:
         return json.dumps({**self.__dict__, "identity": self.identity.to_json()})
@@ -95,7 +97,7 @@ class AgentReply:
 def main() -> int:
     """Starts the agent that standard input describes; returns when it answers. 0, or the exit code of what went wrong."""
     try:
-        sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
+        _say(start(AgentRequest.from_json(sys.stdin.read())))
     except (ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"an agent is started by `psclust up`, which tells it what to be on standard input ({error})\n")
         return UsageError.exit_code
@@ -105,8 +107,19 @@ def main() -> int:
     return 0
 
 
+def _say(reply: str) -> None:
+    """Where nobody listens any more, the agent goes as well: a launcher that was interrupted meanwhile will never dial it."""
+    try:
+        os.write(sys.stdout.fileno(), reply.encode())
+    except BrokenPipeError:
+        os.kill(AgentReply.from_json(reply).pid, signal.SIGTERM)
+
+
 def start(request: AgentRequest) -> str:
     """Forks the agent off; its AgentReply in JSON. Raises StartError."""
+    if request.version != psclust.__version__:
+        there = f"psclust is {psclust.__version__} there, in {os.path.dirname(psclust.__file__)}, and {request.version} here"
+        raise StartError(f"{there}. Install the same one, or remove that one: then ours is sent.")
     folder = agent_folder(request.name, request.run, request.host)
     try:
         folder.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

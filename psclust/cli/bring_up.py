@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from psclust.cli import output
 from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.options import UpRequest
-from psclust.errors import UsageError
+from psclust.errors import PsclustError, UsageError
 from psclust.plan.build import Place, Run, build
 from psclust.plan.environment import passed
 from psclust.plan.program import parse_program
@@ -27,6 +27,7 @@ from psclust.transport.fork_server import Load
 if TYPE_CHECKING:
     from psclust.agent.bootstrap import Home
     from psclust.agent.client import AgentClient
+    from psclust.transport.remote_python import RemotePython
     from psclust.transport.scripts import Scripts
 
 _LOCAL = {LOCALHOST.name, "127.0.0.1"}
@@ -53,7 +54,7 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
 
     file = request.file
     output.say(f"logging in to {len(hosts)} host{'s' * (len(hosts) > 1)}")
-    with logged_in(HostRequest(hosts, file), partial=False) as ssh, Scripts(ssh, candidates(file.python)) as scripts:
+    with logged_in(HostRequest(hosts, file)) as ssh, Scripts(ssh, candidates(file.python)) as scripts:
         homes, own = _homes(scripts, request)
         order = Order(
             name=request.cluster.name,
@@ -89,15 +90,11 @@ def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
 def _homes(scripts: Scripts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
     """Where an agent can live on each host: a Python with all it needs, psclust and the program's folder; and each host's own address."""
     from psclust.agent.bootstrap import Home
-    from psclust.transport.fan_out import all_or_error
-    from psclust.transport.findings import quick, refuse
     from psclust.transport.manifest import program_tree
-    from psclust.transport.remote_python import try_pythons
     from psclust.transport.ship import ship
 
     file, cwd = request.file, Path(request.site.cwd)
-    pythons = all_or_error(try_pythons(scripts, _seen_here(request)))
-    refuse(quick(pythons.values()))
+    pythons = _fit_pythons(scripts, _seen_here(request))
     shared = all(python.shared for python in pythons.values())
     root = Path(file.sync) if file.sync else None if shared else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
@@ -113,6 +110,18 @@ def _homes(scripts: Scripts, request: UpRequest) -> tuple[dict[str, Home], dict[
         for host, each in shipped.items()
     }
     return homes, {host: python.address for host, python in pythons.items() if python.address is not None}
+
+
+def _fit_pythons(scripts: Scripts, files: Mapping[str, int]) -> dict[str, RemotePython]:
+    """That of every host. Raises StartError with all that keeps any host from taking part, be it the log-in."""
+    from psclust.transport.findings import quick, refuse
+    from psclust.transport.remote_python import try_pythons
+
+    outcomes = try_pythons(scripts, files)
+    pythons = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+    failures = [*scripts.ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
+    refuse(quick(pythons.values()), failures)
+    return pythons
 
 
 def _seen_here(request: UpRequest) -> dict[str, int]:

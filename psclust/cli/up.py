@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from psclust import __version__
 from psclust.cli import output
 from psclust.cli.bring_up import bring_up, other_hosts, refuse_other_hosts
 from psclust.cli.follow import Follower
+from psclust.cli.found import read_status
 from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, refuse_what_cannot_start, request_options
 from psclust.cli.summary import ending, serving
-from psclust.errors import PsclustError, StartError
+from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.build import Place, Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import library_environment
@@ -57,7 +59,8 @@ def command(detach: bool, **flags: object) -> int:
     refuse_what_cannot_start(request.file)
     hosts = other_hosts(request.file)
     build(request.file, request.site, Run("-", "-"), {}, script_text=request.script_text)  # every mistake shows before anything starts
-    deadline = time.monotonic() + _LIVE_RUN_DEADLINE
+    patience = _LIVE_RUN_DEADLINE + (_HOSTS_UP if hosts else 0)
+    deadline = time.monotonic() + patience
     while True:
         try:
             lock = request.cluster.lock()
@@ -70,7 +73,7 @@ def command(detach: bool, **flags: object) -> int:
         if changed is not None:
             return changed
         if time.monotonic() > deadline:
-            raise StartError(f"{request.cluster.name}: another run is still ending after {_LIVE_RUN_DEADLINE:g} s; see `psclust ps`.")
+            raise StartError(f"{request.cluster.name}: another run is still beginning, or ending, after {patience:g} s; see `psclust ps`.")
         time.sleep(_REDRAW)
 
 
@@ -104,11 +107,13 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Inte
             with interrupts.raised():
                 plan = _plan(request, folder, client, bring_up(request, folder, client, hosts) if hosts else {})
             client.apply(plan)
-        except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            with suppress(PsclustError):
-                client.stop("interrupted" if interrupted else "the cluster could not be started", exit_code=130 if interrupted else 3)
-            _wait_for_guard(guard)
+        except KeyboardInterrupt:
+            name, code = interrupts.last
+            _give_up(client, guard, f"interrupted ({name})", code)
+            output.say(f"psclust: {request.cluster.name} was stopped before it was up: interrupted ({name})")
+            return code
+        except BaseException:
+            _give_up(client, guard, "the cluster could not be started", 3)
             raise
         view = output.LiveView([str(task.task) for task in plan.tasks])
         follower = Follower(folder, view)
@@ -124,6 +129,13 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: _Inte
     follower.finish(final)
     view.close()
     return ending(final)
+
+
+def _give_up(client: AgentClient, guard: int, reason: str, exit_code: int) -> None:
+    """End a run that has no plan yet, and wait until nothing of it is alive."""
+    with suppress(PsclustError):
+        client.stop(reason, exit_code=exit_code)
+    _wait_for_guard(guard)
 
 
 def _plan(request: UpRequest, folder: RunFolder, client: AgentClient, places: Mapping[str, Place], lost: Sequence[str] = ()) -> Plan:
@@ -167,6 +179,7 @@ def _change(request: UpRequest) -> int | None:
     folder = request.cluster.current()
     if folder is None or not folder.socket.exists() or not folder.plan.exists():
         return None
+    _refuse_another_version(read_status(folder))
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
     recipe = recall(folder)
     places = recipe.places if recipe else {}
@@ -185,6 +198,15 @@ def _change(request: UpRequest) -> int | None:
         f"{plan.name} is up already; " + ("it is being changed." if changes else "nothing differs.") + " Follow it with psclust logs -f"
     )
     return 0
+
+
+def _refuse_another_version(status: RunStatus) -> None:
+    """Raises UsageError: plans are written for the version that carries them out."""
+    if status.psclust != __version__:
+        raise UsageError(
+            f"{status.name} is up, started by psclust {status.psclust or 'of another version'}, and this is {__version__}: change it with "
+            f"that one, or end it first (psclust down {status.name})."
+        )
 
 
 class _Statuses:
@@ -251,10 +273,10 @@ class _Interrupts:
 
     def _note(self, number: int, frame: object) -> None:
         self._count += 1
+        self.last = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
         if self._raise:
             self._raise = False
             raise KeyboardInterrupt
-        self.last = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
 
 
 def _is_running(pid: int) -> bool:

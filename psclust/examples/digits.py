@@ -119,9 +119,11 @@ def optimizer_fn(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
     return tf.compat.v1.train.MomentumOptimizer(params["learning_rate"], params["momentum"])
 
 
+# Little momentum and clipped gradients: many asynchronous replicas add momentum of their own, and some of their gradients are very old.
 program = psclust.Program(
     model_fn,
     input_fn,
     optimizer_fn,
-    params={"batch_size": 32, "epochs": 12, "learning_rate": 0.03, "momentum": 0.9, "l2": 5e-4, "seed": 7, "data_dir": ""},
+    params={"batch_size": 32, "epochs": 12, "learning_rate": 0.06, "momentum": 0.6, "l2": 5e-4, "seed": 7, "data_dir": ""},
+    config=psclust.TrainConfig(clip_norm=3.0),
 )

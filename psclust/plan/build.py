@@ -118,7 +118,8 @@ def _site_notes(site: Site, places: Mapping[str, Place]) -> list[str]:
 def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
     file, site, job = request.file, request.site, entry.job
     address = request.cluster.address(task)
-    python = job.python or file.python or site.python
+    # What `python:` means on another host, that host has said.
+    python = job.python or (site.python if request.places else file.python or site.python)
     values = placeholder_values(request.cluster, task, address, name=file.name, run_dir=request.run.folder)
     argv, preload = _command(request, entry, task, python)
     return TaskPlan(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 # The phases of a script whose process is only a server any more: it has called Server.join, or has ended well.
@@ -51,7 +52,7 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run now. `exit_code` and `text` are set once it is clear how the run ends."""
+    """A run now. `exit_code` and `text` are set once it is clear how the run ends; psclust: the version that supervises it."""
 
     name: str
     run: str
@@ -68,6 +69,7 @@ class RunStatus:
     cause_tail: tuple[str, ...] = ()
     collateral: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    psclust: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -78,6 +80,14 @@ class RunStatus:
 
     @classmethod
     def from_json(cls, text: str) -> RunStatus:
+        """Also of another version's run, as far as the two know the same."""
         data: dict[str, Any] = json.loads(text)
         tuples = {name: tuple(data[name]) for name in ("cause_tail", "collateral", "notes")}
-        return cls(**{**data, **tuples, "tasks": tuple(TaskStatus(**task) for task in data["tasks"])})
+        tasks = tuple(TaskStatus(**_known(TaskStatus, task)) for task in data["tasks"])
+        return cls(**_known(cls, {**data, **tuples, "tasks": tasks}))
+
+
+def _known(record: type, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what this version has no field for."""
+    names = {field.name for field in fields(record)}
+    return {name: value for name, value in data.items() if name in names}

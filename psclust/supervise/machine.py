@@ -251,7 +251,7 @@ def _stop_task(state: RunState, entry: TaskState, now: float) -> Result:
     if entry.phase is Phase.STOPPING:
         return state, []
     stopping = replace(entry, phase=Phase.STOPPING, due=now + state.plan.deadlines.stop)
-    return _put(state, stopping), [Signal(entry.plan.task, "TERM")] if entry.pid is not None else []
+    return _put(state, stopping), [Signal(entry.plan.task, "TERM")]
 
 
 def _stop(state: RunState, outcome: Outcome, now: float) -> Result:

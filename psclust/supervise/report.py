@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping
 
+from psclust import __version__
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log import tail, tail_of
 from psclust.rundir.status import RunStatus, TaskStatus
@@ -39,6 +40,7 @@ def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Tas
         cause_tail=_cause_tail(outcome, folder, outputs),
         collateral=tuple(map(str, outcome.collateral)),
         notes=state.plan.notes if state.plan else (),
+        psclust=__version__,
     )
 
 

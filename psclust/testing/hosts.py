@@ -1,7 +1,8 @@
 """Hosts for tests, on one machine, each with a real sshd: `with host_bed(folder, 4) as bed: ...`.
 
 As root each host is a set of namespaces: an address, a name, process ids, `/tmp`, `/run` and a home of its own, so that it can be cut off
-and switched off like a machine. Without root each is an sshd on an address of its own in 127.0.0.0/8, which shares all the rest.
+and switched off like a machine. Without root each is an sshd on an address of its own in 127.0.0.0/8, with a home of its own, which shares
+all the rest.
 """
 
 from __future__ import annotations
@@ -77,14 +78,21 @@ class BedHost:
     def processes(self) -> list[psutil.Process]:
         """All that run on the host, sshd included."""
         if self.network is None:
+            found = set(self._at_home())
             with suppress(psutil.NoSuchProcess):
-                return psutil.Process(self.process.pid).children(recursive=True)
-            return []
+                sshd = psutil.Process(self.process.pid)
+                found |= {sshd, *sshd.children(recursive=True)}
+            return list(found)
         first = self._first()
         if first is None:
             return []
         space = os.readlink(f"/proc/{first}/ns/pid")
         return [process for process in psutil.process_iter() if _namespace(process.pid) == space]
+
+    def _at_home(self) -> list[psutil.Process]:
+        """What was started by a log-in to the host, wherever it is now: the host's home is nobody else's."""
+        home = f"HOME={self.home}".encode()
+        return [process for process in psutil.process_iter() if home in _environment(process.pid)]
 
     def _first(self) -> int | None:
         """Process 1 of the host."""
@@ -170,7 +178,9 @@ def host_bed(folder: Path, count: int, *, isolated: bool | None = None) -> Itera
         _write_system_files(folder, {name: address for name, (address, _) in places.items()})
         hosts = []
         for name, (address, _) in places.items():
-            host = _start(folder, name, address, port, network, sshd_config(folder, keys, address, port))
+            # Namespaces have a home of their own in /etc/passwd.
+            home = None if network else folder / name / "home"
+            host = _start(folder, name, address, port, network, sshd_config(folder, keys, address, port, home))
             stack.callback(host.switch_off)
             hosts.append(host)
         for host in hosts:
@@ -205,6 +215,14 @@ def _write_system_files(folder: Path, addresses: dict[str, str]) -> None:
     (folder / "passwd").write_text("\n".join(own) + "\n", encoding="utf-8")
     names = "".join(f"{address} {name}\n" for name, address in addresses.items())
     (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}", encoding="utf-8")
+
+
+def _environment(pid: int) -> Sequence[bytes]:
+    """The variables with which a process was started; none of one that is not ours to look at."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _namespace(pid: int) -> str | None:

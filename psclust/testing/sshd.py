@@ -45,10 +45,11 @@ def make_keys(folder: Path) -> Keys:
     return keys
 
 
-def sshd_config(folder: Path, keys: Keys, address: str, port: int) -> Path:
-    """Writes the configuration of the sshd at `address:port`; the limits on log-ins are sshd's own."""
+def sshd_config(folder: Path, keys: Keys, address: str, port: int, home: Path | None = None) -> Path:
+    """Writes the configuration of the sshd at `address:port`; the limits on log-ins are sshd's own. `home`: what HOME is there, unless it
+    is the user's."""
     path = folder / f"sshd-{address}.conf"
-    settings = {
+    settings: dict[str, object] = {
         "ListenAddress": address,
         "Port": port,
         "HostKey": keys.host,
@@ -59,6 +60,8 @@ def sshd_config(folder: Path, keys: Keys, address: str, port: int) -> Path:
         "PasswordAuthentication": "no",
         "PermitRootLogin": "prohibit-password",
     }
+    if home is not None:
+        settings["SetEnv"] = f"HOME={home}"
     path.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
     return path
 

@@ -107,9 +107,10 @@ def failed(host: str, check: str, text: str) -> Finding:
     return Finding(host, check, "problem", text.removeprefix(f"{host}: "))
 
 
-def refuse(findings: Iterable[Finding]) -> None:
-    """Raises StartError with a line for each problem."""
-    lines = [f"{one.host}: {one.text}. {one.cure}".rstrip() for one in findings if one.level == "problem"]
+def refuse(findings: Iterable[Finding], failures: Sequence[str] = ()) -> None:
+    """Raises StartError with a line for each problem, after those of `failures`: hosts that could not be looked at."""
+    lines = [*failures]
+    lines += [f"{one.host}: {one.text}. {one.cure}".rstrip() for one in findings if one.level == "problem"]
     if lines:
         raise StartError("\n".join(lines))
 

@@ -8,6 +8,7 @@ import signal as signals
 import socket
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,13 @@ from psclust.transport.pump import LogPump, _Sink
 _TRIES = 2
 
 
+@dataclass
+class _Start:
+    """A task's way to a process."""
+
+    cancelled: bool = False
+
+
 class LocalTransport:
     """`environ` is the environment tasks inherit; `library_env` what fork servers get on top of it; `log` where they complain."""
 
@@ -38,6 +46,7 @@ class LocalTransport:
         self._sinks: dict[Task, _Sink] = {}
         self._lock = threading.Lock()  # guards what fork server threads and the reaper share
         self._pids: dict[int, Task] = {}
+        self._starts: dict[Task, _Start] = {}  # that no fork server has answered yet
         self._pending = 0
         self._early: dict[int, int] = {}  # exits seen before the fork server's reply
 
@@ -55,13 +64,20 @@ class LocalTransport:
         self._ports.release(task)
 
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
-        self._start(plan, attempt, log, _TRIES)
+        start = self._starts[plan.task] = _Start()
+        self._start(plan, attempt, log, _TRIES, start)
 
     def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+        """A task that its fork server has not started yet, because it is still loading perhaps, never will be."""
         number = signals.SIGTERM if signal == "TERM" else signals.SIGKILL
         with self._lock:
+            start = self._starts.pop(task, None)
+            if start is not None:
+                start.cancelled = True
             for pid in [pid for pid, owner in self._pids.items() if owner == task]:
                 _signal_group(pid, number)
+        if start is not None:
+            self._listener.not_started(task, "it was to end before it had begun")
 
     def output(self, task: Task) -> Output:
         sink = self._sinks.get(task)
@@ -103,33 +119,43 @@ class LocalTransport:
                 del self._pids[pid]
             self._listener.exited(task, code)
 
-    def _start(self, plan: TaskPlan, attempt: int, log: Path, tries: int) -> None:
+    def _start(self, plan: TaskPlan, attempt: int, log: Path, tries: int, start: _Start) -> None:
+        if start.cancelled:
+            return
         load: Load = plan.preload or "nothing"
-        server = self._fork_server(plan.argv[0] if plan.preload else _own_python(), load)
+        # A home is that of this machine, and no shell looks at it.
+        program = os.path.expanduser(plan.argv[0])
+        server = self._fork_server(program if plan.preload else _own_python(), load)
         output, sink = self._pump.add(log)
         self._sinks[plan.task] = sink
         with self._lock:
             self._pending += 1
 
         def done(pid: int | None, reason: str) -> None:
-            if pid is None and tries > 1 and reason == "the fork server was killed":
+            if pid is None and tries > 1 and reason == "the fork server was killed" and not start.cancelled:
                 with self._lock:
                     self._pending -= 1
-                self._listener.soon(lambda: self._start(plan, attempt, log, tries - 1))
+                self._listener.soon(lambda: self._start(plan, attempt, log, tries - 1, start))
             else:
-                self._report(plan.task, pid, reason)
+                self._report(plan.task, start, pid, reason)
 
         env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(attempt)}
-        server.start(StartRequest(plan.argv, env, plan.cwd, plan.recovery_wait, output, done))
+        server.start(StartRequest((program, *plan.argv[1:]), env, plan.cwd, plan.recovery_wait, output, done))
 
-    def _report(self, task: Task, pid: int | None, reason: str) -> None:
+    def _report(self, task: Task, start: _Start, pid: int | None, reason: str) -> None:
         with self._lock:
             self._pending -= 1
             code = self._early.pop(pid, None) if pid is not None else None
             if not self._pending:
                 self._early.clear()
             if pid is not None and code is None:
-                self._pids[pid] = task
+                if start.cancelled:
+                    _signal_group(pid, signals.SIGKILL)
+                else:
+                    self._pids[pid] = task
+            if start.cancelled:
+                return
+            self._starts.pop(task, None)
         if pid is None:
             self._listener.not_started(task, reason)
             return

@@ -10,6 +10,15 @@ with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{
     train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
 """
 
+TRAIN = """
+config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task_index}"])
+stop = tf.train.StopAtStepHook(200)
+with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=[stop], config=config) as s:
+    while not s.should_stop():
+        l, _ = s.run([loss, train])
+print("trained to", l)
+"""
+
 CLASSIC = (
     """
 import argparse
@@ -31,13 +40,24 @@ if a.job_name == "ps":
     + """
 from tensorflow.python.training.session_manager import SessionManager
 print("recovery wait", SessionManager(recovery_wait_secs=30)._recovery_wait_secs, SessionManager()._recovery_wait_secs)
-config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task_index}"])
-stop = tf.train.StopAtStepHook(200)
-with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=[stop], config=config) as s:
-    while not s.should_stop():
-        l, _ = s.run([loss, train])
-print("trained to", l)
 """
+    + TRAIN
+)
+
+TOLD_BY_TF_CONFIG = (
+    """
+import json, os
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+told = json.loads(os.environ["TF_CONFIG"])
+job_name, task_index = told["task"]["type"], told["task"]["index"]
+cluster = tf.train.ClusterSpec(told["cluster"])
+server = tf.train.Server(cluster, job_name=job_name, task_index=task_index)
+if job_name == "ps":
+    server.join()
+"""
+    + MODEL
+    + TRAIN
 )
 
 COORDINATOR = """
@@ -59,4 +79,18 @@ for _ in range(100):
     coordinator.schedule(step)
 coordinator.join()
 print("task", resolver.task_type, "trained to", float(tf.reduce_sum((w - 1.0) ** 2)) < 1e-3, "variable on", w.device)
+"""
+
+# A client that is no task of the cluster, given the target to dial.
+DIAL = """
+import sys
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+with tf.device("/job:ps/task:1"):
+    v = tf.get_variable("v", [], initializer=tf.ones_initializer())
+with tf.device("/job:worker/task:1"):
+    double = v * 2
+with tf.Session(sys.argv[1]) as s:
+    s.run(tf.global_variables_initializer())
+    print("dialled", s.run(double))
 """

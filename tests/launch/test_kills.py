@@ -162,6 +162,17 @@ def test_ctrl_c_stops_the_run_and_a_second_one_does_not_wait(patient: CommandBed
     assert up.wait() == 130
 
 
+def test_ctrl_c_ends_a_run_whose_tasks_wait_for_an_interpreter_that_is_still_loading(patient: CommandBed) -> None:
+    slow = patient.write("slow", "#!/bin/sh\nexec sleep 600\n")
+    slow.chmod(0o755)
+    patient.write("psclust.yaml", FILE.replace("preload: false", f"python: {slow}").replace("{stop: 2}", "{stop: 600}"))
+    up = patient.start("up")
+    patient.wait_for("ps:0", "starting")
+    up.interrupt()
+    assert up.wait() == 130, up.output
+    assert "interrupted (Ctrl-C)" in up.output.splitlines()[-1]
+
+
 def test_a_task_that_ignores_term_is_killed_after_the_grace(patient: CommandBed) -> None:
     patient.write("patient.py", "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT)
     patient.write("psclust.yaml", FILE.replace("{stop: 2}", "{stop: 0.3}"))

@@ -8,7 +8,7 @@ import sys
 
 import psutil
 import pytest
-from tensorflow_scripts import CLASSIC, COORDINATOR, MODEL
+from tensorflow_scripts import CLASSIC, COORDINATOR, DIAL, MODEL
 
 from psclust.testing.command import CommandBed
 from psclust.testing.ports import free_ports
@@ -49,19 +49,6 @@ if resolver.task_type in ("worker", "ps"):
     server.join()
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 print("workers", resolver.cluster_spec().num_tasks("worker"))
-"""
-
-DIAL = """
-import sys
-import tensorflow.compat.v1 as tf
-tf.disable_eager_execution()
-with tf.device("/job:ps/task:1"):
-    v = tf.get_variable("v", [], initializer=tf.ones_initializer())
-with tf.device("/job:worker/task:1"):
-    double = v * 2
-with tf.Session(sys.argv[1]) as s:
-    s.run(tf.global_variables_initializer())
-    print("dialled", s.run(double))
 """
 
 

@@ -1,0 +1,43 @@
+"""Hosts to run the real command on, and folders to run it in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from on_hosts import left
+
+from psclust.testing.command import CommandBed
+from psclust.testing.hosts import HostBed, host_bed
+from psclust.testing.wait import wait_until
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    """Four hosts, each with its own address, name, processes and files."""
+    if os.geteuid() != 0:
+        pytest.skip("hosts of their own are namespaces, which need root")
+    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 4) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
+    """A folder that all hosts share, for a command that knows them; afterwards nothing of psclust may live on any of them."""
+    folder = hosts.shared / tmp_path.name / "bed"
+    folder.mkdir(parents=True)
+    bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    yield bed
+    try:
+        wait_until(lambda: not left(hosts) and not bed.processes(), what="the end of everything on the hosts")
+    except TimeoutError:
+        pytest.fail(f"still alive: {left(hosts)} {bed.end()}")
+
+
+@pytest.fixture
+def apart(bed: CommandBed, hosts: HostBed) -> CommandBed:
+    """A folder that no host sees."""
+    bed.environ |= {"HOME": str(hosts.home)}
+    return bed

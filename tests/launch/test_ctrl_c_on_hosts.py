@@ -1,0 +1,165 @@
+"""Ctrl-C in whatever `up` is doing on hosts: nothing is left there, and that it was stopped is its last word."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from on_hosts import PATIENT, left, make_environment, write_file
+
+from psclust.testing.command import CommandBed, Running
+from psclust.testing.hosts import BedHost, HostBed
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.process
+
+# Far longer than a test: what nobody ends must be found, and not end by itself. Servers as well as programs, in processes of their own.
+PATIENCE = {"lease": 900, "stop": 900}
+JOBS = {"ps": {"count": 1, "run": "server"}, "worker": 3}
+
+# An interpreter that takes a note of each call, `HOST NUMBER ARGUMENTS`, and waits in those that match the pattern in `held`. By the name
+# under which it is started Python finds its packages.
+GATE = """#!/bin/bash
+notes={folder}/$(hostname)
+echo "$*" >> "$notes"
+call="$(hostname) $(wc -l < "$notes") $*"
+while [[ "$call" == $(cat {folder}/held) ]]; do sleep 0.02; done
+exec -a "$0" {python} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """python: the interpreter on the hosts."""
+
+    folder: Path
+    python: Path
+
+    def hold(self, pattern: str) -> None:
+        """From now on, calls that match it wait. Counted from here."""
+        for notes in self.folder.glob("h[0-9]"):
+            notes.unlink()
+        self._write(pattern)
+
+    def open(self) -> None:
+        self._write("none")
+
+    def calls(self, host: BedHost) -> list[str]:
+        notes = self.folder / host.name
+        return notes.read_text().splitlines() if notes.exists() else []
+
+    def _write(self, pattern: str) -> None:
+        aside = self.folder / "aside"
+        aside.write_text(pattern)
+        aside.replace(self.folder / "held")
+
+
+@pytest.fixture
+def gate(far: CommandBed) -> Gate:
+    folder = far.folder.parent / "gate"
+    make_environment(folder / "env")
+    python, base = folder / "env" / "bin" / "python", os.path.realpath(sys.executable)
+    python.unlink()
+    python.write_text(GATE.format(folder=folder, python=base))
+    python.chmod(0o755)
+    gate = Gate(folder, python)
+    gate.open()
+    return gate
+
+
+def _ends_interrupted(running: Running) -> None:
+    """With a word about that."""
+    assert running.wait(90) == 130, running.output
+    last = running.output.splitlines()[-1]
+    assert re.fullmatch(r"psclust: \w+ was stopped .*: interrupted \(Ctrl-C\)", last), running.output
+
+
+def _nothing_is_left(hosts: HostBed) -> None:
+    try:
+        wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
+    except TimeoutError:
+        pytest.fail(f"still alive: {left(hosts)}")
+
+
+def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
+    """Looked at, sent to, agents, servers, programs: each is a Python, and each is held while Ctrl-C comes."""
+    write_file(far, hosts, PATIENT, python=str(gate.python), sync=".", jobs=JOBS, deadlines=PATIENCE)
+    running = far.start("up")
+    wait_until(lambda: "is up" in running.output, what="the cluster")
+    calls = min(len(gate.calls(host)) for host in hosts.hosts)
+    assert calls >= 4
+    running.interrupt()
+    _ends_interrupted(running)
+    _nothing_is_left(hosts)
+    for number in range(1, calls + 1):
+        gate.hold(f"h? {number} *")
+        running = far.start("up")
+        wait_until(lambda n=number: any(len(gate.calls(host)) >= n for host in hosts.hosts), what=f"call {number}")  # type: ignore[misc]
+        running.interrupt()
+        _ends_interrupted(running)
+        gate.open()
+        _nothing_is_left(hosts)
+
+
+def test_while_a_host_is_logged_in_to(far: CommandBed, hosts: HostBed) -> None:
+    write_file(far, hosts, PATIENT, deadlines=PATIENCE)
+    hosts[3].cut()
+    try:
+        running = far.start("up")
+        wait_until(lambda: "logging in to 4 hosts" in running.output, what="the log-ins")
+        running.interrupt()
+        _ends_interrupted(running)
+    finally:
+        hosts[3].heal()
+    _nothing_is_left(hosts)
+
+
+def test_while_the_hosts_look_for_each_other(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
+    write_file(far, hosts, PATIENT, python=str(gate.python), name="meeting", deadlines=PATIENCE)
+    gate.hold("h4 * -m psclust.agent")
+    running = far.start("up")
+    wait_until(lambda: all(_is_followed(host) for host in hosts.hosts[:3]), what="three agents")
+    with _frozen(hosts[1]):
+        gate.open()
+        wait_until(lambda: _is_followed(hosts[3]), what="the last agent")
+        # The next thing is to ask each for an address, and one of them cannot answer.
+        running.interrupt()
+    _ends_interrupted(running)
+    _nothing_is_left(hosts)
+
+
+def _is_followed(host: BedHost) -> bool:
+    """Whether the run's supervisor is connected to its agent there."""
+    logs = host.home.glob(f".local/state/psclust/agents/meeting/*/{host.name}/supervisor.log")
+    return any(" follows from event " in log.read_text() for log in logs)
+
+
+@contextmanager
+def _frozen(host: BedHost) -> Iterator[None]:
+    """The agent on the host makes no move."""
+    agents = [process for process in host.processes() if "psclust.agent" in process.cmdline()]
+    for process in agents:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in agents:
+            process.resume()
+
+
+def test_while_it_is_stopping_a_second_one_does_not_wait(far: CommandBed, hosts: HostBed) -> None:
+    stubborn = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT
+    write_file(far, hosts, stubborn, deadlines=PATIENCE)
+    running = far.start("up")
+    wait_until(lambda: running.output.count("| up") == 4, what="the programs")
+    running.interrupt()
+    wait_until(lambda: "once more to stop now" in running.output, what="the first Ctrl-C")
+    running.interrupt()
+    _ends_interrupted(running)
+    _nothing_is_left(hosts)

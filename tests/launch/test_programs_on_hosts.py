@@ -1,0 +1,78 @@
+"""Programs as people have them, on four hosts: the digits in all four ways, scripts unchanged, servers for a client from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from tensorflow_scripts import CLASSIC, COORDINATOR, DIAL, TOLD_BY_TF_CONFIG
+
+from psclust.testing.command import CommandBed
+from psclust.testing.hosts import HostBed
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+
+def _up(far: CommandBed, hosts: HostBed, *arguments: str) -> str:
+    """What it says; it must end well."""
+    code, said = far.run("up", "-H", hosts.names, *arguments, deadline=240)
+    assert code == 0, said
+    return said
+
+
+@pytest.mark.parametrize("update", ["--sync", "--async"])
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, replication: str, update: str) -> None:
+    # In-graph the client writes the files, and workers on other hosts read them.
+    program = ["psclust.examples.digits:program", "--set", f"data_dir={far.folder}/digits"]
+    said = _up(far, hosts, "--ps", "2", "--workers", "4", "--replication", replication, update, *program)
+    found = re.search(r"evaluation: accuracy (\S+) ", said)
+    assert found, said
+    assert float(found[1]) >= 0.96, said
+    status = far.status()
+    assert status is not None
+    assert {task.host for task in status.tasks} == {"h1", "h2", "h3", "h4"}
+    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {host.address for host in hosts.hosts}
+
+
+@pytest.mark.parametrize("script", [CLASSIC, TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
+def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:
+    far.write("train.py", script)
+    said = _up(far, hosts, "--ps", "2", "--workers", "2", "train.py")
+    for task, host in (("worker:0", "h3"), ("worker:1", "h4")):
+        trained = re.search(rf"{task} +\| trained to (\S+)", said)
+        assert trained, said
+        assert float(trained[1]) < 1e-3
+        assert far.wait_for(task, "done").host == host
+
+
+def test_a_coordinator_script(far: CommandBed, hosts: HostBed) -> None:
+    far.write("train.py", COORDINATOR)
+    assert "trained to True" in _up(far, hosts, "--ps", "1", "--workers", "2", "--replication", "coordinator", "train.py")
+
+
+def test_bare_servers_are_dialled_from_a_process_that_is_no_task_as_up_says(far: CommandBed, hosts: HostBed) -> None:
+    said = _up(far, hosts, "-d", "--ps", "2", "--workers", "2")
+    target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
+    assert target.startswith(f"grpc://{hosts[2].address}:")
+    client = subprocess.run([sys.executable, "-c", DIAL, target], capture_output=True, text=True, timeout=120)
+    assert "dialled 2.0" in client.stdout, client.stderr
+    assert far.run("down")[0] == 0
+
+
+def test_proxies_set_on_every_machine_do_not_catch_the_traffic(far: CommandBed, hosts: HostBed) -> None:
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy", "all_proxy"), "http://127.0.0.1:9")
+    far.environ |= proxies
+    far.write("train.py", CLASSIC + "import os\nprint('proxy', os.environ['http_proxy'])\n")
+    for host in hosts.hosts:
+        # Where the shells of a host have them from.
+        (host.home / ".bashrc").write_text("".join(f"export {name}={value}\n" for name, value in proxies.items()))
+    try:
+        said = _up(far, hosts, "--ps", "2", "--workers", "2", "train.py")
+    finally:
+        for host in hosts.hosts:
+            (host.home / ".bashrc").unlink()
+    assert said.count("trained to") == 2
+    assert said.count("proxy http://127.0.0.1:9") == 2

@@ -1,0 +1,95 @@
+"""Hosts that cannot take part in a cluster, or only as they are: said of all at once, before anything starts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from on_hosts import PATIENT, left, make_environment, write_file
+
+import psclust
+from psclust.testing.command import CommandBed
+from psclust.testing.hosts import HostBed
+
+pytestmark = pytest.mark.process
+
+
+def _older_psclust(folder: Path) -> Path:
+    """A folder to import psclust 0.0.9 from."""
+    shutil.copytree(Path(psclust.__file__).parent, folder / "psclust", ignore=shutil.ignore_patterns("__pycache__"))
+    init = folder / "psclust" / "__init__.py"
+    init.write_text(init.read_text().replace(f'__version__ = "{psclust.__version__}"', '__version__ = "0.0.9"'))
+    return folder
+
+
+def test_all_that_keeps_hosts_from_taking_part_is_said_at_once_and_nothing_is_started(far: CommandBed, hosts: HostBed) -> None:
+    first, second, third, _ = hosts.hosts
+    make_environment(first.home / "mine")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(second.home / "mine")], check=True)
+    papers = third.home / "other" / "tensorflow-2.20.0.dist-info"
+    papers.mkdir(parents=True)
+    (papers / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.20.0\n")
+    make_environment(third.home / "mine", "/run/home/other")
+    closed = {"name": "h4", "port": 2222}
+    write_file(far, hosts, PATIENT, hosts=["h1", "h2", "h3", closed], python="~/mine/bin/python")
+    code, said = far.run("up", deadline=120)
+    assert code == 3, said
+    told = {host: [line for line in said.splitlines() if line.startswith(f"psclust: {host}: ")] for host in ("h1", "h2", "h3", "h4")}
+    assert told["h1"] == []
+    assert "no TensorFlow for /run/home/mine/bin/python" in told["h2"][0]
+    assert "TensorFlow 2.20.0, elsewhere 2.21.0. Versions must be equal." in told["h3"][0]
+    assert "refused" in told["h4"][0]
+    assert not left(hosts)
+    for host in hosts.hosts:
+        assert not (host.home / ".local").exists()
+        shutil.rmtree(host.home / "mine", ignore_errors=True)
+
+
+def test_an_interpreter_in_somebodys_home_is_the_one_of_each_host(far: CommandBed, hosts: HostBed) -> None:
+    for host in hosts.hosts:
+        make_environment(host.home / "mine")
+    write_file(far, hosts, "import socket, sys; print(socket.gethostname(), 'has', sys.prefix)\n", python="~/mine/bin/python")
+    code, said = far.run("up", deadline=120)
+    assert code == 0, said
+    for host in hosts.hosts:
+        assert f"{host.name} has /run/home/mine" in said
+
+
+def test_another_psclust_in_the_home_of_a_host_is_in_nobodys_way(far: CommandBed, hosts: HostBed) -> None:
+    for name in ("psclust", "json"):
+        (hosts[1].home / name).mkdir()
+        (hosts[1].home / name / "__init__.py").write_text("raise ImportError('not this one')\n")
+    write_file(far, hosts, "print('done')\n")
+    code, said = far.run("up", deadline=120)
+    assert code == 0, said
+    assert said.count("| done") == 4
+
+
+def test_an_agent_of_another_version_is_refused_with_where_it_is(far: CommandBed, hosts: HostBed) -> None:
+    _older_psclust(hosts[1].home / "old")
+    for host in hosts.hosts:
+        # Put before whatever was sent.
+        make_environment(host.home / "early", "import sys; sys.path.insert(0, '/run/home/old')")
+    write_file(far, hosts, PATIENT, python="~/early/bin/python")
+    code, said = far.run("up", deadline=120)
+    assert code == 3, said
+    assert f"psclust: h2: psclust is 0.0.9 there, in /run/home/old/psclust, and {psclust.__version__} here." in said
+    assert not left(hosts)
+
+
+def test_a_run_of_another_version_is_seen_and_ended_but_not_changed(bed: CommandBed, tmp_path: Path) -> None:
+    older = {"PYTHONPATH": str(_older_psclust(tmp_path / "old"))}
+    bed.write("train.py", PATIENT)
+    bed.write("psclust.yaml", "{jobs: {worker: 1}, program: train.py, preload: false}")
+    code, said = bed.run("up", "-d", env=older)
+    assert code == 0, said
+    code, said = bed.run("ps")
+    assert code == 0, said
+    assert "running" in said
+    code, said = bed.run("up", "--env", "A=1")
+    assert code == 2
+    assert f"bed is up, started by psclust 0.0.9, and this is {psclust.__version__}" in said
+    assert bed.run("down")[0] == 0
