@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN := gcc libc6-dev python3-dev
 # Hosts of tests are network namespaces with a real sshd each.
-TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps
+TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd
 
 .PHONY: demo test check fmt proto golden clean
 

@@ -6,6 +6,7 @@ from setuptools import Extension, find_packages, setup
 
 # What `pip install psclust[test]` adds: the tools that `make test` and `make check` run.
 TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
+TEST += ["dockerfile-parse>=2"]
 
 LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 
@@ -21,7 +22,11 @@ setup(
     package_data={"psclust": ["py.typed"], "psclust.agent": ["*.proto"], "psclust.runtime": ["bind_shim.c"]},
     # Not importable: a plain shared library, loaded into servers with LD_PRELOAD. Optional, so that a machine without
     # a C compiler still installs; `psclust up` says when it is missing.
-    ext_modules=[Extension("psclust.runtime._bind_shim", ["psclust/runtime/bind_shim.c"], libraries=["dl"], optional=True)],
+    ext_modules=[
+        Extension("psclust.runtime._bind_shim", ["psclust/runtime/bind_shim.c"], libraries=["dl"], optional=True, py_limited_api=True)
+    ],
+    # One wheel for every Python.
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
     install_requires=[
         "tensorflow>=2.21,<2.22",
         "grpcio>=1.74",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
@@ -14,18 +13,20 @@ from psclust.errors import StartError
 from psclust.plan.build import Place
 from psclust.plan.environment import Site
 from psclust.spec.cluster import Host
+from psclust.transport.fan_out import all_or_error, fan_out
 from psclust.transport.fork_server import Load
-from psclust.transport.ssh import SshError, SshHosts
+from psclust.transport.remote_command import AGENT
+from psclust.transport.scripts import Scripts
+from psclust.transport.ssh_errors import SshError
 
 _START_S = 60.0
+_PARALLEL = 32
 
 
 @dataclass(frozen=True)
 class Home:
-    """Where an agent lives on its host: the interpreter, the folder that psclust was shipped to (None: it is installed there), and the
-    program's folder."""
+    """Where an agent lives on its host: the folder that psclust was shipped to (None: it is installed there), and the program's."""
 
-    python: str
     package: str | None
     cwd: str
 
@@ -56,7 +57,7 @@ class Reachable(Protocol):
     def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
 
 
-def start_agents(ssh: SshHosts, homes: Mapping[str, Home], order: Order, took: Callable[[HostAccess], None]) -> dict[str, AgentReply]:
+def start_agents(scripts: Scripts, homes: Mapping[str, Home], order: Order, took: Callable[[HostAccess], None]) -> dict[str, AgentReply]:
     """Starts an agent on every host of `homes`, all at once; `took` is called with each as soon as it can be dialled. Raises StartError
     with a line for each that could not be started."""
     authority = Authority(order.name)
@@ -67,7 +68,7 @@ def start_agents(ssh: SshHosts, homes: Mapping[str, Home], order: Order, took: C
             name=order.name,
             run=order.run,
             host=host,
-            address=order.addresses.get(host) or ssh.address_of(host) or "127.0.0.1",
+            address=order.addresses.get(host) or "127.0.0.1",
             lease_s=order.lease_s,
             grace_s=order.grace_s,
             identity=authority.agent(host),
@@ -76,15 +77,17 @@ def start_agents(ssh: SshHosts, homes: Mapping[str, Home], order: Order, took: C
             ports=order.ports,
             warm=tuple(order.warm.get(host, ())),
         )
-        result = ssh.run(host, _command(homes[host]), stdin=request.to_json().encode(), timeout=_START_S)
-        if result.code != 0:
-            raise SshError(f"{host}: {_last_line(result.stderr) or f'its agent could not be started (exit code {result.code})'}")
-        reply = AgentReply.from_json(result.stdout.decode())
+        # Its secrets travel on standard input alone, to the host and there.
+        question = {"module": AGENT, "path": homes[host].package, "stdin": request.to_json()}
+        done = scripts.ask(host, "agent", question, timeout=_START_S)
+        if done["code"] != 0:
+            raise SshError(f"{host}: {_last_line(done['stderr']) or 'its agent could not be started (exit code {})'.format(done['code'])}")
+        reply = AgentReply.from_json(done["stdout"])
         via = asdict(order.tunnel[host]) if host in order.tunnel else None
         took(HostAccess(host, f"{reply.address}:{reply.port}", launcher, order.lease_s, via))
         return reply
 
-    return ssh.each(start, list(homes))
+    return scripts.ssh.each(start, list(homes))
 
 
 def places(replies: Mapping[str, AgentReply], homes: Mapping[str, Home], addresses: Mapping[str, str]) -> dict[str, Place]:
@@ -98,13 +101,13 @@ def places(replies: Mapping[str, AgentReply], homes: Mapping[str, Home], address
 def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], order: Order) -> dict[str, str]:
     """An address of each host that all hosts reach, on a port of those that tasks will have: the one its agent listens on if that is so,
     else, unless the user has chosen an interface, the first of its others. Raises StartError, which names who does not reach whom."""
-    own = {where: host for host, reply in replies.items() for where in supervisor.listen(host, [reply.address], order.ports)}
+    listening = fan_out(list(replies), lambda host: supervisor.listen(host, [replies[host].address], order.ports), parallel=_PARALLEL)
+    own = {where: host for host, found in all_or_error(dict(listening)).items() for where in found}
     found, missing = _reached_by_all(supervisor, own)
     if missing and order.interface is None:
         others: dict[str, str] = {}
         for host in missing:
-            candidates = [address for address in replies[host].interfaces if address != replies[host].address]
-            others |= dict.fromkeys(supervisor.listen(host, candidates, order.ports), host) if candidates else {}
+            others |= dict.fromkeys(supervisor.listen(host, [], order.ports), host)
         more, _ = _reached_by_all(supervisor, others)
         found |= more
     lines = [
@@ -132,12 +135,6 @@ def _reached_by_all(supervisor: Reachable, addresses: Mapping[str, str]) -> tupl
     return found, {host: without for host, without in missing.items() if host not in found}
 
 
-def _command(home: Home) -> str:
-    variables = [f"PYTHONPATH={home.package}"] if home.package else []
-    # Where it is started is the first place to look for modules, and somebody's home may hold a psclust, or a json.py.
-    return "cd /; exec " + shlex.join(["env", *variables, home.python, "-m", "psclust.agent"])
-
-
-def _last_line(text: bytes) -> str:
-    lines = text.decode("utf-8", "replace").strip().splitlines()
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
     return lines[-1] if lines else ""

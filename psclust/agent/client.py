@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,23 +12,17 @@ import grpc
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import HostAccess
-from psclust.errors import NoRunError, PsclustError
-from psclust.plan.layout import PortRequest
+from psclust.agent.refusal import refusal
+from psclust.errors import NoRunError
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
 
 _CALL_DEADLINE = 20.0
+_POLL = 0.005
 _T = TypeVar("_T")
-
-
-class Refusal(PsclustError):
-    """The supervisor's own words and exit code."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
 
 
 class AgentClient(AbstractContextManager["AgentClient"]):
@@ -89,6 +82,9 @@ class AgentClient(AbstractContextManager["AgentClient"]):
     def wait_until_answering(self, deadline: float, alive: Callable[[], bool]) -> bool:
         """Until the socket answers; False when `alive` says that nobody will, or after `deadline` seconds."""
         end = time.monotonic() + deadline
+        # gRPC waits a second after an attempt that came too early.
+        while not self._folder.socket.exists() and time.monotonic() < end and alive():
+            time.sleep(_POLL)
         ready = grpc.channel_ready_future(self._channel)
         while time.monotonic() < end:
             try:
@@ -108,14 +104,6 @@ class AgentClient(AbstractContextManager["AgentClient"]):
                 raise refused from None
             name, log = self._folder.path.parent.name, self._folder.supervisor_log
             raise NoRunError(f"The supervisor of {name} does not answer ({error.details()}). Its log: {log}") from None
-
-
-def refusal(error: Any) -> Refusal | None:
-    """What a service has refused (`psclust.agent.service.refuse`); None for any other error."""
-    if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
-        return None
-    details = json.loads(error.details())
-    return Refusal(details["message"], details["exit_code"])
 
 
 def _message(task: Task) -> pb.TaskRequest:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from psclust.agent.access import HostAccess
 from psclust.agent.link import HostLink, HostListener
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18psclust/agent/host.proto\x12\x0fpsclust.host.v1\"\t\n\x07Nothing\"$\n\x06TaskId\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\"\x95\x01\n\x0eReserveRequest\x12\x33\n\x05ports\x18\x01 \x03(\x0b\x32$.psclust.host.v1.ReserveRequest.Port\x1aN\n\x04Port\x12%\n\x04task\x18\x01 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\"\x1d\n\x0cReserveReply\x12\r\n\x05ports\x18\x01 \x03(\r\"-\n\x0cStartRequest\x12\x0c\n\x04plan\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"D\n\rSignalRequest\x12%\n\x04task\x18\x01 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x0c\n\x04kill\x18\x02 \x01(\x08\"\x8c\x01\n\rFollowRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12<\n\x07offsets\x18\x02 \x03(\x0b\x32+.psclust.host.v1.FollowRequest.OffsetsEntry\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x8c\x01\n\x04News\x12\'\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.psclust.host.v1.EventH\x00\x12)\n\x06output\x18\x02 \x01(\x0b\x32\x17.psclust.host.v1.OutputH\x00\x12\x17\n\rprogress_file\x18\x03 \x01(\tH\x00\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\x42\x06\n\x04news\"\x95\x01\n\x05\x45vent\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12%\n\x04task\x18\x02 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x11\n\x07started\x18\x03 \x01(\x04H\x00\x12\x15\n\x0bnot_started\x18\x04 \x01(\tH\x00\x12\x10\n\x06\x65xited\x18\x05 \x01(\x11H\x00\x12\x11\n\x07serving\x18\x06 \x01(\x08H\x00\x42\x06\n\x04what\"l\n\x06Output\x12%\n\x04task\x18\x01 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0c\n\x04lost\x18\x05 \x01(\x04\"\x1f\n\x0cRenewRequest\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\"\x1e\n\tAddresses\x12\x11\n\taddresses\x18\x01 \x03(\t\"1\n\rListenRequest\x12\x11\n\taddresses\x18\x01 \x03(\t\x12\r\n\x05ports\x18\x02 \x01(\t\"\x1d\n\x0cLeaveRequest\x12\r\n\x05purge\x18\x01 \x01(\x08\x32\xe3\x04\n\x04Host\x12I\n\x07Reserve\x12\x1f.psclust.host.v1.ReserveRequest\x1a\x1d.psclust.host.v1.ReserveReply\x12<\n\x07Release\x12\x17.psclust.host.v1.TaskId\x1a\x18.psclust.host.v1.Nothing\x12@\n\x05Start\x12\x1d.psclust.host.v1.StartRequest\x1a\x18.psclust.host.v1.Nothing\x12\x42\n\x06Signal\x12\x1e.psclust.host.v1.SignalRequest\x1a\x18.psclust.host.v1.Nothing\x12\x41\n\x06\x46ollow\x12\x1e.psclust.host.v1.FollowRequest\x1a\x15.psclust.host.v1.News0\x01\x12@\n\x05Renew\x12\x1d.psclust.host.v1.RenewRequest\x1a\x18.psclust.host.v1.Nothing\x12?\n\x05Reach\x12\x1a.psclust.host.v1.Addresses\x1a\x1a.psclust.host.v1.Addresses\x12\x44\n\x06Listen\x12\x1e.psclust.host.v1.ListenRequest\x1a\x1a.psclust.host.v1.Addresses\x12@\n\x05Leave\x12\x1d.psclust.host.v1.LeaveRequest\x1a\x18.psclust.host.v1.Nothingb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18psclust/agent/host.proto\x12\x0fpsclust.host.v1\"\t\n\x07Nothing\"$\n\x06TaskId\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\"\x95\x01\n\x0eReserveRequest\x12\x33\n\x05ports\x18\x01 \x03(\x0b\x32$.psclust.host.v1.ReserveRequest.Port\x1aN\n\x04Port\x12%\n\x04task\x18\x01 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\"\x1d\n\x0cReserveReply\x12\r\n\x05ports\x18\x01 \x03(\r\"-\n\x0cStartRequest\x12\x0c\n\x04plan\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"D\n\rSignalRequest\x12%\n\x04task\x18\x01 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x0c\n\x04kill\x18\x02 \x01(\x08\"\x8c\x01\n\rFollowRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12<\n\x07offsets\x18\x02 \x03(\x0b\x32+.psclust.host.v1.FollowRequest.OffsetsEntry\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x9f\x01\n\x04News\x12\'\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x16.psclust.host.v1.EventH\x00\x12)\n\x06output\x18\x02 \x01(\x0b\x32\x17.psclust.host.v1.OutputH\x00\x12\x17\n\rprogress_file\x18\x03 \x01(\tH\x00\x12\x11\n\x07leaving\x18\x05 \x01(\tH\x00\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\x0c\x42\x06\n\x04news\"\x95\x01\n\x05\x45vent\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12%\n\x04task\x18\x02 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x11\n\x07started\x18\x03 \x01(\x04H\x00\x12\x15\n\x0bnot_started\x18\x04 \x01(\tH\x00\x12\x10\n\x06\x65xited\x18\x05 \x01(\x11H\x00\x12\x11\n\x07serving\x18\x06 \x01(\x08H\x00\x42\x06\n\x04what\"l\n\x06Output\x12%\n\x04task\x18\x01 \x01(\x0b\x32\x17.psclust.host.v1.TaskId\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0c\n\x04lost\x18\x05 \x01(\x04\"\x1f\n\x0cRenewRequest\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\"\x1e\n\tAddresses\x12\x11\n\taddresses\x18\x01 \x03(\t\"1\n\rListenRequest\x12\x11\n\taddresses\x18\x01 \x03(\t\x12\r\n\x05ports\x18\x02 \x01(\t\"\x1d\n\x0cLeaveRequest\x12\r\n\x05purge\x18\x01 \x01(\x08\x32\xe3\x04\n\x04Host\x12I\n\x07Reserve\x12\x1f.psclust.host.v1.ReserveRequest\x1a\x1d.psclust.host.v1.ReserveReply\x12<\n\x07Release\x12\x17.psclust.host.v1.TaskId\x1a\x18.psclust.host.v1.Nothing\x12@\n\x05Start\x12\x1d.psclust.host.v1.StartRequest\x1a\x18.psclust.host.v1.Nothing\x12\x42\n\x06Signal\x12\x1e.psclust.host.v1.SignalRequest\x1a\x18.psclust.host.v1.Nothing\x12\x41\n\x06\x46ollow\x12\x1e.psclust.host.v1.FollowRequest\x1a\x15.psclust.host.v1.News0\x01\x12@\n\x05Renew\x12\x1d.psclust.host.v1.RenewRequest\x1a\x18.psclust.host.v1.Nothing\x12?\n\x05Reach\x12\x1a.psclust.host.v1.Addresses\x1a\x1a.psclust.host.v1.Addresses\x12\x44\n\x06Listen\x12\x1e.psclust.host.v1.ListenRequest\x1a\x1a.psclust.host.v1.Addresses\x12@\n\x05Leave\x12\x1d.psclust.host.v1.LeaveRequest\x1a\x18.psclust.host.v1.Nothingb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,19 +52,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FOLLOWREQUEST_OFFSETSENTRY']._serialized_start=489
   _globals['_FOLLOWREQUEST_OFFSETSENTRY']._serialized_end=535
   _globals['_NEWS']._serialized_start=538
-  _globals['_NEWS']._serialized_end=678
-  _globals['_EVENT']._serialized_start=681
-  _globals['_EVENT']._serialized_end=830
-  _globals['_OUTPUT']._serialized_start=832
-  _globals['_OUTPUT']._serialized_end=940
-  _globals['_RENEWREQUEST']._serialized_start=942
-  _globals['_RENEWREQUEST']._serialized_end=973
-  _globals['_ADDRESSES']._serialized_start=975
-  _globals['_ADDRESSES']._serialized_end=1005
-  _globals['_LISTENREQUEST']._serialized_start=1007
-  _globals['_LISTENREQUEST']._serialized_end=1056
-  _globals['_LEAVEREQUEST']._serialized_start=1058
-  _globals['_LEAVEREQUEST']._serialized_end=1087
-  _globals['_HOST']._serialized_start=1090
-  _globals['_HOST']._serialized_end=1701
+  _globals['_NEWS']._serialized_end=697
+  _globals['_EVENT']._serialized_start=700
+  _globals['_EVENT']._serialized_end=849
+  _globals['_OUTPUT']._serialized_start=851
+  _globals['_OUTPUT']._serialized_end=959
+  _globals['_RENEWREQUEST']._serialized_start=961
+  _globals['_RENEWREQUEST']._serialized_end=992
+  _globals['_ADDRESSES']._serialized_start=994
+  _globals['_ADDRESSES']._serialized_end=1024
+  _globals['_LISTENREQUEST']._serialized_start=1026
+  _globals['_LISTENREQUEST']._serialized_end=1075
+  _globals['_LEAVEREQUEST']._serialized_start=1077
+  _globals['_LEAVEREQUEST']._serialized_end=1106
+  _globals['_HOST']._serialized_start=1109
+  _globals['_HOST']._serialized_end=1720
 # @@protoc_insertion_point(module_scope)

@@ -14,9 +14,9 @@ from psclust.agent import host_pb2 as pb
 from psclust.agent import host_pb2_grpc
 from psclust.agent.keeper import Keeper
 from psclust.agent.ledger import Entry
-from psclust.agent.service import refuse
+from psclust.agent.refusal import refuse
 from psclust.errors import PsclustError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Exited, NotStarted, Serving, Started
@@ -71,7 +71,7 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []
-        for address in request.addresses:
+        for address in request.addresses or _own_addresses():
             try:
                 listener = listen_in(address, request.ports)
             except PsclustError as error:
@@ -96,8 +96,14 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
     def Follow(self, request: pb.FollowRequest, context: grpc.ServicerContext) -> Iterator[pb.News]:
         LOG.info("%s follows from event %d", context.peer(), request.after)
         after, logs, progress = request.after, _Logs(self._keeper, dict(request.offsets)), _Progress(self._keeper)
+        said = False
         while context.is_active():
-            entries = self._keeper.ledger.after(after, _TURN_S)
+            over = self._keeper.ended.is_set()  # before the last news are looked for
+            entries = self._keeper.ledger.after(after, 0 if over else _TURN_S)
+            if self._keeper.leaving is not None and not said:
+                # Before the news of any task's end, which would be taken for the task's own.
+                said = True
+                yield pb.News(leaving=self._keeper.leaving)
             ended = [entry.what.task for entry in entries if isinstance(entry.what, Exited)]
             for task in ended:
                 self._keeper.drain(task, _DRAIN_S)
@@ -107,6 +113,8 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
             for entry in entries:
                 yield pb.News(event=_event(entry))
                 after = entry.number
+            if over:
+                return
 
 
 class _Logs:
@@ -167,6 +175,12 @@ def _event(entry: Entry) -> pb.Event:
         case Serving():
             event.serving = True
     return event
+
+
+def _own_addresses() -> list[str]:
+    from psclust.agent.addresses import own_addresses  # seldom needed, and psutil takes its time to import
+
+    return sorted(address for addresses in own_addresses().values() for address in addresses)
 
 
 def _accepts(address: str) -> bool:

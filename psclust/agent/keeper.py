@@ -21,7 +21,7 @@ from psclust.transport.local import LocalTransport
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_PROBE_S = 0.01  # while a server has been started and does not answer yet
+_PROBE_S = 0.02  # while a server has been started and does not answer yet; many hosts may be one machine
 _IDLE_S = 0.25
 
 
@@ -30,7 +30,13 @@ class _Running:
     plan: TaskPlan
     attempt: int
     alive: bool = True
+    begun: bool = False
     serving: bool = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it is a server that has a process and does not answer yet."""
+        return self.begun and self.alive and self.plan.serves and not self.serving
 
 
 class Keeper:
@@ -52,6 +58,7 @@ class Keeper:
 
     def started(self, task: Task, pid: int) -> None:
         self.ledger.add(events.Started(task, pid))
+        self._mailbox.soon(lambda: self._begun(task))
 
     def not_started(self, task: Task, reason: str) -> None:
         self._ended(task)
@@ -70,6 +77,11 @@ class Keeper:
 
     def renew(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
+
+    @property
+    def leaving(self) -> str | None:
+        """Why, from the moment on when it is certain that all will be ended."""
+        return self._leaving
 
     def leave(self, reason: str) -> None:
         """End everything and return from `run`; `ended` is set when nothing is alive."""
@@ -122,10 +134,10 @@ class Keeper:
         self.ended.set()
 
     def _turn(self) -> None:
-        waiting = any(entry.alive and entry.plan.serves and not entry.serving for entry in self._tasks.values())
+        waiting = any(entry.awaited for entry in self._tasks.values())
         self._mailbox.take(_PROBE_S if waiting else _IDLE_S, self._transport.reap)
         for entry in self._tasks.values():
-            if entry.alive and entry.plan.serves and not entry.serving and self._transport.serving(entry.plan):
+            if entry.awaited and self._transport.serving(entry.plan):
                 entry.serving = True
                 self.ledger.add(events.Serving(entry.plan.task))
 
@@ -138,6 +150,11 @@ class Keeper:
             end = time.monotonic() + self._grace_s
             while any(entry.alive for entry in self._tasks.values()) and time.monotonic() < end:
                 self._turn()
+
+    def _begun(self, task: Task) -> None:
+        entry = self._tasks.get(task)
+        if entry is not None:
+            entry.begun = True
 
     def _ended(self, task: Task) -> None:
         entry = self._tasks.get(task)

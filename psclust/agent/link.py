@@ -15,9 +15,9 @@ import grpc
 from psclust.agent import host_pb2 as pb
 from psclust.agent import host_pb2_grpc
 from psclust.agent.access import HostAccess, server_name
-from psclust.agent.client import Refusal, refusal
+from psclust.agent.refusal import Refusal, refusal
 from psclust.errors import StartError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.spec.cluster import Host, Task
@@ -106,8 +106,8 @@ class HostLink:
         return list(self._call(self._stub.Reach, pb.Addresses(addresses=addresses)).addresses)
 
     def listen(self, addresses: Sequence[str], ports: str) -> list[str]:
-        """Has the host accept connections at these of its addresses for half a minute, on a port of `ports` (a range, or auto); returns
-        them with it. Raises StartError."""
+        """Has the host accept connections at these of its addresses, at all where none is given, for half a minute, on a port of `ports` (a
+        range, or auto); returns them with it. Raises StartError."""
         return list(self._call(self._stub.Listen, pb.ListenRequest(addresses=addresses, ports=ports)).addresses)
 
     def extend_lease(self, seconds: float) -> None:
@@ -180,7 +180,7 @@ class HostLink:
         """An agent that does not answer may hear all the same: it is granted no more than what is left of its lease, so that it has given
         up its tasks, or is about to, when it is given up here."""
         answered = True
-        while not self._closed.wait(interval := min(self._lease_s / 3, 5.0)):
+        while not self._closed.wait(interval := min(self._lease_s / 3, 5.0)) and not self._lost.is_set():
             began = time.monotonic()
             granted = self._lease_s if answered else max(self._lease_s + interval - (began - self._heard), 0.0)
             try:
@@ -191,9 +191,12 @@ class HostLink:
                 answered = False
                 silent = time.monotonic() - self._heard
                 if silent > self._lease_s + interval:
-                    self._lost.set()
-                    self._listener.host_lost(self.access.host, f"its agent has not answered for {silent:.0f} s")
-                    return
+                    self._give_up(f"its agent has not answered for {silent:.0f} s")
+
+    def _give_up(self, reason: str) -> None:
+        if not self._is_over():
+            self._lost.set()
+            self._listener.host_lost(self.access.host, reason)
 
     def _take(self, news: pb.News) -> None:
         kind = news.WhichOneof("news")
@@ -203,6 +206,8 @@ class HostLink:
                 self._tell(news.event)
         elif kind == "output":
             self._keep(news.output)
+        elif kind == "leaving":
+            self._give_up(f"its agent has left: {news.leaving}")
         else:
             write_atomically(self._folder.path / "progress" / os.path.basename(news.progress_file), news.content.decode("utf-8", "replace"))
 

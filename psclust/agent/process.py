@@ -9,9 +9,8 @@ import logging
 import os
 import shutil
 import signal
-import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -75,7 +74,7 @@ class AgentReply:
     """What an agent says of itself.
 
     address, port: where it listens. folder: the run's on this host. shim: path of the bind shim, None where there is none. environ: of the
-    environment that tasks inherit there, what planning looks at. interfaces: its IPv4 addresses but 127.0.0.0/8.
+    environment that tasks inherit there, what planning looks at.
     """
 
     pid: int
@@ -86,15 +85,13 @@ class AgentReply:
     folder: str
     shim: str | None
     environ: Mapping[str, str]
-    interfaces: tuple[str, ...]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> AgentReply:
-        data: dict[str, Any] = json.loads(text)
-        return cls(**{**data, "interfaces": tuple(data["interfaces"])})
+        return cls(**json.loads(text))
 
 
 def main() -> int:
@@ -130,7 +127,7 @@ def start(request: AgentRequest) -> str:
     except OSError as error:
         raise StartError(f"{error.filename}: {error.strerror}; runs are kept there on {request.host}. Set PSCLUST_STATE there.") from None
     read, write = os.pipe()
-    choose_address(request, own_addresses())
+    choose_address(request)
     guard.launch(folder.supervisor_log, lambda: _serve(request, folder, write), lambda code: None)
     os.close(write)
     with open(read, encoding="utf-8") as pipe:
@@ -159,7 +156,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     guard.become_subreaper()
     keeper = Keeper(folder, request.lease_s, request.grace_s)
     signal.signal(signal.SIGCHLD, lambda *_: keeper.children_changed())
-    signal.signal(signal.SIGTERM, lambda *_: keeper.leave("told to (SIGTERM)"))
+    signal.signal(signal.SIGTERM, lambda *_: keeper.leave("it was told to (SIGTERM)"))
     environ = {**os.environ, **request.environ}
     site = Site(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     transport = LocalTransport(keeper, environ, library_environment(site), log=2)
@@ -173,14 +170,12 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
     identity = request.identity
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
-    interfaces = own_addresses()
-    address = choose_address(request, interfaces)
+    address = choose_address(request)
     port = _add_port(server, credentials, address, request.ports)
     server.start()
     names = ("TF_CONFIG", "LD_PRELOAD", *library_environment(Site({}, "", "", None)))
     own = {name: environ[name] for name in names if name in environ}
-    known = tuple(sorted(address for addresses in interfaces.values() for address in addresses))
-    reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), site.shim, own, known)
+    reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), site.shim, own)
     with open(ready, "w", encoding="utf-8") as pipe:
         pipe.write(reply.to_json() + "\n")
     keeper.run(transport)
@@ -207,22 +202,14 @@ def _add_port(server: Any, credentials: Any, address: str, ports: str) -> int:
     raise StartError(f"no port of {address} could be had for the agent: {_PORT_TRIES} were taken the moment after they were free")
 
 
-def own_addresses() -> dict[str, list[str]]:
-    """interface -> its IPv4 addresses, those of this machine alone (127.0.0.0/8) left out."""
-    import psutil
-
-    found = {
-        name: [entry.address for entry in entries if entry.family == socket.AF_INET and not entry.address.startswith("127.")]
-        for name, entries in psutil.net_if_addrs().items()
-    }
-    return {name: addresses for name, addresses in found.items() if addresses}
-
-
-def choose_address(request: AgentRequest, interfaces: Mapping[str, Sequence[str]]) -> str:
+def choose_address(request: AgentRequest) -> str:
     """Where to listen. Raises StartError where the host has no such interface, or no address in such a subnet."""
     wanted = request.interface
     if wanted is None:
         return request.address
+    from psclust.agent.addresses import own_addresses
+
+    interfaces = own_addresses()
     if "/" in wanted:
         subnet = ipaddress.ip_network(wanted, strict=False)
         fitting = [address for addresses in interfaces.values() for address in addresses if ipaddress.ip_address(address) in subnet]

@@ -1,8 +1,7 @@
-"""RPCs in, calls to the supervisor out. A refusal travels as a status whose text holds the sentence and the exit code."""
+"""RPCs in, calls to the supervisor out."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import grpc
@@ -11,8 +10,9 @@ from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import HostAccess
 from psclust.agent.fleet import Fleet
+from psclust.agent.refusal import refuse
 from psclust.errors import PsclustError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import Plan
 from psclust.spec.cluster import Task
 from psclust.supervise import events
@@ -99,7 +99,3 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
 def _task(message: pb.TaskRequest) -> Task:
     return Task(message.job, message.index)
-
-
-def refuse(context: grpc.ServicerContext, error: PsclustError) -> None:
-    context.abort(grpc.StatusCode.FAILED_PRECONDITION, json.dumps({"message": str(error), "exit_code": error.exit_code}))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from psclust.agent.bootstrap import Home
     from psclust.agent.client import AgentClient
     from psclust.transport.remote_python import RemotePython
-    from psclust.transport.ssh import SshHosts
+    from psclust.transport.scripts import Scripts
 
 _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 
@@ -49,11 +49,13 @@ def other_hosts(file: ClusterFile) -> Sequence[Host]:
 def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: Sequence[Host]) -> dict[str, Place]:
     """An agent on every host, in the supervisor's hands; what planning must know of each. Raises StartError with all failures together."""
     from psclust.agent.bootstrap import Order, common_addresses, places, start_agents
+    from psclust.transport.remote_command import candidates
+    from psclust.transport.scripts import Scripts
 
     file = request.file
     output.say(f"logging in to {len(hosts)} host{'s' * (len(hosts) > 1)}")
-    with logged_in(HostRequest(hosts, file)) as ssh:
-        homes, own = _homes(ssh, request)
+    with logged_in(HostRequest(hosts, file)) as ssh, Scripts(ssh, candidates(file.python)) as scripts:
+        homes, own = _homes(scripts, request)
         order = Order(
             name=request.cluster.name,
             run=folder.id,
@@ -62,11 +64,11 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
             interface=file.interface,
             environ=_passed(file),
             warm=_loads(request),
-            addresses=own,
+            addresses={host: address for host in homes if (address := own.get(host) or ssh.address_of(host))},
             ports=file.ports if "-" in file.ports else "auto",
             tunnel={host.name: host for host in hosts} if file.tunnel else {},
         )
-        replies = start_agents(ssh, homes, order, lambda access: client.connect([access]))
+        replies = start_agents(scripts, homes, order, lambda access: client.connect([access]))
         addresses = common_addresses(client, replies, order)
     found = places(replies, homes, addresses)
     _write(folder, found, hosts)
@@ -85,55 +87,48 @@ def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
         )
 
 
-def _homes(ssh: SshHosts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
+def _homes(scripts: Scripts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
     """Where an agent can live on each host: a Python with all it needs, psclust and the program's folder; and each host's own address."""
     from psclust.agent.bootstrap import Home
     from psclust.transport.manifest import program_tree
     from psclust.transport.ship import ship
 
     file, cwd = request.file, Path(request.site.cwd)
-    pythons = _fit_pythons(ssh, file.python)
-    root = Path(file.sync) if file.sync else None if _is_shared(ssh, request, pythons) else cwd
+    pythons = _fit_pythons(scripts, _seen_here(request))
+    shared = all(python.shared for python in pythons.values())
+    root = Path(file.sync) if file.sync else None if shared else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
     tree = program_tree(root, without=secrets) if root else None
-    shipped = ship(ssh, pythons, tree)
+    shipped = ship(scripts, pythons, tree)
     sent = sum(each.files for each in shipped.values())
     if sent:
         size = sum(each.size for each in shipped.values())
         output.say(f"sent {sent} file{'s' * (sent > 1)}, {size / 1e6:.1f} MB, to {len(shipped)} hosts")
     below = os.path.relpath(cwd, root) if root and cwd.is_relative_to(root) else "."
     homes = {
-        host: Home(
-            pythons[host].executable, each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd)
-        )
+        host: Home(each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd))
         for host, each in shipped.items()
     }
     return homes, {host: python.address for host, python in pythons.items() if python.address is not None}
 
 
-def _fit_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
+def _fit_pythons(scripts: Scripts, files: Mapping[str, int]) -> dict[str, RemotePython]:
     """That of every host. Raises StartError with all that keeps any host from taking part, be it the log-in."""
     from psclust.transport.findings import quick, refuse
     from psclust.transport.remote_python import try_pythons
 
-    outcomes = try_pythons(ssh, wanted)
+    outcomes = try_pythons(scripts, files)
     pythons = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
-    failures = [*ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
+    failures = [*scripts.ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
     refuse(quick(pythons.values()), failures)
     return pythons
 
 
-def _is_shared(ssh: SshHosts, request: UpRequest, pythons: Mapping[str, RemotePython]) -> bool:
-    """Whether the folder where `up` was called is the same one on every host, as far as its own time and the script's can tell."""
+def _seen_here(request: UpRequest) -> dict[str, int]:
+    """By these every host can tell whether the folder where `up` was called is the same one there: its own time and the script's."""
     program = parse_program(request.file.program)
     names = [request.site.cwd, *([os.path.join(request.site.cwd, program.words[0])] if program.kind == "script" else [])]
-    try:
-        here = [f"{os.stat(name).st_mtime_ns // 1000}" for name in names]
-    except OSError:
-        return False
-    script = "import os, sys; print(*[os.stat(name).st_mtime_ns // 1000 for name in sys.argv[1:]])"
-    results = ssh.each(lambda host: ssh.run(host, shlex.join([pythons[host].executable, "-c", script, *names]), timeout=30))
-    return all(result.code == 0 and result.stdout.decode().split() == here for result in results.values())
+    return {name: os.stat(name).st_mtime_ns // 1000 for name in names if os.path.exists(name)}
 
 
 def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:

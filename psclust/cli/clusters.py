@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 import click
 
 from psclust.cli import output
+from psclust.cli.common_options import json_option, run_dir_option
 from psclust.cli.found import current_run, read_status
-from psclust.cli.options import json_option, run_dir_option
 from psclust.errors import NoRunError
 from psclust.rundir.folder import ClusterFolder, clusters, state_root
 

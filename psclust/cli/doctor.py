@@ -11,8 +11,8 @@ import click
 
 from psclust.cli import output
 from psclust.cli.bring_up import other_hosts
+from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
-from psclust.cli.options import json_option
 from psclust.spec.schema import ClusterFile
 from psclust.transport.shim import bind_shim
 

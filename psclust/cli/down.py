@@ -8,8 +8,8 @@ import click
 
 from psclust.cli import output
 from psclust.cli.bring_up import purge_hosts
+from psclust.cli.common_options import run_dir_option
 from psclust.cli.found import current_run, find_cluster, read_status
-from psclust.cli.options import run_dir_option
 from psclust.errors import NoRunError, StartError
 
 _DEADLINE = 120.0

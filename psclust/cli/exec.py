@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from psclust.cli import output
+from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
-from psclust.cli.options import json_option
 from psclust.errors import PsclustError, UsageError
 
 if TYPE_CHECKING:

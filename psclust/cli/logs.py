@@ -7,9 +7,9 @@ import time
 import click
 
 from psclust.cli import output
+from psclust.cli.common_options import run_dir_option
 from psclust.cli.follow import Follower
 from psclust.cli.found import current_run, find_cluster, read_status, split_names
-from psclust.cli.options import run_dir_option
 from psclust.errors import UsageError
 
 _POLL = 0.1

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from psclust.cli.common_options import run_dir_option
 from psclust.errors import UsageError
 from psclust.plan.environment import Site
 from psclust.plan.layout import Layout, lay_out
@@ -23,8 +24,6 @@ from psclust.transport.shim import bind_shim
 DEFAULT_FILE = "psclust.yaml"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-run_dir_option = click.option("--run-dir", metavar="DIR", help="Where runs are kept (default: the XDG state directory).")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 _OPTIONS = (
     click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one)."),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 import click
 
 from psclust.cli import output
-from psclust.cli.options import REQUEST_CONTEXT, UpRequest, json_option, read_request, request_options
+from psclust.cli.bring_up import other_hosts
+from psclust.cli.common_options import json_option
+from psclust.cli.options import REQUEST_CONTEXT, UpRequest, read_request, request_options
 from psclust.cli.variables import PlannedPlacement, planned_placement
 from psclust.errors import UsageError
 from psclust.placement import render
@@ -17,6 +20,7 @@ from psclust.plan.render import render_plan
 from psclust.plan.task import Plan
 from psclust.spec.cluster import Task
 from psclust.supervise.move import recall
+from psclust.transport.remote_command import AGENT, candidates, remote_command
 
 
 @click.command(context_settings=REQUEST_CONTEXT, short_help="Show what `up` would start.")
@@ -24,21 +28,24 @@ from psclust.supervise.move import recall
 @json_option
 def command(as_json: bool, **flags: object) -> int:
     """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
-    program, which ps would hold each variable and what a step moves over the network; and what would change if the run is up. Ports that
-    psclust chooses read `auto` until then. No task is started; a psclust program is imported, in a process of its own."""
+    program, which ps would hold each variable and what a step moves over the network; the command it runs on other hosts; and what
+    would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
+    program is imported, in a process of its own."""
     request = read_request(**flags)  # type: ignore[arg-type]
     running = _running_plan(request)
     plan = _draft(request, running)
+    remote = {} if running else _remote(request)
     changes = compare(running, plan) if running else None
     if not as_json:
         output.say(render_plan(plan) + "\n")
     placement, problem = _placement(request, plan)
     if as_json:
         shown = asdict(_by_name(changes)) if changes is not None else None
-        output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None})
+        output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None, "remote": remote})
     else:
         if placement is not None:
             _show_placement(placement)
+        _show_remote(remote)
         _show_changes(plan, changes)
     if problem is None:
         return 0
@@ -66,6 +73,19 @@ def _show_placement(placement: PlannedPlacement) -> None:
         if line:
             output.say(f"\n{line}")
     output.say()
+
+
+def _remote(request: UpRequest) -> dict[str, str]:
+    """host -> the command that `up` would run there by SSH."""
+    command = remote_command(candidates(request.file.python))
+    return {host.name: command for host in other_hosts(request.file)}
+
+
+def _show_remote(remote: Mapping[str, str]) -> None:
+    for command in dict.fromkeys(remote.values()):
+        output.say(f"first, on {', '.join(remote)}, by SSH:\n  {command}")
+        output.say(f"told on its standard input to look what is there, take in what is missing, and start the agent (PYTHON -m {AGENT})")
+        output.say("addresses and paths above are as this machine knows them; each host has the last word on its own.\n")
 
 
 def _running_plan(request: UpRequest) -> Plan | None:

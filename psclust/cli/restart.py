@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from psclust.cli import output
+from psclust.cli.common_options import run_dir_option
 from psclust.cli.found import current_run, find_cluster, read_status, split_names
-from psclust.cli.options import run_dir_option
 from psclust.errors import UsageError
 
 _DEADLINE = 60.0

@@ -7,11 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
 
 from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.env_file import parse_env_file
-from psclust.spec.schema import ClusterFile, Placement
+
+if TYPE_CHECKING:
+    from psclust.spec.schema import ClusterFile, Placement
 
 # A frozen or cut peer becomes UnavailableError instead of a hang (both the keepalive and the HTTP/2 ping timeout are needed), and
 # http_proxy never captures traffic between tasks.

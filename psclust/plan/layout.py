@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from psclust.errors import UsageError
+from psclust.plan.port_request import PortRequest
 from psclust.plan.program import Program, parse_program
 from psclust.plan.task import Role
 from psclust.spec.assign import assign
@@ -28,17 +29,6 @@ class JobLayout:
     program: Program | None
     role: Role
     decides: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PortRequest:
-    """A port that a task needs: at the address `host`, of the host that the cluster file names `on`. `wanted` is `auto`, a port, or a range
-    `a-b`."""
-
-    task: Task
-    host: str
-    wanted: str
-    on: str = "localhost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import shutil
 import tempfile
 import time
@@ -120,7 +119,7 @@ class ClusterFolder:
         # To the microsecond, because ids are in the order of time.
         now = time.time_ns() // 1000
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now // 1_000_000))
-        run = RunFolder(self.path / f"{stamp}-{now % 1_000_000:06d}{secrets.token_hex(1)}")
+        run = RunFolder(self.path / f"{stamp}-{now % 1_000_000:06d}{os.urandom(1).hex()}")
         run.create()
         link = Path(tempfile.mktemp(prefix=".current-", dir=self.path))
         link.symlink_to(run.id)

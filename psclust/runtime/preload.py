@@ -7,11 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from psclust.errors import StartError
 from psclust.runtime import process
-from psclust.runtime.interpreter import Interpreter
 from psclust.runtime.library import Library, environment_while_loading, load_library
+
+if TYPE_CHECKING:
+    from psclust.runtime.interpreter import Interpreter
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,9 @@ def library() -> Loaded:
 
 def tensorflow() -> Loaded:
     """The Python package, for clients: `import tensorflow` brings Keras and everything else that a script touches at its start."""
+    import psclust.runtime.program  # noqa: F401 - what every child needs
+    from psclust.runtime.interpreter import Interpreter
+
     environment = dict(os.environ)
     path = list(sys.path)
     # A pool of BLAS threads would not survive the fork; a child gets as many as its environment asks for.

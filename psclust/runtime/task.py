@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from psclust.runtime import command, patches, process, script, server
+from psclust.runtime import command, process, server
 from psclust.runtime.environment import IMPORT_READS, LIBRARY_READS, stale
-from psclust.runtime.interpreter import Interpreter
 from psclust.runtime.preload import Loaded
 
 SERVER = ["-m", "psclust.runtime.server"]
@@ -75,27 +74,11 @@ def _begin(task: Task, parent: int, loaded: Loaded) -> NoReturn:
         _belong_to(task.supervisor, parent)
         server.serve(arguments[2:], loaded.library)
     if loaded.interpreter is not None and arguments[:2] != SERVER and not stale(task.env, loaded.environment, IMPORT_READS):
-        _run_here(task, arguments, parent, loaded.interpreter)
+        from psclust.runtime import program  # imported by who has loaded TensorFlow, and no business of who has not
+
+        program.run(task.argv, task.env, task.recovery_wait, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
     _belong_to(task.supervisor, parent)
     command.execute(task.argv, task.env)
-
-
-def _run_here(task: Task, arguments: list[str], parent: int, host: Interpreter) -> None:
-    """Run the script in this process; return where it takes a fresh interpreter."""
-    if not host.runs(task.argv[0], task.env.get("PATH")):
-        return
-    program = script.program(arguments)
-    if program is None or host.shadowed(program.folder, task.env.get("PYTHONPATH", "")):
-        return
-    host.refresh(task.env, program.folder, program.argv, task.argv)
-    if task.recovery_wait is not None:
-        patches.lower_recovery_wait(task.recovery_wait)
-    servers = None
-    if "PSCLUST_PROGRESS" in task.env and "PSCLUST_REPLICATION" not in task.env:  # psclust's own programs end together
-        servers = patches.OwnServers(task.env["PSCLUST_PROGRESS"])
-        servers.watch()
-    _belong_to(task.supervisor, parent)
-    script.run(program, servers.outlive_program if servers else None)
 
 
 def _belong_to(supervisor: int, parent: int) -> None:

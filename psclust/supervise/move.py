@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from psclust.errors import NoRoomError, StartError
 from psclust.plan.build import Run
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.recipe import Recipe
 from psclust.plan.task import Plan, TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, TypeVar
 
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import Deadlines, Plan
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.rundir.status import FINISHED, SERVING, Progress, RunStatus

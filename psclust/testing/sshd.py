@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+_PACKAGES = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "nft": "nftables"}
+_PACKAGES |= {"systemctl": "systemd", "systemd-analyze": "systemd"}
 _SEARCH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
@@ -15,7 +17,7 @@ def find_program(name: str) -> str:
     """The path of a system program, also of one that only root has on its PATH. Raises FileNotFoundError, which says what to install."""
     path = shutil.which(name, path=_SEARCH)
     if path is None:
-        package = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "nft": "nftables"}.get(name, name)
+        package = _PACKAGES.get(name, name)
         raise FileNotFoundError(f"{name} is not installed; as root: apt-get install {package}")
     return path
 

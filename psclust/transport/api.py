@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.spec.cluster import Task
 

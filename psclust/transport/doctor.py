@@ -14,11 +14,11 @@ from psclust.errors import PsclustError
 from psclust.transport import findings
 from psclust.transport.fan_out import fan_out
 from psclust.transport.findings import Checked, Finding, Unreached
-from psclust.transport.remote_python import RemotePython, candidates, look
-from psclust.transport.script import Module, Script, local_script, remote_script
+from psclust.transport.remote_command import candidates
+from psclust.transport.remote_python import RemotePython, look
+from psclust.transport.script import Script, local_script, remote_script
 from psclust.transport.ssh import SshHosts
 
-_MODULES: Sequence[Module] = ("look", "check", "mesh")
 _PARALLEL = 32
 _DIAL = 3.0  # seconds for one host to reach another
 _TIMEOUT = 60.0
@@ -31,12 +31,12 @@ def examine(ssh: SshHosts, python: str | None, ranges: Sequence[PortRange], shim
     """All checks on all hosts. Hosts without a log-in are findings, too. `ranges`: the ports of the cluster's servers."""
     logins = [Finding(host, "log-in", "ok", "by SSH") for host in ssh.names]
     logins += [findings.failed(host, "log-in", text) for host, text in ssh.failures.items()]
-    return logins + _examine(list(ssh.names), lambda host: remote_script(ssh, host, candidates(python), _MODULES), ranges, shim)
+    return logins + _examine(list(ssh.names), lambda host: remote_script(ssh, host, candidates(python)), ranges, shim)
 
 
 def examine_here(python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
     """All checks that make sense on this machine alone."""
-    return _examine(["localhost"], lambda host: local_script(candidates(python)[0], _MODULES), ranges, shim)
+    return _examine(["localhost"], lambda host: local_script(candidates(python)[0]), ranges, shim)
 
 
 def _examine(hosts: Sequence[str], start: Callable[[str], Script], ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:

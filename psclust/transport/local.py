@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from psclust.plan.environment import is_foreign
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.task import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.api import Listener, Output

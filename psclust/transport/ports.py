@@ -11,10 +11,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-import psutil
-
 from psclust.errors import PortBusyError, StartError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 
 
@@ -121,6 +119,8 @@ def _one_at_a_time() -> Iterator[None]:
 
 def port_holder(port: int) -> str | None:
     """Who listens on a port of this machine: `python (pid 4711)`; None where that cannot be seen."""
+    import psutil  # which agents do not pay for until something is wrong
+
     for connection in psutil.net_connections(kind="tcp"):
         if connection.laddr and connection.laddr.port == port and connection.pid and connection.status == psutil.CONN_LISTEN:
             try:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,7 +12,9 @@ import psclust
 from psclust.errors import PsclustError
 from psclust.transport.fan_out import all_or_error
 from psclust.transport.on_host.look import package_digest
-from psclust.transport.script import Script, remote_script
+from psclust.transport.remote_command import candidates
+from psclust.transport.script import Script
+from psclust.transport.scripts import Scripts
 from psclust.transport.ssh import SshHosts
 
 
@@ -23,6 +24,7 @@ class RemotePython:
 
     psclust: None where psclust in exactly our version must be shipped; otherwise the folder to put on PYTHONPATH, or an empty text where
     it is installed. missing: distributions that psclust needs and the Python lacks. address: the host's own end of the SSH connection.
+    shared: whether the files that it was asked about are there, last changed at the same times.
     clock: seconds by which the host's is ahead of ours, give or take `clock_error`."""
 
     host: str
@@ -40,29 +42,27 @@ class RemotePython:
     memory: int | None
     cores: int
     address: str | None
+    shared: bool
     clock: float
     clock_error: float
 
 
-def candidates(wanted: str | None) -> Sequence[str]:
-    """Where to look: `python:` of the cluster file, or else our own interpreter's path, which a host with the same set-up has too."""
-    return [wanted] if wanted is not None else list(dict.fromkeys([sys.executable, "python3"]))
-
-
 def find_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
     """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
-    return all_or_error(try_pythons(ssh, wanted))
+    with Scripts(ssh, candidates(wanted)) as scripts:
+        return all_or_error(try_pythons(scripts))
 
 
-def try_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython | PsclustError]:
-    """As `find_pythons`, with failures in their places."""
-    return ssh.attempt_each(lambda host: _find(ssh, host, wanted))
+def try_pythons(scripts: Scripts, files: Mapping[str, int] | None = None) -> dict[str, RemotePython | PsclustError]:
+    """Of every host, with failures in their places. `files`: paths here with the time of their last change, in microseconds."""
+    own_digest()  # once, not by every thread
+    return scripts.ssh.attempt_each(lambda host: look(host, scripts.on(host), files))
 
 
-def look(host: str, script: Script) -> RemotePython:
+def look(host: str, script: Script, files: Mapping[str, int] | None = None) -> RemotePython:
     """`script` must have the module `look`. Raises SshError."""
     asked = time.time()
-    found = script.ask("look", {"package": str(_package()), "digest": own_digest()})
+    found = script.ask("look", {"package": str(_package()), "digest": own_digest(), "files": dict(files or {})})
     heard = time.time()
     began, ended = found.pop("times")
     # As NTP does it (RFC 5905, section 8): what the way there and back took, without the work, bounds the error.
@@ -74,11 +74,6 @@ def look(host: str, script: Script) -> RemotePython:
 def own_digest() -> str:
     """Of the psclust that runs here."""
     return package_digest(str(_package()))
-
-
-def _find(ssh: SshHosts, host: str, wanted: str | None) -> RemotePython:
-    with remote_script(ssh, host, candidates(wanted), ["look"]) as script:
-        return look(host, script)
 
 
 def _package() -> Path:

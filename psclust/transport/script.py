@@ -4,7 +4,6 @@ bytes behind a question where it needs some. Nothing of it is installed, and not
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
@@ -13,24 +12,16 @@ from typing import Any, Literal, Protocol
 
 from psclust.transport import on_host
 from psclust.transport.local_process import LocalProcess
+from psclust.transport.remote_command import BOOT, NO_PYTHON, remote_command
 from psclust.transport.ssh import SshHosts
 from psclust.transport.ssh_errors import SshError
 
-Module = Literal["look", "store", "check", "mesh"]
+Module = Literal["look", "store", "agent", "check", "mesh"]
 
 OLDEST_PYTHON = (3, 10)
 _FOLDER = Path(on_host.__file__).parent
 _MARK = b"\x01psclust "
 _START = 30.0  # seconds for an interpreter to start, on a host with a slow disk
-_NO_PYTHON = 127
-
-# The folder it is started in is no place to look for modules: somebody's home may hold a json.py.
-_BOOT = "import sys; sys.path[:] = filter(None, sys.path); f = sys.stdin.buffer; exec(f.read(int(f.readline())))"
-# The first of the candidates that is there, whatever shell the user has.
-_SHELL = (
-    'boot=$1; shift; for p; do case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
-    f'if command -v "$p" >/dev/null 2>&1; then exec "$p" -c "$boot"; fi; done; exit {_NO_PYTHON}'
-)
 
 
 class Process(Protocol):
@@ -52,9 +43,10 @@ class Script(AbstractContextManager["Script"]):
     """Modules that answer on a host; leaving it ends them. `version`, `executable`: of the Python there. Raises SshError, which names the
     host and says what to do, when there is no Python that psclust can use, and when it ends by itself."""
 
-    def __init__(self, host: str, process: AbstractContextManager[Process], pythons: Sequence[str], modules: Sequence[Module]) -> None:
+    def __init__(self, host: str, process: AbstractContextManager[Process], pythons: Sequence[str]) -> None:
         self._host = host
         self._pythons = pythons
+        self._known: set[Module] = set()
         with ExitStack() as stack:
             self._process = stack.enter_context(process)
             source = (_FOLDER / "answer.py").read_bytes()
@@ -69,8 +61,6 @@ class Script(AbstractContextManager["Script"]):
                     f"{host}: {self.executable} is Python {'.'.join(map(str, self.version))}; psclust needs "
                     f"{'.'.join(map(str, OLDEST_PYTHON))} or newer. Name another one under `python:`."
                 )
-            texts = {name: (_FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in modules}
-            self._process.write(json.dumps(texts).encode() + b"\n")
             self._stack = stack.pop_all()
 
     def __exit__(self, *details: object) -> None:
@@ -84,7 +74,9 @@ class Script(AbstractContextManager["Script"]):
 
     def tell(self, module: Module, question: dict[str, Any], payload: Iterable[bytes] = ()) -> None:
         """Ask, and leave the answer for later."""
-        self._process.write(json.dumps({"do": module, **question}).encode() + b"\n")
+        source = {} if module in self._known else {"source": (_FOLDER / f"{module}.py").read_text(encoding="utf-8")}
+        self._known.add(module)
+        self._process.write(json.dumps({"do": module, **source, **question}).encode() + b"\n")
         for data in payload:
             self._process.write(data)
 
@@ -101,19 +93,18 @@ class Script(AbstractContextManager["Script"]):
                 reply: dict[str, Any] = json.loads(line.removeprefix(_MARK))
                 return reply
         code = self._process.wait(deadline)
-        if code == _NO_PYTHON:
+        if code == NO_PYTHON:
             tried = ", ".join(self._pythons)
             raise SshError(f"{self._host}: no Python there (tried {tried}). Install one, or name it under `python:` in the cluster file.")
         said = self._process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise SshError(f"{self._host}: {self._pythons[0]} ended with {code}{f': {said}' if said else ''}.")
 
 
-def remote_script(ssh: SshHosts, host: str, pythons: Sequence[str], modules: Sequence[Module]) -> Script:
+def remote_script(ssh: SshHosts, host: str, pythons: Sequence[str]) -> Script:
     """On a host, in the first of `pythons` that is there."""
-    command = "exec " + shlex.join(["sh", "-c", _SHELL, "sh", _BOOT, *pythons])
-    return Script(host, ssh.start(host, command), pythons, modules)
+    return Script(host, ssh.start(host, remote_command(pythons)), pythons)
 
 
-def local_script(python: str, modules: Sequence[Module]) -> Script:
+def local_script(python: str) -> Script:
     """On this machine."""
-    return Script("this machine", LocalProcess([python, "-c", _BOOT]), [python], modules)
+    return Script("this machine", LocalProcess([python, "-c", BOOT]), [python])

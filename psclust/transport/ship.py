@@ -9,8 +9,8 @@ from typing import Any
 from psclust.errors import StartError
 from psclust.transport.manifest import Entry, Tree, megabytes, package_tree
 from psclust.transport.remote_python import RemotePython
-from psclust.transport.script import Script, remote_script
-from psclust.transport.ssh import SshHosts
+from psclust.transport.script import Script
+from psclust.transport.scripts import Scripts
 from psclust.transport.ssh_errors import SshError
 
 _CHUNK = 1 << 18
@@ -28,19 +28,18 @@ class Shipped:
     size: int
 
 
-def ship(ssh: SshHosts, pythons: Mapping[str, RemotePython], program: Tree | None) -> dict[str, Shipped]:
+def ship(scripts: Scripts, pythons: Mapping[str, RemotePython], program: Tree | None) -> dict[str, Shipped]:
     """To every host of `pythons`. Folders appear whole or not at all, and are never changed afterwards: other clusters use the same ones.
     Raises StartError with a line for each host on which it failed."""
     package = package_tree() if any(python.psclust is None for python in pythons.values()) else None
-    return ssh.each(lambda host: _ship(ssh, pythons[host], program, package), list(pythons))
+    return scripts.ssh.each(lambda host: _ship(scripts, pythons[host], program, package), list(pythons))
 
 
-def _ship(ssh: SshHosts, python: RemotePython, program: Tree | None, package: Tree | None) -> Shipped:
+def _ship(scripts: Scripts, python: RemotePython, program: Tree | None, package: Tree | None) -> Shipped:
     wanted = [tree for tree in (program, package if python.psclust is None else None) if tree is not None]
     if not wanted:
         return Shipped(None, python.psclust or None, 0, 0)
-    with remote_script(ssh, python.host, [python.executable], ["store"]) as script:
-        folders, sent = _place(python, script, wanted)
+    folders, sent = _place(python, scripts.on(python.host), wanted)
     found = dict(zip([tree.name if tree is program else None for tree in wanted], folders, strict=True))
     return Shipped(
         program=found[program.name] if program is not None else None,

@@ -34,6 +34,14 @@ def test_help_imports_next_to_nothing(bed: CommandBed) -> None:
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("verb", ["ps", "clusters", "logs"])
+def test_verbs_that_only_look_read_files_and_import_what_that_takes(bed: CommandBed, verb: str) -> None:
+    modules = imported(bed, verb)
+    assert "psclust.cli.found" in modules
+    assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("args", ["plan --ps 1", "ps", "logs", "down", "schema", "init", "exec", "doctor", "up -d --ps 1"])
 def test_no_verb_imports_tensorflow(bed: CommandBed, args: str) -> None:
     modules = imported(bed, *args.split())
@@ -41,6 +49,15 @@ def test_no_verb_imports_tensorflow(bed: CommandBed, args: str) -> None:
     assert "psclust.cli.main" in modules
     if args.startswith("up"):
         assert bed.run("down")[0] == 0
+
+
+def test_an_agent_imports_nothing_that_plans_or_logs_in() -> None:
+    parts = "psclust.agent.process, psclust.agent.host_service, psclust.agent.keeper, psclust.transport.local"
+    run = subprocess.run([sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"], capture_output=True, text=True, check=True)
+    modules = set(run.stdout.split())
+    assert "grpc" in modules
+    others = {"psutil", "click", "pydantic", "yaml", "fabric", "paramiko", "cryptography", "tensorflow", "psclust.supervise.supervisor"}
+    assert not modules & others
 
 
 def test_importing_psclust_imports_nothing_else() -> None:

@@ -13,7 +13,7 @@ import pytest
 from psclust.errors import StartError, UsageError
 from psclust.plan.build import Place, Run
 from psclust.plan.environment import Site
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.plan.recipe import Recipe
 from psclust.plan.task import Plan, TaskPlan
 from psclust.rundir.folder import ClusterFolder, RunFolder

@@ -26,6 +26,7 @@ GOOD = RemotePython(
     memory=16_000_000_000,
     cores=8,
     address="10.0.0.1",
+    shared=True,
     clock=0.01,
     clock_error=0.02,
 )

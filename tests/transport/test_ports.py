@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from psclust.errors import PortBusyError, StartError
-from psclust.plan.layout import PortRequest
+from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 from psclust.transport.ports import PortReservations
 

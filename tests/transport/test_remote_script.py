@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import psutil
 import pytest
 
 import psclust
 from psclust.errors import StartError
+from psclust.testing.wait import wait_until
+from psclust.transport.local_process import LocalProcess
+from psclust.transport.remote_command import BOOT
 from psclust.transport.remote_python import look, own_digest
 from psclust.transport.script import Script, local_script
 from psclust.transport.ssh_errors import SshError
@@ -31,7 +38,7 @@ def asked(script: Script) -> str:
 
 
 def test_it_says_what_it_is_and_has_without_importing_it() -> None:
-    with local_script(sys.executable, ["look"]) as script:
+    with local_script(sys.executable) as script:
         found = look("here", script)
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert found.executable == sys.executable
@@ -59,23 +66,58 @@ def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(tmp_pa
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
     monkeypatch.chdir(tmp_path)
     noisy = python(tmp_path, "echo Welcome; echo 'today: {}'", f'exec {sys.executable} "$@"')
-    assert asked(local_script(noisy, ["look"])).startswith("3.")
+    assert asked(local_script(noisy)).startswith("3.")
 
 
 def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path) -> None:
     old = python(tmp_path, f'exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $2"')
     with pytest.raises(StartError, match=r"this machine: \S+ is Python 3\.9\.2; psclust needs 3\.10 or newer\. Name another one under"):
-        local_script(old, ["look"])
+        local_script(old)
     broken = python(tmp_path, "echo 'libpython is missing' >&2; exit 4")
     with pytest.raises(StartError, match=r"this machine: \S+ ended with 4: libpython is missing\."):
-        local_script(broken, ["look"])
+        local_script(broken)
     with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there"):
-        local_script("/no/python", ["look"])
+        local_script("/no/python")
 
 
 def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with local_script(sys.executable, ["mesh"]) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
+    with local_script(sys.executable) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
         script.ask("mesh", {"step": "listen"})
+
+
+AGENT = """
+import json, os, subprocess, sys, time
+assert sys.stdin.read() == "what to be"
+while not os.path.exists({go!r}):
+    time.sleep(0.02)
+print(json.dumps({"pid": subprocess.Popen(["sleep", "1000"], stdin=-3, stdout=-3, stderr=-3).pid, "cwd": os.getcwd()}))
+"""
+
+
+@pytest.mark.parametrize("hung_up", [False, True])
+def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path, hung_up: bool) -> None:
+    (tmp_path / "agent.py").write_text(AGENT.replace("{go!r}", repr(str(tmp_path / "go"))))
+    with LocalProcess([sys.executable, "-c", BOOT]) as process, Script("here", nullcontext(process), [sys.executable]) as script:
+        script.tell("agent", {"module": "agent", "path": str(tmp_path), "stdin": "what to be"})
+        if hung_up:
+            process.close_stdin()
+        (tmp_path / "go").touch()
+        done = script.answer(60)
+    assert (done["code"], done["stderr"]) == (0, "")
+    reply = json.loads(done["stdout"])
+    assert reply["cwd"] == "/"
+    if hung_up:
+        wait_until(lambda: not _lives(reply["pid"]), 60, what="its end")
+    else:
+        assert _lives(reply["pid"])
+        os.kill(reply["pid"], signal.SIGKILL)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
@@ -101,4 +143,4 @@ class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
 
 def test_a_process_that_ended_before_it_was_told_anything_says_why() -> None:
     with pytest.raises(SshError, match=r"h: no Python there \(tried /a, /b\)"):
-        Script("h", _GoneAtOnce(), ["/a", "/b"], [])
+        Script("h", _GoneAtOnce(), ["/a", "/b"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,10 @@ import pytest
 from psclust.errors import StartError
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import HostBed, host_bed
-from psclust.transport.manifest import package_tree, program_tree
+from psclust.transport.manifest import Tree, package_tree, program_tree
 from psclust.transport.on_host import store
 from psclust.transport.remote_python import RemotePython, find_pythons
+from psclust.transport.scripts import Scripts
 from psclust.transport.ship import Shipped, ship
 from psclust.transport.ssh import SshHosts
 
@@ -52,8 +53,13 @@ def program(tmp_path: Path) -> Path:
     return folder
 
 
-def pythons(ssh: SshHosts) -> dict[str, RemotePython]:
-    return find_pythons(ssh, sys.executable)
+def pythons(ssh: SshHosts, python: str = sys.executable) -> dict[str, RemotePython]:
+    return find_pythons(ssh, python)
+
+
+def send(ssh: SshHosts, pythons: Mapping[str, RemotePython], tree: Tree | None) -> dict[str, Shipped]:
+    with Scripts(ssh, [python.executable for python in pythons.values()][:1]) as scripts:
+        return ship(scripts, pythons, tree)
 
 
 def sent(shipped: dict[str, Shipped]) -> dict[str, tuple[int, int]]:
@@ -61,7 +67,7 @@ def sent(shipped: dict[str, Shipped]) -> dict[str, tuple[int, int]]:
 
 
 def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, program: Path) -> None:
-    shipped = ship(ssh, pythons(ssh), program_tree(program))
+    shipped = send(ssh, pythons(ssh), program_tree(program))
     folder = shipped["h1"].program
     assert folder is not None
     assert folder.startswith("/run/home/.cache/psclust/folders/digits-")
@@ -70,17 +76,24 @@ def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, program: Path) -> 
     assert {result.text for result in run.values()} == {"digits\nran\ntrain.py\n700\n600\n700\n"}
 
 
+def test_an_empty_folder_arrives_too(ssh: SshHosts, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    folder = send(ssh, pythons(ssh), program_tree(tmp_path / "empty"))["h1"].program
+    assert ssh.run("h1", f"cd {folder} && ls -A").code == 0
+    assert folder != str(tmp_path / "empty"), "the host has no such folder"
+
+
 def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHosts, program: Path) -> None:
     found = pythons(ssh)
-    first = ship(ssh, found, program_tree(program))
+    first = send(ssh, found, program_tree(program))
     size = sum(len((program / name).read_bytes()) for name in ("train.py", "run.sh", "same"))
     assert sent(first) == dict.fromkeys(("h1", "h2"), (3, size)), "two files with the same content are sent once"
-    again = ship(ssh, found, program_tree(program))
+    again = send(ssh, found, program_tree(program))
     assert sent(again) == dict.fromkeys(("h1", "h2"), (0, 0))
     assert [again[name].program for name in again] == [first[name].program for name in first]
     (program / "pkg" / "model.py").write_text("NAME = 'other'\n")
     (program / "same").unlink()
-    changed = ship(ssh, found, program_tree(program))
+    changed = send(ssh, found, program_tree(program))
     assert sent(changed) == dict.fromkeys(("h1", "h2"), (1, len("NAME = 'other'\n")))
     for shipped, name in ((first, "digits"), (changed, "other")):
         assert ssh.run("h1", f"cat {shipped['h1'].program}/pkg/model.py").text == f"NAME = '{name}'\n"
@@ -89,19 +102,19 @@ def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHo
 
 def test_a_host_that_lost_something_gets_just_that_back(ssh: SshHosts, program: Path) -> None:
     found = pythons(ssh)
-    folder = ship(ssh, found, program_tree(program))["h2"].program
+    folder = send(ssh, found, program_tree(program))["h2"].program
     ssh.run("h2", f"rm {folder}/pkg/model.py; echo mine > {folder}/output")
-    assert sent(ship(ssh, found, program_tree(program))) == {"h1": (0, 0), "h2": (0, 0)}, "it is still in the store"
+    assert sent(send(ssh, found, program_tree(program))) == {"h1": (0, 0), "h2": (0, 0)}, "it is still in the store"
     assert ssh.run("h2", f"cat {folder}/pkg/model.py {folder}/output").text == "NAME = 'digits'\nmine\n"
     ssh.run("h2", "rm -rf ~/.cache/psclust/contents " + f"{folder}/run.sh")
-    assert sent(ship(ssh, found, program_tree(program)))["h2"][0] == 3
+    assert sent(send(ssh, found, program_tree(program)))["h2"][0] == 3
 
 
 def test_psclust_goes_where_it_is_not_and_is_imported_from_there(ssh: SshHosts, tmp_path: Path) -> None:
-    here = find_pythons(ssh, BARE)
+    here = pythons(ssh, BARE)
     assert {found.psclust for found in here.values()} == {str(Path(__file__).parents[2])}, "the bed's hosts see this checkout"
     missing = {name: replace(found, psclust=None) for name, found in here.items()}
-    shipped = ship(ssh, missing, None)
+    shipped = send(ssh, missing, None)
     count = len({entry.digest for entry in package_tree().entries})
     assert [found.files for found in shipped.values()] == [count, count]
     for name, found in shipped.items():
@@ -113,12 +126,12 @@ def test_psclust_goes_where_it_is_not_and_is_imported_from_there(ssh: SshHosts, 
             "True",
             f"{found.psclust}/psclust/runtime/_bind_shim.so",
         ]
-    assert sent(ship(ssh, missing, None)) == dict.fromkeys(("h1", "h2"), (0, 0))
+    assert sent(send(ssh, missing, None)) == dict.fromkeys(("h1", "h2"), (0, 0))
 
 
 def test_a_folder_that_is_the_same_on_the_host_is_used_where_it_is(ssh: SshHosts) -> None:
     root = Path(__file__).parents[2] / "cluster_specs"
-    shipped = ship(ssh, pythons(ssh), program_tree(root))
+    shipped = send(ssh, pythons(ssh), program_tree(root))
     assert {(found.program, found.files) for found in shipped.values()} == {(str(root), 0)}
 
 
@@ -128,7 +141,7 @@ def test_two_that_ship_at_once_do_not_disturb_each_other(ssh: SshHosts, program:
     (program / "pkg" / "model.py").write_text("NAME = 'other'\n")
     trees["other"] = program_tree(program)
     turns = [f"{name} {turn}" for turn in range(4) for name in trees]
-    shipped = ssh.each(lambda turn: ship(ssh, {"h1": found}, trees[turn.split()[0]])["h1"].program, turns)
+    shipped = ssh.each(lambda turn: send(ssh, {"h1": found}, trees[turn.split()[0]])["h1"].program, turns)
     assert len(set(shipped.values())) == 2
     for turn, folder in shipped.items():
         assert ssh.run("h1", f"cat {folder}/pkg/model.py").text == f"NAME = '{turn.split()[0]}'\n"
@@ -139,7 +152,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program:
     tree = program_tree(program)
     (program / "train.py").write_text("print('shorter')\n")
     with pytest.raises(StartError) as caught:
-        ship(ssh, pythons(ssh), tree)
+        send(ssh, pythons(ssh), tree)
     lines = str(caught.value).splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["h1", "h2"]
     assert f"{program}/train.py changed while it was sent" in lines[0]
@@ -153,7 +166,7 @@ def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Pat
         with pytest.raises(
             StartError, match=r"h1: /run/home/.cache/psclust: [0-9,]+ bytes are needed and [0-9,]+ bytes are free. Make room"
         ):
-            ship(ssh, pythons(ssh), program_tree(program))
+            send(ssh, pythons(ssh), program_tree(program))
     finally:
         ssh.run_all("umount ~/.cache/psclust")
 

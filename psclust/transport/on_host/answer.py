@@ -1,4 +1,4 @@
-"""The first thing a host's Python is told: read modules from standard input, then answer questions with them until it ends.
+"""The first thing a host's Python is told: answer questions from standard input until it ends. The first one to a module brings its text.
 
 Kept to what any Python 3 understands, so that one that is too old can say so."""
 
@@ -21,15 +21,17 @@ def main() -> None:
 
     reply({"version": list(sys.version_info[:3]), "executable": sys.executable})
     modules: dict[str, Any] = {}  # an annotation in a function is never evaluated
-    for name, source in json.loads(stream.readline().decode("utf-8")).items():
-        modules[name] = {"__name__": "psclust_" + name}
-        exec(compile(source, name, "exec"), modules[name])
     for line in iter(stream.readline, b""):
         question = json.loads(line.decode("utf-8"))
+        name = question["do"]
+        if name not in modules:
+            modules[name] = {"__name__": "psclust_" + name}
+            exec(compile(question["source"], name, "exec"), modules[name])
         try:
-            reply({"answer": modules[question["do"]]["answer"](question, stream)})
+            reply({"answer": modules[name]["answer"](question, stream)})
         except OSError as error:
             reply({"error": ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)})
 
 
 main()
+os._exit(0)  # without the work of tidying up what goes anyway

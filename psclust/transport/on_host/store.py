@@ -144,7 +144,9 @@ def _read(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def _holds(root: str, entries: list[Any]) -> bool:
-    """Whether the very same files are there; sizes first, which is quick."""
+    """Whether the folder is there with the very same files; sizes first, which is quick."""
+    if not os.path.isdir(root):
+        return False
     for name, size, _, _, link in entries:
         path = os.path.join(root, name)
         try:

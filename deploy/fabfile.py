@@ -1,0 +1,157 @@
+"""psclust on the hosts of clusters: `fab -r deploy -H a,b,node[01-04] install`, later `update`, at last `remove`; `fab -r deploy --list`.
+
+Hosts are reached as `psclust up` reaches them, all at once; all failures are told together. What happens on a host is in `on-host`.
+"""
+
+from __future__ import annotations
+
+import io
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import invoke
+from fabric import Executor, task
+
+from psclust.errors import PsclustError, StartError, UsageError
+from psclust.spec.hosts import parse_hosts
+from psclust.transport.findings import quick, refuse
+from psclust.transport.remote_python import RemotePython, find_pythons
+from psclust.transport.ssh import SshError, SshHosts
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parent
+_PATH = "~/.local/share/psclust"
+_UNPACK = 'folder=$(mktemp -d) && trap \'rm -rf "$folder"\' EXIT && tar -xC "$folder" && cd "$folder" && sh ./on-host "$@"'
+_INSTALL_S = 1800.0  # TensorFlow and what it needs are more than a gigabyte
+_HELP = {
+    "path": f"where on the hosts (default: {_PATH})",
+    "python": "the Python there that it is to run with, and whose packages it sees (default: python3)",
+    "source": "a wheel, or a requirement such as psclust==0.1.0 for pip to find (default: a wheel of this checkout)",
+    "pip": "options for pip there, such as '--index-url https://...' or '--no-index --find-links /shared/wheels'",
+    "standing": "a standing agent, too, as a service of the user's systemd (docs/deploy.md)",
+    "purge": "also what runs have left on the hosts: folders they were sent, logs",
+}
+
+
+class AllAtOnce(Executor):  # type: ignore[misc]
+    """Fabric takes a task to one host after the other and stops at the first that fails. Here it is called once, for all hosts of -H."""
+
+    def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Any]:
+        flags = self.core[0].args
+        for name in ("identity", "ssh-config", "connect-timeout"):
+            if flags[name].value:
+                raise invoke.Exit(
+                    f"--{name}: hosts are reached as `psclust up` reaches them; say it in ~/.ssh/config.", UsageError.exit_code
+                )
+        self.config.psclust_hosts = flags.hosts.value or ""
+        return list(invoke.Executor.expand_calls(self, calls))
+
+
+def _help(*names: str) -> dict[str, str]:
+    return {name: _HELP[name] for name in names}
+
+
+@task(autoprint=True, help=_help("path", "python", "source", "pip", "standing"))
+def install(context: Any, path: str = _PATH, python: str = "python3", source: str = "", pip: str = "", standing: bool = False) -> str:
+    """Install psclust, or repair it; what it needs and the hosts' Python does not have, TensorFlow perhaps, is brought by pip."""
+    with _hosts(context) as ssh, _packed(source) as (files, what):
+        _on_each(ssh, files, "install", path, python, what, *shlex.split(pip))
+        if standing:
+            unit = _HERE / "psclust-agent.service"
+            _on_each(ssh, [unit], "standing", path, f"./{unit.name}")
+        return _found(ssh, path)
+
+
+@task(autoprint=True, help=_help("path", "source", "pip"))
+def update(context: Any, path: str = _PATH, source: str = "", pip: str = "") -> str:
+    """Bring psclust on hosts that have it to the state of this checkout, or to another one."""
+    with _hosts(context) as ssh, _packed(source) as (files, what):
+        _on_each(ssh, files, "update", path, what, *shlex.split(pip))
+        return _found(ssh, path)
+
+
+@task(help=_help("path", "purge"))
+def remove(context: Any, path: str = _PATH, purge: bool = False) -> None:
+    """Remove psclust, and its standing agent."""
+    with _hosts(context) as ssh:
+        _on_each(ssh, [], "purge" if purge else "remove", path)
+
+
+@contextmanager
+def _hosts(context: Any) -> Iterator[SshHosts]:
+    """Logged in to all hosts of -H. What goes wrong ends `fab` with its sentences and exit code."""
+    try:
+        if not context.psclust_hosts:
+            raise UsageError("no host is named; write fab -r deploy -H a,b install.")
+        with SshHosts(parse_hosts(context.psclust_hosts, where="-H")) as ssh:
+            yield ssh
+    except PsclustError as error:
+        raise invoke.Exit(str(error), error.exit_code) from None
+
+
+@contextmanager
+def _packed(source: str) -> Iterator[tuple[Sequence[Path], str]]:
+    """The files that a host must be sent, and what its pip is to install."""
+    with TemporaryDirectory() as folder:
+        if source and not Path(source).is_file():
+            yield [], source
+        else:
+            wheel = Path(source) if source else _build(Path(folder))
+            yield [wheel], f"./{wheel.name}"
+
+
+def _build(folder: Path) -> Path:
+    """A wheel of this checkout. Of a copy: what an earlier build has left here must not get into it. Raises StartError."""
+    tree = folder / "tree"
+    shutil.copytree(_ROOT / "psclust", tree / "psclust", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("setup.py", "pyproject.toml", "README.md"):
+        shutil.copy(_ROOT / name, tree)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(tree)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise StartError(f"no wheel can be made of {_ROOT}: {_last_line(done.stderr)}. Name one with --source.")
+    return next(folder.glob("psclust-*.whl"))
+
+
+def _on_each(ssh: SshHosts, files: Sequence[Path], *arguments: str) -> None:
+    """Runs `on-host`, beside `files`, on all hosts at once. Raises StartError with a line for each that has failed."""
+    archive = _archive([_HERE / "on-host", *files])
+    command = shlex.join(["sh", "-c", _UNPACK, "on-host", *arguments])
+
+    def work(host: str) -> None:
+        result = ssh.run(host, command, stdin=archive, timeout=_INSTALL_S)
+        if result.code != 0:
+            raise SshError(f"{host}: {_last_line(result.stderr.decode(errors='replace')) or f'on-host ended with {result.code}'}")
+
+    ssh.each(work)
+
+
+def _archive(files: Sequence[Path]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for file in files:
+            archive.add(file, file.name)
+    return stream.getvalue()
+
+
+def _found(ssh: SshHosts, path: str) -> str:
+    """What each host has now. Raises StartError where a cluster could not run."""
+    pythons = find_pythons(ssh, f"{path}/bin/python")
+    refuse(quick(pythons.values()))
+    return "\n".join(map(_shown, pythons.values()))
+
+
+def _shown(python: RemotePython) -> str:
+    return f"{python.host}: psclust {python.psclust_version}, TensorFlow {python.tensorflow}, Python {python.version} ({python.executable})"
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
