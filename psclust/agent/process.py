@@ -97,7 +97,7 @@ class AgentReply:
 def main() -> int:
     """Starts the agent that standard input describes; returns when it answers. 0, or the exit code of what went wrong."""
     try:
-        _say(start(AgentRequest.from_json(sys.stdin.read())))
+        sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
     except (ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"an agent is started by `psclust up`, which tells it what to be on standard input ({error})\n")
         return UsageError.exit_code
@@ -105,14 +105,6 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
-
-
-def _say(reply: str) -> None:
-    """Where nobody listens any more, the agent goes as well: a launcher that was interrupted meanwhile will never dial it."""
-    try:
-        os.write(sys.stdout.fileno(), reply.encode())
-    except BrokenPipeError:
-        os.kill(AgentReply.from_json(reply).pid, signal.SIGTERM)
 
 
 def start(request: AgentRequest) -> str:
