@@ -4,9 +4,9 @@
 
 All ways train the model of `training/models.py` on the same cluster, started by `psclust up`, on one batch that every step uses again.
 A batch is one gradient of one worker: a synchronous step of two workers counts two. Every client says which step it has reached a few
-times a second; the first one's lines of `--seconds`, after a second and a half to warm up, give the rate. The ways take turns, several
-rounds each; a ratio is the median over the rounds of the two rates of the same round. By hand: `replica_device_setter` and
-MonitoredTrainingSession, synchronous with SyncReplicasOptimizer. On an otherwise idle machine.
+times a second; the first one's lines of `--seconds`, after three seconds in which all clients come in, give the rate. The ways take
+turns, several rounds each; a ratio is the median over the rounds of the two rates of the same round. By hand: `replica_device_setter`
+and MonitoredTrainingSession, synchronous with SyncReplicasOptimizer. On an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent / "training"
-WARM_S = 1.5
+WARM_S = 3.0
 _STEP = re.compile(r"^(worker:0|client:0|chief:0) +\| step (\d+)")
 
 
