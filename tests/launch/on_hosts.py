@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import site
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed
+
+# Of a test that cuts hosts off, or needs them to have processes, ports and files of their own.
+isolated = pytest.mark.skipif(os.geteuid() != 0, reason="hosts of their own are namespaces, which need root")
 
 PATIENT = "import time; print('up', flush=True); time.sleep(1000)\n"
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from on_hosts import PATIENT, left, make_environment, write_file
+from on_hosts import PATIENT, isolated, left, make_environment, write_file
 
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, isolated]
 
 # Far longer than a test: what nobody ends must be found, and not end by itself. Servers as well as programs, in processes of their own.
 PATIENCE = {"lease": 900, "stop": 900}

@@ -9,13 +9,13 @@ import signal
 import subprocess
 
 import pytest
-from on_hosts import PATIENT, left, write_file
+from on_hosts import PATIENT, isolated, left, write_file
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow, isolated]
 
 
 def test_every_hosts_output_and_the_first_cause_are_here(far: CommandBed, hosts: HostBed) -> None:

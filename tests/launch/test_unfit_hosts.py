@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from on_hosts import PATIENT, left, make_environment, write_file
+from on_hosts import PATIENT, isolated, left, make_environment, write_file
 
 import psclust
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, isolated]
 
 
 def _older_psclust(folder: Path) -> Path:
