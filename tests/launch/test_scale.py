@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from on_hosts import isolated
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.tensorflow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="hosts of their own are namespaces, which need root"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow, isolated]
 
 HOSTS = 16
 # sshd has this done in place of what it was asked to do: a note of that, and then that.

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
+from on_hosts import isolated
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.skipif(os.geteuid() != 0, reason="hosts of their own are namespaces, which need root"),
-]
+pytestmark = [pytest.mark.process, isolated]
 
 DIGITS = """
 hosts: h1:1, h2:1, h3:1
@@ -40,17 +36,6 @@ deadlines: {lease: 5, stop: 2}
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
     with host_bed(tmp_path_factory.mktemp("spare") / "hosts", 3) as hosts:
         yield hosts
-
-
-@pytest.fixture
-def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
-    """A folder that all hosts share; afterwards nothing of psclust may live on any of them, nor here."""
-    folder = hosts.shared / tmp_path.name / "bed"
-    folder.mkdir(parents=True)
-    bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    yield bed
-    bed.run("down")
-    wait_until(lambda: not bed.processes() and not any(host.programs() for host in hosts.hosts), what="the end of everything")
 
 
 @contextmanager
