@@ -17,62 +17,55 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    with host_bed(tmp_path_factory.mktemp("exec") / "hosts", 3) as machines:
-        yield machines
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    with host_bed(tmp_path_factory.mktemp("exec") / "hosts", 3) as hosts:
+        yield hosts
 
 
-@pytest.fixture
-def shell(bed: CommandBed, machines: HostBed) -> CommandBed:
-    """A command whose home knows the hosts."""
-    bed.environ["HOME"] = str(machines.home)
-    return bed
-
-
-def test_a_command_runs_on_every_host_and_its_results_are_a_table(shell: CommandBed, machines: HostBed) -> None:
-    code, said = shell.run("exec", "-H", machines.names, "--", "echo $SSH_CONNECTION | cut -d ' ' -f 3,4; echo note >&2")
+def test_a_command_runs_on_every_host_and_its_results_are_a_table(apart: CommandBed, hosts: HostBed) -> None:
+    code, said = apart.run("exec", "-H", hosts.names, "--", "echo $SSH_CONNECTION | cut -d ' ' -f 3,4; echo note >&2")
     assert code == 0, said
     header, *rows = [line.split() for line in said.splitlines()]
     assert header == ["HOST", "EXIT", "TIME", "LAST", "LINE"]
-    assert [(row[0], row[1], row[-2:]) for row in rows] == [(host.name, "0", [host.address, str(host.port)]) for host in machines.hosts]
+    assert [(row[0], row[1], row[-2:]) for row in rows] == [(host.name, "0", [host.address, str(host.port)]) for host in hosts.hosts]
 
 
-def test_words_arrive_as_they_stand(shell: CommandBed) -> None:
-    code, said = shell.run("exec", "--json", "-H", "h1", "--", "printf", "%s|", "two words", "$HOME", "*", "-x")
+def test_words_arrive_as_they_stand(apart: CommandBed) -> None:
+    code, said = apart.run("exec", "--json", "-H", "h1", "--", "printf", "%s|", "two words", "$HOME", "*", "-x")
     assert code == 0, said
     assert json.loads(said)[0]["stdout"] == "two words|$HOME|*|-x|"
 
 
-def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(shell: CommandBed, machines: HostBed) -> None:
-    line = f"case $SSH_CONNECTION in *' {machines[1].address} {machines[1].port}') exit 7; esac"
-    code, said = shell.run("exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", line)
+def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(apart: CommandBed, hosts: HostBed) -> None:
+    line = f"case $SSH_CONNECTION in *' {hosts[1].address} {hosts[1].port}') exit 7; esac"
+    code, said = apart.run("exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", line)
     assert code == 1
     results = {result["host"]: result for result in json.loads(said)}
     assert {host: result["code"] for host, result in results.items()} == {"h1": 0, "h2": 7, "nowhere": None, "h3": 0}
     assert results["nowhere"]["error"].startswith("the name nowhere is not known")
-    _, said = shell.run("exec", "-H", "h1,nowhere", "--", "echo here")
+    _, said = apart.run("exec", "-H", "h1,nowhere", "--", "echo here")
     assert [line.split()[:2] for line in said.splitlines()[1:]] == [["h1", "0"], ["nowhere", "-"]]
 
 
-def test_all_that_was_said_is_shown_under_its_host(shell: CommandBed) -> None:
-    code, said = shell.run("exec", "--all-output", "-H", "h1,h2", "--", "echo one; echo two; echo three >&2")
+def test_all_that_was_said_is_shown_under_its_host(apart: CommandBed) -> None:
+    code, said = apart.run("exec", "--all-output", "-H", "h1,h2", "--", "echo one; echo two; echo three >&2")
     assert code == 0
     assert said.splitlines() == [f"{host} | {word}" for host in ("h1", "h2") for word in ("one", "two", "three")]
 
 
-def test_a_host_that_takes_too_long_is_given_up(shell: CommandBed) -> None:
-    code, said = shell.run("exec", "-H", "h1", "--timeout", "0.3", "--", "sleep 60")
+def test_a_host_that_takes_too_long_is_given_up(apart: CommandBed) -> None:
+    code, said = apart.run("exec", "-H", "h1", "--timeout", "0.3", "--", "sleep 60")
     assert code == 1
     assert "did not end in time." in said
 
 
-def test_ctrl_c_ends_the_command_everywhere_with_what_it_started(shell: CommandBed, machines: HostBed) -> None:
-    running = shell.start("exec", "-H", machines.names, "--", "sleep 4711 & sleep 4711; wait")
+def test_ctrl_c_ends_the_command_everywhere_with_what_it_started(apart: CommandBed, hosts: HostBed) -> None:
+    running = apart.start("exec", "-H", hosts.names, "--", "sleep 4711 & sleep 4711; wait")
 
     def count() -> int:
-        return sum("4711" in _words(process) for host in machines.hosts for process in host.processes())
+        return sum("4711" in _words(process) for host in hosts.hosts for process in host.processes())
 
-    wait_until(lambda: count() >= 2 * len(machines.hosts), what="the commands")
+    wait_until(lambda: count() >= 2 * len(hosts.hosts), what="the commands")
     running.interrupt()
     assert running.wait(10) == 130
     wait_until(lambda: count() == 0, what="their end")
@@ -84,18 +77,18 @@ def _words(process: psutil.Process) -> list[str]:
     return []
 
 
-def test_hosts_come_from_the_cluster_file_and_flags_win(shell: CommandBed) -> None:
-    shell.write("psclust.yaml", "hosts: h1, h2\nssh: {parallel: 1}\n")
-    _, said = shell.run("exec", "--", "true")
+def test_hosts_come_from_the_cluster_file_and_flags_win(apart: CommandBed) -> None:
+    apart.write("psclust.yaml", "hosts: h1, h2\nssh: {parallel: 1}\n")
+    _, said = apart.run("exec", "--", "true")
     assert [line.split()[0] for line in said.splitlines()[1:]] == ["h1", "h2"]
-    _, said = shell.run("exec", "-H", "h3:1", "--", "true")
+    _, said = apart.run("exec", "-H", "h3:1", "--", "true")
     assert [line.split()[0] for line in said.splitlines()[1:]] == ["h3"]
-    shell.write("hosts.txt", "h2 slots=4\n")
-    _, said = shell.run("exec", "--hostfile", "hosts.txt", "--", "true")
+    apart.write("hosts.txt", "h2 slots=4\n")
+    _, said = apart.run("exec", "--hostfile", "hosts.txt", "--", "true")
     assert [line.split()[0] for line in said.splitlines()[1:]] == ["h2"]
 
 
-def test_without_a_host_or_a_command_there_is_nothing_to_do(shell: CommandBed) -> None:
-    code, said = shell.run("exec", "--", "true")
+def test_without_a_host_or_a_command_there_is_nothing_to_do(apart: CommandBed) -> None:
+    code, said = apart.run("exec", "--", "true")
     assert (code, said) == (2, "psclust: no host is named; write -H a,b, or `hosts:` in the cluster file.\n")
-    assert shell.run("exec", "-H", "h1")[0] == 2
+    assert apart.run("exec", "-H", "h1")[0] == 2
