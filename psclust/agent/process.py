@@ -138,9 +138,9 @@ def agent_folder(name: str, run: str, host: str) -> RunFolder:
 def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     import grpc
-    from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
     from psclust.agent import host_pb2_grpc
+    from psclust.agent.health import HealthHandler
     from psclust.agent.host_service import HostService
     from psclust.agent.keeper import Keeper
     from psclust.transport.local import LocalTransport
@@ -157,9 +157,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
     service = HostService(keeper)
     host_pb2_grpc.add_HostServicer_to_server(service, server)
-    healthy = health.HealthServicer()
-    healthy.set("psclust.host.v1.Host", health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    server.add_generic_rpc_handlers((HealthHandler("psclust.host.v1.Host"),))
     identity = request.identity
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
     address = choose_address(request)

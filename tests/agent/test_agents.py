@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import psclust
 from psclust.agent import host_pb2 as pb
@@ -200,8 +201,8 @@ def test_told_to_leave_it_leaves_nothing_but_its_folder_and_purged_not_even_that
         assert found == ("" if purge else agent.reply.folder)
 
 
-def _renew(agent: Started, identity: Identity | None) -> str:
-    """What comes of a call with these papers: OK, or gRPC's word for the refusal."""
+def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:
+    """To the agent, with these papers."""
     authority = agent.authority.certificate
     credentials = (
         grpc.ssl_channel_credentials(authority)
@@ -209,7 +210,12 @@ def _renew(agent: Started, identity: Identity | None) -> str:
         else grpc.ssl_channel_credentials(authority, identity.key, identity.certificate)
     )
     options = [("grpc.ssl_target_name_override", server_name("h1")), ("grpc.enable_http_proxy", 0)]
-    with grpc.secure_channel(agent.target, credentials, options=options) as channel:
+    return grpc.secure_channel(agent.target, credentials, options=options)
+
+
+def _renew(agent: Started, identity: Identity | None) -> str:
+    """What comes of a call with these papers: OK, or gRPC's word for the refusal."""
+    with _channel(agent, identity) as channel:
         try:
             host_pb2_grpc.HostStub(channel).Renew(pb.RenewRequest(seconds=5), timeout=5)
         except grpc.RpcError as error:
@@ -234,6 +240,18 @@ def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(s
         assert "andshake" in said, name
     with grpc.insecure_channel(agent.target) as channel, pytest.raises(grpc.RpcError):
         host_pb2_grpc.HostStub(channel).Renew(pb.RenewRequest(seconds=5), timeout=5)
+
+
+def test_its_health_can_be_asked_as_that_of_any_server(start: Callable[..., Started]) -> None:
+    agent = start()
+    with _channel(agent, agent.authority.launcher()) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        for service in ("", "psclust.host.v1.Host"):
+            reply = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=20)
+            assert reply.status == health_pb2.HealthCheckResponse.SERVING
+        with pytest.raises(grpc.RpcError) as refused:
+            health.Check(health_pb2.HealthCheckRequest(service="another"), timeout=20)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(start: Callable[..., Started]) -> None:

@@ -56,6 +56,8 @@ def test_an_agent_imports_nothing_that_plans_or_logs_in() -> None:
     run = subprocess.run([sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"], capture_output=True, text=True, check=True)
     modules = set(run.stdout.split())
     assert "grpc" in modules
+    # As soon as anything is asked of these two, they and much else are there.
+    assert not {name for name in modules if name.startswith(("asyncio.", "grpc.aio."))}
     others = {"psutil", "click", "pydantic", "yaml", "fabric", "paramiko", "cryptography", "tensorflow", "psclust.supervise.supervisor"}
     assert not modules & others
 

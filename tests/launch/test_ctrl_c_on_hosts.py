@@ -23,14 +23,23 @@ pytestmark = [pytest.mark.process, isolated]
 PATIENCE = {"lease": 900, "stop": 900}
 JOBS = {"ps": {"count": 1, "run": "server"}, "worker": 3}
 
-# An interpreter that takes a note of each call, `HOST NUMBER ARGUMENTS`, and waits in those that match the pattern in `held`. By the name
-# under which it is started Python finds its packages.
-GATE = """#!/bin/bash
+# Takes a note of a call, `HOST NUMBER ARGUMENTS`, and waits while that matches the pattern in `held`.
+NOTE = """#!/bin/bash
 notes={folder}/$(hostname)
 echo "$*" >> "$notes"
 call="$(hostname) $(wc -l < "$notes") $*"
 while [[ "$call" == $(cat {folder}/held) ]]; do sleep 0.02; done
+"""
+# An interpreter that does so first. By the name under which it is started Python finds its packages.
+PYTHON = """#!/bin/bash
+{folder}/note "$*"
 exec -a "$0" {python} "$@"
+"""
+# The first process on a host does so, besides, in its copies, of which an agent is made.
+FORKS = """
+import os, subprocess, sys
+if sys.argv == ["-c"]:
+    os.register_at_fork(after_in_child=lambda: subprocess.run(["{folder}/note", "fork"]))
 """
 
 
@@ -66,8 +75,11 @@ def gate(far: CommandBed) -> Gate:
     make_environment(folder / "env")
     python, base = folder / "env" / "bin" / "python", os.path.realpath(sys.executable)
     python.unlink()
-    python.write_text(GATE.format(folder=folder, python=base))
-    python.chmod(0o755)
+    for path, text in ((folder / "note", NOTE), (python, PYTHON)):
+        path.write_text(text.format(folder=folder, python=base))
+        path.chmod(0o755)
+    (packages,) = (folder / "env").glob("lib/python*/site-packages")
+    (packages / "sitecustomize.py").write_text(FORKS.format(folder=folder))
     gate = Gate(folder, python)
     gate.open()
     return gate
@@ -88,12 +100,13 @@ def _nothing_is_left(hosts: HostBed) -> None:
 
 
 def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
-    """Looked at, sent to, agents, servers, programs: each is a Python, and each is held while Ctrl-C comes."""
+    """Looked at, sent to, agents, servers, programs: each is a Python or a copy of one, and each is held while Ctrl-C comes."""
     write_file(far, hosts, PATIENT, python=str(gate.python), sync=".", jobs=JOBS, deadlines=PATIENCE)
     running = far.start("up")
     wait_until(lambda: "is up" in running.output, what="the cluster")
     calls = min(len(gate.calls(host)) for host in hosts.hosts)
-    assert calls >= 4
+    assert calls >= 6
+    assert gate.calls(hosts[0]).count("fork") == 3  # the starter, the guard, the agent
     running.interrupt()
     _ends_interrupted(running)
     _nothing_is_left(hosts)
@@ -122,7 +135,7 @@ def test_while_a_host_is_logged_in_to(far: CommandBed, hosts: HostBed) -> None:
 
 def test_while_the_hosts_look_for_each_other(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
     write_file(far, hosts, PATIENT, python=str(gate.python), name="meeting", deadlines=PATIENCE)
-    gate.hold("h4 * -m psclust.agent")
+    gate.hold("h4 * fork")
     running = far.start("up")
     wait_until(lambda: all(_is_followed(host) for host in hosts.hosts[:3]), what="three agents")
     with _frozen(hosts[1]):

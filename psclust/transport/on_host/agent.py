@@ -1,27 +1,76 @@
-"""Starts an agent out of psclust, once that is on the host."""
+"""Starts an agent out of psclust, once that is on the host: in a copy of this process, which has done already what a Python does first."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import runpy
 import select
 import signal
-import subprocess
 import sys
-from typing import Any, BinaryIO
+import traceback
+from typing import Any, BinaryIO, NoReturn
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     """`question`: `module`, what to run; `stdin`, which tells it what it is to be; `path`, the folder to import it from, None where it is
-    installed. What became of it: `code`, `stdout`, `stderr`."""
-    environ = {**os.environ, **({"PYTHONPATH": question["path"]} if question["path"] else {})}
-    command = [sys.executable, "-m", question["module"]]
-    # Where it is started is the first place to look for modules, and somebody's home may hold a psclust, or a json.py.
-    done = subprocess.run(command, input=question["stdin"].encode("utf-8"), env=environ, cwd="/", capture_output=True, check=False)
-    if done.returncode == 0 and _hung_up(stream):
+    installed. What became of it: `code`, `stdout`, `stderr`. This process must have a single thread."""
+    # In memory: what it is told holds keys, and what it says may come from the agent that it leaves behind.
+    files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
+    os.pwrite(files[0], question["stdin"].encode("utf-8"), 0)
+    child = os.fork()
+    if child == 0:
+        _become(question["module"], question["path"], files)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _, said, complaint = map(_content, files)
+    if code == 0 and _hung_up(stream):
         # A launcher that was interrupted meanwhile will never dial it.
-        os.kill(json.loads(done.stdout.decode("utf-8"))["pid"], signal.SIGTERM)
-    return {"code": done.returncode, "stdout": done.stdout.decode("utf-8"), "stderr": done.stderr.decode("utf-8", "replace")}
+        os.kill(json.loads(said)["pid"], signal.SIGTERM)
+    return {"code": code, "stdout": said, "stderr": complaint}
+
+
+def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
+    """What `python -m MODULE` is, with these files as its input, output and error."""
+    code: Any = 1
+    try:
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        os.closerange(3, 1 << 16)  # the log-in's own among them, which would never end
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww"))
+        _show([sys.executable, "-m", module])
+        # Where the log-in is, is the first place to look for modules, and somebody's home may hold a psclust, or a json.py.
+        os.chdir("/")
+        if path is not None:
+            sys.path.insert(0, path)
+            os.environ["PYTHONPATH"] = path
+        sys.argv = [module]
+        runpy.run_module(module, run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 - a process's outermost frame: whatever happened must reach who asked
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _show(command: list[str]) -> None:
+    """Have `ps` list this process as what it has become: the kernel reads that where the process keeps it (proc(5): arg_start, arg_end)."""
+    with open("/proc/self/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    text = "\0".join(command).encode("utf-8", "surrogateescape")
+    if 0 < len(text) < end - start:
+        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
+def _content(file: int) -> str:
+    with os.fdopen(file, "rb") as stream:
+        stream.seek(0)
+        return stream.read().decode("utf-8", "replace")
 
 
 def _hung_up(stream: BinaryIO) -> bool:
