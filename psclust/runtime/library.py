@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from psclust.errors import StartError
 
@@ -26,9 +25,9 @@ class Refused(Exception):
 class Library:
     """The loaded library. It keeps no thread until a server is made, so a process that holds one may fork."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         try:
-            self._c = ctypes.CDLL(str(path), handle=_open(path))
+            self._c = ctypes.CDLL(path, handle=_open(path))
             self._declare()
         except (OSError, AttributeError) as error:
             raise StartError(f"{path}: cannot be used as TensorFlow's C library: {error}. Reinstall it: pip install tensorflow") from error
@@ -68,7 +67,7 @@ class Library:
             raise Refused(bytes(self._c.TF_Message(self._status)).decode(errors="replace"))
 
 
-def _open(path: Path) -> int:
+def _open(path: str) -> int:
     """What dlopen makes of a library whose functions are found when they are first called, which ctypes does not offer: finding some
     230,000, of which a server calls few, takes a third of the time of loading. Raises OSError."""
     c = ctypes.CDLL(None)
@@ -86,15 +85,15 @@ def load_library() -> Library:
         return Library(find_library())
 
 
-def find_library() -> Path:
+def find_library() -> str:
     """The library inside the installed package `tensorflow`, or in the folder that PSCLUST_TENSORFLOW names.
 
     Raises StartError where there is none."""
     folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
     if folder is None:
         raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow")
-    library = Path(folder, NAME)
-    if not library.exists():
+    library = os.path.join(folder, NAME)
+    if not os.path.exists(library):
         raise StartError(f"{folder}: no {NAME} in this TensorFlow; psclust needs TensorFlow 2.21: pip install 'tensorflow>=2.21,<2.22'")
     return library
 
@@ -123,7 +122,7 @@ def environment_while_loading(settings: Mapping[str, str]) -> Iterator[None]:
 
 def _has_plug_ins() -> bool:
     folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
-    return folder is not None and Path(folder).with_name("tensorflow-plugins").exists()
+    return folder is not None and os.path.exists(os.path.join(os.path.dirname(folder), "tensorflow-plugins"))
 
 
 @contextmanager

@@ -6,8 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from psclust.errors import StartError
 from psclust.runtime import process
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from psclust.runtime.interpreter import Interpreter
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """What this process has loaded, and the environment it was loaded under: a task that wants another one is executed instead."""
 
     environment: Mapping[str, str]

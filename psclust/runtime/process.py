@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import time
+from contextlib import suppress
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 CHANGED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -25,9 +27,15 @@ def set_name(name: str) -> None:
 
 
 def wait_for_new_parent(old: int, patience_s: float = 5.0) -> None:
-    """Wait until this process has another parent than `old`, which is about to exit. There is nothing to wait on but time: the kernel
-    tells nobody when it re-parents. The wait is as short as the exit of a process that does nothing else."""
+    """Wait until this process has another parent than `old`, which is about to exit. Its children have one by the time that a pidfd says
+    it has ended; without those there is nothing to wait on but time."""
     deadline = time.monotonic() + patience_s
+    with suppress(OSError, AttributeError):  # the kernel, or the one that this Python was built for, may lack them
+        # Whoever else has been given the number meanwhile is not this process's parent.
+        end = os.pidfd_open(old)
+        if os.getppid() == old:
+            select.select([end], [], [], patience_s)
+        os.close(end)
     while os.getppid() == old and time.monotonic() < deadline:
         time.sleep(0.0002)
 

@@ -11,16 +11,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.runtime.library import Library, Refused, load_library
 from psclust.runtime.serverdef import Cluster, parse_cluster, server_def
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One server: which task of which cluster it is."""
 
     cluster: Cluster

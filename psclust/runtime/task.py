@@ -6,8 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from psclust.runtime import command, process, server
 from psclust.runtime.environment import IMPORT_READS, LIBRARY_READS, stale
@@ -16,8 +15,7 @@ from psclust.runtime.preload import Loaded
 SERVER = ["-m", "psclust.runtime.server"]
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One request."""
 
     argv: tuple[str, ...]
