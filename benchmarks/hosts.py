@@ -3,8 +3,9 @@
     python benchmarks/hosts.py [--hosts 1 2 4 8 16] [--rounds 3] [--ps 1] [--workers 3]
 
 The hosts are those of `psclust.testing.hosts`: namespaces of this machine, a real sshd in each. They share its cores: what many machines
-would do at the same time is done here one after the other. `--ps` and `--workers` are a host's. As root, on an otherwise idle machine;
-medians of the rounds, in which the sizes take turns.
+would do at the same time is done here one after the other. `--ps` and `--workers` are a host's. As root, on an otherwise idle machine, with
+a psclust that `pip install .` has put in place (an editable one costs every Python that starts 15 ms); medians of the rounds, in which the
+sizes take turns. On a virtual machine the first rounds may also pay for memory that its host has taken back.
 
 "up": seconds from the start of the command until it says that all servers answer. "a host more": by how many seconds more than on the
 fewest hosts, for each host more. "down": from `psclust down` until `up` has ended as well. "ps": `psclust ps` on the running cluster, start

@@ -25,10 +25,12 @@ _PARALLEL = 32
 
 @dataclass(frozen=True)
 class Home:
-    """Where an agent lives on its host: the folder that psclust was shipped to (None: it is installed there), and the program's."""
+    """Where an agent lives on its host: the folder that psclust was shipped to (None: it is installed there), the program's, and the
+    run's."""
 
     package: str | None
     cwd: str
+    folder: str
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,6 @@ class Order:
     ports: auto, or the range that tasks are to have. tunnel: hosts whose agents are to be dialled through SSH."""
 
     name: str
-    run: str
     lease_s: float
     grace_s: float
     interface: str | None
@@ -65,9 +66,8 @@ def start_agents(scripts: Scripts, homes: Mapping[str, Home], order: Order, took
 
     def start(host: str) -> AgentReply:
         request = AgentRequest(
-            name=order.name,
-            run=order.run,
             host=host,
+            folder=homes[host].folder,
             address=order.addresses.get(host) or "127.0.0.1",
             lease_s=order.lease_s,
             grace_s=order.grace_s,

@@ -75,8 +75,8 @@ class AgentClient(AbstractContextManager["AgentClient"]):
     def restart(self, task: Task) -> None:
         self._call(lambda: self._stub.Restart(_message(task), timeout=_CALL_DEADLINE))
 
-    def stop(self, reason: str, *, exit_code: int, now: bool = False, purge: bool = False) -> None:
-        request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code, purge=purge)
+    def stop(self, reason: str, *, exit_code: int, now: bool = False) -> None:
+        request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code)
         self._call(lambda: self._stub.Stop(request, timeout=_CALL_DEADLINE))
 
     def wait_until_answering(self, deadline: float, alive: Callable[[], bool]) -> bool:

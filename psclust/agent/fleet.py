@@ -26,7 +26,6 @@ class Fleet:
         self._listener = listener
         self._links: dict[str, HostLink] = {}
         self._hosts: dict[Task, str] = {}
-        self.purge = False
 
     def connect(self, agents: Sequence[HostAccess]) -> None:
         """Take over agents that have been started."""
@@ -94,7 +93,7 @@ class Fleet:
 
     def close(self) -> None:
         with ThreadPoolExecutor(max_workers=max(len(self._links), 1)) as pool:
-            list(pool.map(lambda link: link.leave(purge=self.purge), self._links.values()))
+            list(pool.map(lambda link: link.leave(), self._links.values()))
         self._local.close()
 
     def _link(self, task: Task) -> HostLink | None:

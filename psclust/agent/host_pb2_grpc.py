@@ -76,7 +76,7 @@ class HostStub(object):
                 _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/psclust.host.v1.Host/Leave',
-                request_serializer=psclust_dot_agent_dot_host__pb2.LeaveRequest.SerializeToString,
+                request_serializer=psclust_dot_agent_dot_host__pb2.Nothing.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_host__pb2.Nothing.FromString,
                 _registered_method=True)
 
@@ -132,7 +132,7 @@ class HostServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Listen(self, request, context):
-        """Accept connections, for half a minute, at these addresses without a port; returns them with one.
+        """Accept connections, for half a minute, at these addresses without a port, or at all of the host's own; returns them with one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -190,7 +190,7 @@ def add_HostServicer_to_server(servicer, server):
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
                     servicer.Leave,
-                    request_deserializer=psclust_dot_agent_dot_host__pb2.LeaveRequest.FromString,
+                    request_deserializer=psclust_dot_agent_dot_host__pb2.Nothing.FromString,
                     response_serializer=psclust_dot_agent_dot_host__pb2.Nothing.SerializeToString,
             ),
     }
@@ -435,7 +435,7 @@ class Host(object):
             request,
             target,
             '/psclust.host.v1.Host/Leave',
-            psclust_dot_agent_dot_host__pb2.LeaveRequest.SerializeToString,
+            psclust_dot_agent_dot_host__pb2.Nothing.SerializeToString,
             psclust_dot_agent_dot_host__pb2.Nothing.FromString,
             options,
             channel_credentials,

@@ -32,12 +32,11 @@ _LISTEN_S = 30.0
 
 
 class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
-    """One keeper as a service. purge: set when the run's folder is to go as well."""
+    """One keeper as a service."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
         self._listeners: list[socket.socket] = []
-        self.purge = False
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
         self._stop_listening()  # on ports that tasks may need
@@ -86,8 +85,7 @@ class HostService(host_pb2_grpc.HostServicer):  # type: ignore[misc]
         for listener in listeners:
             listener.close()
 
-    def Leave(self, request: pb.LeaveRequest, context: grpc.ServicerContext) -> pb.Nothing:
-        self.purge = request.purge
+    def Leave(self, request: pb.Nothing, context: grpc.ServicerContext) -> pb.Nothing:
         self._keeper.leave("the launcher said so")
         while context.is_active() and not self._keeper.ended.wait(_TURN_S):
             pass

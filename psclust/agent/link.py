@@ -115,7 +115,7 @@ class HostLink:
         self._lease_s = seconds
         self._order(self._stub.Renew, pb.RenewRequest(seconds=seconds))
 
-    def leave(self, *, purge: bool = False, timeout: float = 30.0) -> None:
+    def leave(self, timeout: float = 30.0) -> None:
         """Have the agent end everything, and wait until it has gone; where it cannot be told, it goes by itself when its lease is over."""
         if self._closed.is_set():
             return
@@ -123,7 +123,7 @@ class HostLink:
         self._orders.put(None)
         try:
             if not self._lost.is_set():
-                self._stub.Leave(pb.LeaveRequest(purge=purge), timeout=_LEAVE_S if self.is_silent() else timeout)
+                self._stub.Leave(pb.Nothing(), timeout=_LEAVE_S if self.is_silent() else timeout)
                 # Its stream of news ends with it.
                 self._following.join(_LEAVE_S)
         except grpc.RpcError as error:

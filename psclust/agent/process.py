@@ -7,13 +7,13 @@ import ipaddress
 import json
 import logging
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import psclust
@@ -21,7 +21,7 @@ from psclust.agent import guard
 from psclust.agent.access import Identity
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.environment import Site, library_environment
-from psclust.rundir.folder import RunFolder, state_root
+from psclust.rundir.folder import RunFolder
 from psclust.transport.fork_server import Load
 from psclust.transport.ports import listen_in
 from psclust.transport.shim import bind_shim
@@ -41,15 +41,14 @@ OPTIONS = [
 class AgentRequest:
     """What an agent is told at its start.
 
-    name, run: of the cluster and the run. host: its own name in the cluster file. address: where it was reached, and listens unless there
+    host: its own name in the cluster file. folder: where the run is kept. address: where it was reached, and listens unless there
     is an `interface`: the name of one, or a subnet such as 10.0.0.0/8. ports: auto, or a range of which it
     takes one. lease_s, grace_s: seconds. environ: variables for all tasks, secrets perhaps. warm: what to load at once. version: of the
     psclust that asks.
     """
 
-    name: str
-    run: str
     host: str
+    folder: str
     address: str
     lease_s: float
     grace_s: float
@@ -112,7 +111,7 @@ def start(request: AgentRequest) -> str:
     if request.version != psclust.__version__:
         there = f"psclust is {psclust.__version__} there, in {os.path.dirname(psclust.__file__)}, and {request.version} here"
         raise StartError(f"{there}. Install the same one, or remove that one: then ours is sent.")
-    folder = agent_folder(request.name, request.run, request.host)
+    folder = RunFolder(Path(request.folder))
     try:
         folder.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.create()
@@ -128,11 +127,6 @@ def start(request: AgentRequest) -> str:
         log = folder.supervisor_log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise StartError(f"the agent did not start: {log[-1] if log else 'it said nothing'} (its log: {folder.supervisor_log})")
     return said
-
-
-def agent_folder(name: str, run: str, host: str) -> RunFolder:
-    """A host's own folder of a run; hosts may share a home."""
-    return RunFolder(state_root(os.environ) / "agents" / name / run / host)
 
 
 def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
@@ -172,12 +166,6 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int) -> int:
     transport.close()
     # Whoever follows has a moment to read the last news.
     server.stop(grace=0.5).wait()
-    if service.purge:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        with suppress(OSError):
-            # Other hosts may share this home.
-            folder.path.parent.rmdir()
-            folder.path.parent.parent.rmdir()
     return 0
 
 

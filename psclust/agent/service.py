@@ -85,7 +85,6 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
         return pb.Empty()
 
     def Stop(self, request: pb.StopRequest, context: grpc.ServicerContext) -> pb.Empty:
-        self._fleet.purge = self._fleet.purge or request.purge
         if request.now:
             self._supervisor.post(events.Kill(request.reason))
         else:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shlex
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psclust.cli import output
 from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.options import UpRequest
+from psclust.cli.purge import take_note
 from psclust.errors import PsclustError, UsageError
 from psclust.plan.build import Place, Run, build
 from psclust.plan.environment import passed
 from psclust.plan.program import parse_program
-from psclust.rundir.folder import RunFolder, write_atomically
+from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.files import read_text
 from psclust.spec.schema import ClusterFile
@@ -55,10 +53,14 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
     file = request.file
     output.say(f"logging in to {len(hosts)} host{'s' * (len(hosts) > 1)}")
     with logged_in(HostRequest(hosts, file)) as ssh, Scripts(ssh, candidates(file.python)) as scripts:
-        homes, own = _homes(scripts, request)
+        pythons = _fit_pythons(scripts, _seen_here(request))
+        own = {host: python.address for host, python in pythons.items() if python.address is not None}
+        folders = {host: agent_folder(python.state, request.cluster.name, folder.id, host) for host, python in pythons.items()}
+        run = f"{request.cluster.name}.{folder.id}"
+        take_note(request.cluster, run, hosts, pythons, folders)  # before anything is left there
+        homes = _homes(scripts, request, pythons, folders, run)
         order = Order(
             name=request.cluster.name,
-            run=folder.id,
             lease_s=file.deadlines.lease,
             grace_s=file.deadlines.stop,
             interface=file.interface,
@@ -70,9 +72,7 @@ def bring_up(request: UpRequest, folder: RunFolder, client: AgentClient, hosts: 
         )
         replies = start_agents(scripts, homes, order, lambda access: client.connect([access]))
         addresses = common_addresses(client, replies, order)
-    found = places(replies, homes, addresses)
-    _write(folder, found, hosts)
-    return found
+    return places(replies, homes, addresses)
 
 
 def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
@@ -87,29 +87,29 @@ def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
         )
 
 
-def _homes(scripts: Scripts, request: UpRequest) -> tuple[dict[str, Home], dict[str, str]]:
-    """Where an agent can live on each host: a Python with all it needs, psclust and the program's folder; and each host's own address."""
+def _homes(
+    scripts: Scripts, request: UpRequest, pythons: Mapping[str, RemotePython], folders: Mapping[str, str], run: str
+) -> dict[str, Home]:
+    """Where an agent can live on each host: psclust, the program's folder and the run's own; what is not there is sent."""
     from psclust.agent.bootstrap import Home
     from psclust.transport.manifest import program_tree
     from psclust.transport.ship import ship
 
     file, cwd = request.file, Path(request.site.cwd)
-    pythons = _fit_pythons(scripts, _seen_here(request))
     shared = all(python.shared for python in pythons.values())
     root = Path(file.sync) if file.sync else None if shared else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
     tree = program_tree(root, without=secrets) if root else None
-    shipped = ship(scripts, pythons, tree)
+    shipped = ship(scripts, pythons, tree, run)
     sent = sum(each.files for each in shipped.values())
     if sent:
         size = sum(each.size for each in shipped.values())
         output.say(f"sent {sent} file{'s' * (sent > 1)}, {size / 1e6:.1f} MB, to {len(shipped)} hosts")
     below = os.path.relpath(cwd, root) if root and cwd.is_relative_to(root) else "."
-    homes = {
-        host: Home(each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd))
+    return {
+        host: Home(each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd), folders[host])
         for host, each in shipped.items()
     }
-    return homes, {host: python.address for host, python in pythons.items() if python.address is not None}
 
 
 def _fit_pythons(scripts: Scripts, files: Mapping[str, int]) -> dict[str, RemotePython]:
@@ -145,26 +145,3 @@ def _passed(file: ClusterFile) -> dict[str, str]:
     """What tasks there get of this machine's environment."""
     text = read_text(Path(file.env_file), otherwise="check the name.") if file.env_file else None
     return passed(os.environ, file.pass_env or [], text, where=file.env_file or "env_file")
-
-
-def purge_hosts(folder: RunFolder) -> None:
-    """Removes a run's folders on other hosts, by SSH: its agents have gone. Raises StartError for hosts that cannot be reached."""
-    from psclust.transport.ssh import SshHosts
-
-    found = _read(folder)
-    if found:
-        with SshHosts([Host(**place["ssh"]) for place in found.values()]) as ssh:
-            ssh.each(lambda host: ssh.run(host, shlex.join(["rm", "-rf", "--", found[host]["folder"]]), timeout=60))
-
-
-def _write(folder: RunFolder, found: Mapping[str, Place], hosts: Sequence[Host]) -> None:
-    """For whoever cleans up."""
-    entries = {host.name: {"ssh": asdict(host), "folder": found[host.name].folder} for host in hosts}
-    write_atomically(folder.hosts, json.dumps(entries, indent=1))
-
-
-def _read(folder: RunFolder) -> dict[str, dict[str, Any]]:
-    try:
-        return dict(json.loads(folder.hosts.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return {}

@@ -46,11 +46,6 @@ class RunFolder:
         return self.path / "status.json"
 
     @property
-    def hosts(self) -> Path:
-        """How other hosts are reached, and where the run's folder is there."""
-        return self.path / "hosts.json"
-
-    @property
     def recipe(self) -> Path:
         """What the plan of a run on other hosts was made of."""
         return self.path / "recipe.json"
@@ -95,6 +90,11 @@ class ClusterFolder:
     def name(self) -> str:
         return self.path.name
 
+    @property
+    def hosts(self) -> Path:
+        """What all runs have left on other hosts, also those whose folders are gone here, and how to reach it."""
+        return self.path / "hosts.json"
+
     def lock(self) -> int | None:
         """Become the one who may run this cluster: a file descriptor to keep open, or None when a run is live."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -138,6 +138,11 @@ class ClusterFolder:
         """The live run, or the last one."""
         link = self.path / "current"
         return RunFolder(link.resolve()) if link.exists() else None
+
+
+def agent_folder(state: str, name: str, run: str, host: str) -> str:
+    """The path of a run on another host, which keeps runs in `state`; hosts may share a home."""
+    return os.path.join(state, "agents", name, run, host)
 
 
 def clusters(root: Path) -> list[ClusterFolder]:

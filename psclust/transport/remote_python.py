@@ -37,6 +37,7 @@ class RemotePython:
     machine: str
     home: str
     cache: str
+    state: str
     disk_free: int
     memory_free: int | None
     memory: int | None

@@ -28,18 +28,18 @@ class Shipped:
     size: int
 
 
-def ship(scripts: Scripts, pythons: Mapping[str, RemotePython], program: Tree | None) -> dict[str, Shipped]:
-    """To every host of `pythons`. Folders appear whole or not at all, and are never changed afterwards: other clusters use the same ones.
-    Raises StartError with a line for each host on which it failed."""
+def ship(scripts: Scripts, pythons: Mapping[str, RemotePython], program: Tree | None, run: str) -> dict[str, Shipped]:
+    """To every host of `pythons`, for a run (NAME.ID), until that is purged (`unship`). Folders appear whole or not at all, and are never
+    changed afterwards: other clusters use the same ones. Raises StartError with a line for each host on which it failed."""
     package = package_tree() if any(python.psclust is None for python in pythons.values()) else None
-    return scripts.ssh.each(lambda host: _ship(scripts, pythons[host], program, package), list(pythons))
+    return scripts.ssh.each(lambda host: _ship(scripts, pythons[host], program, package, run), list(pythons))
 
 
-def _ship(scripts: Scripts, python: RemotePython, program: Tree | None, package: Tree | None) -> Shipped:
+def _ship(scripts: Scripts, python: RemotePython, program: Tree | None, package: Tree | None, run: str) -> Shipped:
     wanted = [tree for tree in (program, package if python.psclust is None else None) if tree is not None]
     if not wanted:
         return Shipped(None, python.psclust or None, 0, 0)
-    folders, sent = _place(python, scripts.on(python.host), wanted)
+    folders, sent = _place(python, scripts.on(python.host), wanted, run)
     found = dict(zip([tree.name if tree is program else None for tree in wanted], folders, strict=True))
     return Shipped(
         program=found[program.name] if program is not None else None,
@@ -49,24 +49,39 @@ def _ship(scripts: Scripts, python: RemotePython, program: Tree | None, package:
     )
 
 
-def _place(python: RemotePython, script: Script, trees: Sequence[Tree]) -> tuple[list[str], list[Entry]]:
+def _place(python: RemotePython, script: Script, trees: Sequence[Tree], run: str) -> tuple[list[str], list[Entry]]:
     """The folders on the host, and what was sent for them."""
     contents = {entry.digest: entry for tree in trees for entry in tree.entries if entry.digest is not None}
-    question = {"cache": python.cache, "trees": [_shown(tree) for tree in trees]}
+    question = {"cache": python.cache, "run": _on(run, python.host), "trees": [_shown(tree) for tree in trees]}
     reply = script.ask("store", {**question, "contents": None}, timeout=_TIMEOUT)
-    if not reply["missing"]:
-        return reply["folders"], []
-    missing = [contents[digest] for digest in reply["missing"]]
-    needed = sum(entry.size for entry in missing) + sum(entry.size for tree in trees for entry in tree.entries)
-    if needed > reply["free"]:
-        room = f"{megabytes(needed)} are needed and {megabytes(reply['free'])} are free"
-        raise SshError(f"{python.host}: {python.cache}: {room}. Make room, or send less (.gitignore).")
-    listed = [(entry.digest, entry.size) for entry in missing]
-    reply = script.ask("store", {**question, "contents": listed}, _read(missing), timeout=_TIMEOUT)
-    if "changed" in reply:
-        names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
-        raise SshError(f"{python.host}: {names} changed while it was sent. Start again when nobody writes there, or list it in .gitignore.")
-    return reply["folders"], missing
+    sent: dict[str, Entry] = {}
+    while reply["missing"]:  # more than once where somebody else's purge comes between
+        missing = [contents[digest] for digest in reply["missing"]]
+        needed = sum(entry.size for entry in missing) + sum(entry.size for tree in trees for entry in tree.entries)
+        if needed > reply["free"]:
+            room = f"{megabytes(needed)} are needed and {megabytes(reply['free'])} are free"
+            raise SshError(f"{python.host}: {python.cache}: {room}. Make room, or send less (.gitignore).")
+        listed = [(entry.digest, entry.size) for entry in missing]
+        reply = script.ask("store", {**question, "contents": listed}, _read(missing), timeout=_TIMEOUT)
+        if "changed" in reply:
+            names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
+            raise SshError(
+                f"{python.host}: {names} changed while it was sent. Start again when nobody writes there, or list it in .gitignore."
+            )
+        sent |= {entry.path: entry for entry in missing}
+    return reply["folders"], list(sent.values())
+
+
+def unship(script: Script, host: str, cache: str, runs: Mapping[str, str]) -> list[str]:
+    """Removes each run (NAME.ID) with its own folder, all on one host, and what was shipped for no other; returns what of that somebody
+    uses all the same."""
+    asked = [{"cache": cache, "run": _on(run, host), "purge": folder} for run, folder in runs.items()]
+    return [folder for question in asked for folder in script.ask("store", question, timeout=_TIMEOUT)["kept"]]
+
+
+def _on(run: str, host: str) -> str:
+    """Hosts may share a home."""
+    return f"{run}.{host}"
 
 
 def _shown(tree: Tree) -> dict[str, Any]:

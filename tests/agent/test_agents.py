@@ -118,7 +118,8 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         host, authority = bed[0], Authority("test")
         run = f"run-{len(links)}-{os.urandom(3).hex()}"
         identity = authority.agent(host.name)
-        request = AgentRequest("test", run, host.name, host.address, lease_s, 2.0, identity, environ or {})
+        own = str(host.home / ".local" / "state" / run)
+        request = AgentRequest(host.name, own, host.address, lease_s, 2.0, identity, environ or {})
         where = f"PYTHONPATH={Path(psclust.__file__).parents[1]}"
         command = host.command("env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent")
         done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, timeout=30)
@@ -131,7 +132,7 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
     yield start
     for link in links:
-        link.leave(purge=True)
+        link.leave()
 
 
 def test_a_task_runs_there_and_all_it_prints_arrives_before_the_news_of_its_end(start: Callable[..., Started]) -> None:
@@ -190,15 +191,13 @@ def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noti
     wait_until(lambda: agent.heard.silences == [True], what="the silence")
 
 
-def test_told_to_leave_it_leaves_nothing_but_its_folder_and_purged_not_even_that(start: Callable[..., Started]) -> None:
-    for purge in (False, True):
-        agent = start()
-        agent.run("import time; print('up', flush=True); time.sleep(1000)")
-        wait_until(lambda agent=agent: "up" in agent.log(), what="the task")
-        agent.link.leave(purge=purge)
-        wait_until(lambda agent=agent: not agent.host.programs(), what="the end of all processes")
-        found = agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip()
-        assert found == ("" if purge else agent.reply.folder)
+def test_told_to_leave_it_leaves_nothing_but_its_folder(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.run("import time; print('up', flush=True); time.sleep(1000)")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.link.leave()
+    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
+    assert agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip() == agent.reply.folder
 
 
 def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:

@@ -31,7 +31,7 @@ class Network:
 
 def found(network: Network, interface: str | None = None) -> dict[str, str]:
     replies = {host: AgentReply(1, own[0], 4000, "0", "python", "/run", None, {}) for host, own in network.own.items()}
-    return common_addresses(network, replies, Order("n", "r", 30.0, 5.0, interface, {}, {}, {}))
+    return common_addresses(network, replies, Order("n", 30.0, 5.0, interface, {}, {}, {}))
 
 
 def test_the_address_that_ssh_reached_where_all_reach_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -63,16 +64,22 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_purged_not_even_the_runs_folder_is_left(far: CommandBed, hosts: HostBed, live: bool) -> None:
-    name = f"purged-{live}".lower()
-    write_file(far, hosts, PATIENT if live else "print('done')", name=name)
-    where = f"/run/home/.local/state/psclust/agents/{name}"
-    assert far.run("up", *(["-d"] if live else []), deadline=120)[0] == 0
-    assert all(host.run("find", where, "-name", "logs") for host in hosts.hosts)
-    code, said = far.run("down", "--purge", name)
-    assert code == 0, said
+def test_purged_not_even_the_runs_folders_are_left_nor_what_was_sent(apart: CommandBed, hosts: HostBed, live: bool) -> None:
     for host in hosts.hosts:
-        wait_until(lambda host=host: not host.run("sh", "-c", f"find {where} -name logs || true"), what="its end")
+        for folder in (".local/state/psclust", ".cache/psclust"):
+            shutil.rmtree(host.home / folder, ignore_errors=True)
+    name = f"purged-{live}".lower()
+    write_file(apart, hosts, "print('first')", name=name)
+    assert apart.run("up", deadline=120)[0] == 0
+    write_file(apart, hosts, PATIENT if live else "print('second')", name=name)
+    assert apart.run("up", *(["-d"] if live else []), deadline=120)[0] == 0
+    for host in hosts.hosts:
+        assert len(list(host.home.glob(f".local/state/psclust/agents/{name}/*/{host.name}/logs"))) == 2
+        assert len(list(host.home.glob(".cache/psclust/folders/*/train.py"))) == 2
+    code, said = apart.run("down", "--purge")
+    assert (code, said.splitlines()[-1]) == (0, f"nothing of {name} is left on other hosts"), said
+    assert [str(found) for host in hosts.hosts for found in host.home.glob(".*/**/psclust*")] == []
+    assert apart.run("down", "--purge") == (0, said.splitlines()[-1] + "\n"), "and nobody is asked again"
 
 
 def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host_after_the_lease(far: CommandBed, hosts: HostBed) -> None:

@@ -21,6 +21,7 @@ GOOD = RemotePython(
     machine="x86_64",
     home="/home/me",
     cache="/home/me/.cache/psclust",
+    state="/home/u/.local/state/psclust",
     disk_free=50_000_000_000,
     memory_free=8_000_000_000,
     memory=16_000_000_000,

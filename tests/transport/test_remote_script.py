@@ -90,7 +90,7 @@ import json, os, subprocess, sys, time
 assert sys.stdin.read() == "what to be"
 while not os.path.exists({go!r}):
     time.sleep(0.02)
-shown = open("/proc/self/cmdline").read().rstrip("\\0").split("\\0")
+shown = open("/proc/self/cmdline").read().rstrip("\\0")
 left = subprocess.Popen(["sleep", "1000"], stdin=-3, stdout=-3, stderr=-3).pid
 print(json.dumps({"pid": left, "cwd": os.getcwd(), "shown": shown, "files": os.listdir("/proc/self/fd")}))
 """
@@ -107,7 +107,7 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path
         done = script.answer(60)
     assert (done["code"], done["stderr"]) == (0, "")
     reply = json.loads(done["stdout"])
-    assert (reply["cwd"], reply["shown"]) == ("/", [sys.executable, "-m", "agent"])
+    assert (reply["cwd"], reply["shown"]) == ("/", f"{sys.executable} -m agent")
     assert len(reply["files"]) == 4  # its own three and the folder it looks into: the log-in can end
     if hung_up:
         wait_until(lambda: not _lives(reply["pid"]), 60, what="its end")

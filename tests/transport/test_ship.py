@@ -17,8 +17,9 @@ from psclust.testing.hosts import HostBed, host_bed
 from psclust.transport.manifest import Tree, package_tree, program_tree
 from psclust.transport.on_host import store
 from psclust.transport.remote_python import RemotePython, find_pythons
+from psclust.transport.script import remote_script
 from psclust.transport.scripts import Scripts
-from psclust.transport.ship import Shipped, ship
+from psclust.transport.ship import Shipped, ship, unship
 from psclust.transport.ssh import SshHosts
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="hosts with files of their own need root")]
@@ -57,9 +58,16 @@ def pythons(ssh: SshHosts, python: str = sys.executable) -> dict[str, RemotePyth
     return find_pythons(ssh, python)
 
 
-def send(ssh: SshHosts, pythons: Mapping[str, RemotePython], tree: Tree | None) -> dict[str, Shipped]:
+def send(ssh: SshHosts, pythons: Mapping[str, RemotePython], tree: Tree | None, run: str = "digits.1") -> dict[str, Shipped]:
     with Scripts(ssh, [python.executable for python in pythons.values()][:1]) as scripts:
-        return ship(scripts, pythons, tree)
+        return ship(scripts, pythons, tree, run)
+
+
+def remove(ssh: SshHosts, host: str, *runs: str) -> list[str]:
+    with remote_script(ssh, host, [sys.executable]) as script:
+        return unship(
+            script, host, "/run/home/.cache/psclust", {run: f"/run/home/.local/state/psclust/agents/{run}/{host}" for run in runs}
+        )
 
 
 def sent(shipped: dict[str, Shipped]) -> dict[str, tuple[int, int]]:
@@ -171,16 +179,68 @@ def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Pat
         ssh.run_all("umount ~/.cache/psclust")
 
 
+def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, program: Path) -> None:
+    found = pythons(ssh)
+    first, second = (send(ssh, found, program_tree(program), run)["h1"].program for run in ("digits.1", "other.1"))
+    (program / "same").write_text("changed")
+    third = send(ssh, found, program_tree(program), "digits.2")["h1"].program
+    assert first == second != third
+    ssh.run("h1", "mkdir -p ~/.local/state/psclust/agents/digits.1/h1/logs")
+    assert remove(ssh, "h1", "digits.1") == []
+    assert set(folders(ssh, "h1")) == {first, third}, "the other cluster's run uses it"
+    assert ssh.run("h1", "ls -d ~/.local/state/psclust || true").text == ""
+    assert remove(ssh, "h1", "digits.2") == []
+    assert folders(ssh, "h1") == [first]
+    # What the removed folder held is not there to be had any more, and the other's is.
+    assert sent(send(ssh, found, program_tree(program), "digits.3"))["h1"][0] > 0
+    assert remove(ssh, "h1", "digits.3", "other.1") == []
+    assert ssh.run("h1", "ls -d ~/.cache/psclust || true").text == ""
+    assert len(folders(ssh, "h2")) == 2
+
+
+def test_what_somebody_works_in_stays_and_is_named(ssh: SshHosts, program: Path) -> None:
+    folder = send(ssh, pythons(ssh), program_tree(program))["h1"].program
+    assert folder is not None
+    with ssh.start("h1", f"cd {folder} && echo there && exec sleep 1000") as working:
+        assert working.read_line(None) == b"there\n"
+        assert remove(ssh, "h1", "digits.1") == [folder]
+        assert folders(ssh, "h1") == [folder]
+    assert folders(ssh, "h2") == [folder]
+
+
+def folders(ssh: SshHosts, host: str) -> list[str]:
+    """What was shipped there."""
+    return ssh.run(host, "ls -d ~/.cache/psclust/folders/*").text.split()
+
+
+def test_who_purges_while_another_ships_takes_nothing_from_it(ssh: SshHosts, program: Path) -> None:
+    found = {"h1": pythons(ssh)["h1"]}
+    trees = [program_tree(program)]
+
+    def ship_and_purge(run: str) -> str:
+        for _ in range(4):
+            folder = send(ssh, found, trees[0], run)["h1"].program
+            said = ssh.run("h1", f"cat {folder}/pkg/model.py").text
+            assert remove(ssh, "h1", run) == []
+        return said
+
+    runs = [f"digits.{number}" for number in range(4)]
+    assert set(ssh.each(ship_and_purge, runs).values()) == {"NAME = 'digits'\n"}
+    assert ssh.run("h1", "ls -d ~/.cache/psclust || true").text == ""
+
+
 def test_what_nobody_has_used_for_a_month_goes_unless_somebody_works_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = {"cache": str(tmp_path), "trees": [], "contents": None}
+    question = {"cache": str(tmp_path), "run": "digits.1.h1", "trees": [], "contents": None}
     with open(os.devnull, "rb") as nothing:
         store.answer(question, nothing)
         for name in ("old", "busy", "new"):
             (tmp_path / "folders" / name).mkdir()
         (tmp_path / "contents" / "old").touch()
-        for path in ("folders/old", "folders/busy", "contents/old"):
+        (tmp_path / "runs" / "old").write_text("[]")
+        for path in ("folders/old", "folders/busy", "contents/old", "runs/old"):
             os.utime(tmp_path / path, (0, 0))
         monkeypatch.chdir(tmp_path / "folders" / "busy")
         store.answer(question, nothing)
     assert sorted(path.name for path in (tmp_path / "folders").iterdir()) == ["busy", "new"]
     assert list((tmp_path / "contents").iterdir()) == []
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["digits.1.h1"]

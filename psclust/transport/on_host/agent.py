@@ -58,13 +58,14 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
 
 
 def _show(command: list[str]) -> None:
-    """Have `ps` list this process as what it has become: the kernel reads that where the process keeps it (proc(5): arg_start, arg_end)."""
+    """Have `ps` list this process as what it has become. The kernel reads that where the process keeps it (proc(5): arg_start, arg_end), up
+    to the first NUL if it does not end with one."""
     with open("/proc/self/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])
-    text = "\0".join(command).encode("utf-8", "surrogateescape")
-    if 0 < len(text) < end - start:
-        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+    text = " ".join(command).encode("utf-8", "surrogateescape")
+    if len(text) + 2 <= end - start:
+        ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b".", end - start)
 
 
 def _content(file: int) -> str:

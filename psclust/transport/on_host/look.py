@@ -33,6 +33,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
         "machine": os.uname().machine,
         "home": os.path.expanduser("~"),
         "cache": cache,
+        "state": state_folder(),
         "disk_free": _disk_free(cache),
         "memory_free": _memory("MemAvailable"),
         "memory": _memory("MemTotal"),
@@ -46,6 +47,12 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
 def cache_folder() -> str:
     """Where psclust keeps what it was sent."""
     return os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "psclust")
+
+
+def state_folder() -> str:
+    """Where an agent keeps its runs."""
+    home = os.environ.get("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
+    return os.path.abspath(os.path.expanduser(os.environ.get("PSCLUST_STATE") or os.path.join(home, "psclust")))
 
 
 def package_digest(folder: str) -> str:
