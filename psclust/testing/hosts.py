@@ -75,6 +75,11 @@ class BedHost:
         """Whether it is more than an address: can be cut off, and sees its own processes only."""
         return self.network is not None
 
+    @property
+    def own_home(self) -> str:
+        """Its user's home, as the host itself sees it."""
+        return "/run/home" if self.isolated else str(self.home)
+
     def processes(self) -> list[psutil.Process]:
         """All that run on the host, sshd included."""
         if self.network is None:

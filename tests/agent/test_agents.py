@@ -28,7 +28,8 @@ from psclust.spec.cluster import Task
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+pytestmark = pytest.mark.process
+isolated = pytest.mark.skipif(os.geteuid() != 0, reason="hosts that can be cut off are namespaces, which need root")
 
 WORKER = Task("worker", 0)
 
@@ -135,13 +136,24 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         link.leave()
 
 
+def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> None:
+    request = AgentRequest("h1", str(tmp_path / "run"), "127.0.0.1", 5.0, 2.0, Authority("test").agent("h1"), {}, version="0.0.9")
+    done = subprocess.run([sys.executable, "-m", "psclust.agent"], input=request.to_json(), capture_output=True, text=True, timeout=60)
+    where = Path(psclust.__file__).parent
+    assert done.returncode == 3
+    assert done.stderr.startswith(
+        f"psclust is {psclust.__version__} there, in {where}, and 0.0.9 here. Install the same one, or remove that one"
+    )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_task_runs_there_and_all_it_prints_arrives_before_the_news_of_its_end(start: Callable[..., Started]) -> None:
     agent = start(environ={"TOKEN": "from the launcher"})
-    agent.run("import os, socket; print(socket.gethostname(), os.environ['TOKEN']); [print(i) for i in range(50000)]; exit(3)")
+    agent.run("import os; print(os.environ['HOME'], os.environ['TOKEN']); [print(i) for i in range(50000)]; exit(3)")
     agent.wait_for("exited", WORKER, 3)
     assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 3)]
     lines = agent.log().splitlines()
-    assert lines[0] == "h1 from the launcher"
+    assert lines[0] == f"{agent.host.home} from the launcher"
     assert lines[1:] == [str(number) for number in range(50000)]
 
 
@@ -152,6 +164,7 @@ def test_a_program_that_is_not_there_is_said(start: Callable[..., Started]) -> N
     assert agent.heard.news[0][0] == "not started"
 
 
+@isolated
 def test_a_silent_launcher_ends_tasks_and_agent_after_the_lease(start: Callable[..., Started]) -> None:
     agent = start(lease_s=3.0)
     agent.run("import time; print('up', flush=True); time.sleep(1000)")
@@ -164,6 +177,7 @@ def test_a_silent_launcher_ends_tasks_and_agent_after_the_lease(start: Callable[
         agent.host.heal()
 
 
+@isolated
 def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started]) -> None:
     agent = start(lease_s=30.0)
     agent.run("import time\nfor i in range(60): print(i, flush=True); time.sleep(0.1)")

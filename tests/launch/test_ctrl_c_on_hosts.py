@@ -17,17 +17,18 @@ from psclust.testing.command import CommandBed, Running
 from psclust.testing.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, isolated]
+pytestmark = pytest.mark.process
 
 # Far longer than a test: what nobody ends must be found, and not end by itself. Servers as well as programs, in processes of their own.
 PATIENCE = {"lease": 900, "stop": 900}
 JOBS = {"ps": {"count": 1, "run": "server"}, "worker": 3}
 
-# Takes a note of a call, `HOST NUMBER ARGUMENTS`, and waits while that matches the pattern in `held`.
+# Takes a note of a call, `ADDRESS NUMBER ARGUMENTS`, and waits while that matches the pattern in `held`.
 NOTE = """#!/bin/bash
-notes={folder}/$(hostname)
+read -r _ _ address _ <<< "$SSH_CONNECTION"
+notes={folder}/notes/$address
 echo "$*" >> "$notes"
-call="$(hostname) $(wc -l < "$notes") $*"
+call="$address $(wc -l < "$notes") $*"
 while [[ "$call" == $(cat {folder}/held) ]]; do sleep 0.02; done
 """
 # An interpreter that does so first. By the name under which it is started Python finds its packages.
@@ -52,7 +53,7 @@ class Gate:
 
     def hold(self, pattern: str) -> None:
         """From now on, calls that match it wait. Counted from here."""
-        for notes in self.folder.glob("h[0-9]"):
+        for notes in (self.folder / "notes").iterdir():
             notes.unlink()
         self._write(pattern)
 
@@ -60,7 +61,7 @@ class Gate:
         self._write("none")
 
     def calls(self, host: BedHost) -> list[str]:
-        notes = self.folder / host.name
+        notes = self.folder / "notes" / host.address
         return notes.read_text().splitlines() if notes.exists() else []
 
     def _write(self, pattern: str) -> None:
@@ -72,6 +73,7 @@ class Gate:
 @pytest.fixture
 def gate(far: CommandBed) -> Gate:
     folder = far.folder.parent / "gate"
+    (folder / "notes").mkdir(parents=True)
     make_environment(folder / "env")
     python, base = folder / "env" / "bin" / "python", os.path.realpath(sys.executable)
     python.unlink()
@@ -111,7 +113,7 @@ def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: 
     _ends_interrupted(running)
     _nothing_is_left(hosts)
     for number in range(1, calls + 1):
-        gate.hold(f"h? {number} *")
+        gate.hold(f"* {number} *")
         running = far.start("up")
         wait_until(lambda n=number: any(len(gate.calls(host)) >= n for host in hosts.hosts), what=f"call {number}")  # type: ignore[misc]
         running.interrupt()
@@ -120,6 +122,7 @@ def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: 
         _nothing_is_left(hosts)
 
 
+@isolated
 def test_while_a_host_is_logged_in_to(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, deadlines=PATIENCE)
     hosts[3].cut()
@@ -135,7 +138,7 @@ def test_while_a_host_is_logged_in_to(far: CommandBed, hosts: HostBed) -> None:
 
 def test_while_the_hosts_look_for_each_other(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
     write_file(far, hosts, PATIENT, python=str(gate.python), name="meeting", deadlines=PATIENCE)
-    gate.hold("h4 * fork")
+    gate.hold(f"{hosts[3].address} * fork")
     running = far.start("up")
     wait_until(lambda: all(_is_followed(host) for host in hosts.hosts[:3]), what="three agents")
     with _frozen(hosts[1]):

@@ -1,4 +1,4 @@
-"""`psclust up` on four hosts, each with its own address, name, processes and files."""
+"""`psclust up` on four hosts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.tensorflow, isolated]
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
 def test_every_hosts_output_and_the_first_cause_are_here(far: CommandBed, hosts: HostBed) -> None:
     script = """
-import os, socket, sys, time
-print("here is", socket.gethostname(), flush=True)
-open(socket.gethostname(), "w").close()
-if os.environ["PSCLUST_TASK"] == "worker:2":
-    while not all(os.path.exists(f"h{i}") for i in (1, 2, 3, 4)):
+import os, sys, time
+task = os.environ["PSCLUST_TASK"]
+print("here is", task, flush=True)
+open(task, "w").close()
+if task == "worker:2":
+    while not all(os.path.exists(f"worker:{i}") for i in range(4)):
         time.sleep(0.02)
     sys.exit("the disk is on fire")
 time.sleep(1000)
@@ -33,9 +34,8 @@ time.sleep(1000)
     write_file(far, hosts, script)
     code, said = far.run("up", deadline=120)
     assert code == 1
-    for host in hosts.hosts:
-        assert f"here is {host.name}" in said
-    assert "worker:2" in said
+    for index in range(4):
+        assert f"here is worker:{index}" in said
     assert "the disk is on fire" in far.log("worker:2")
 
 
@@ -63,6 +63,7 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
     assert watching.wait() == 143
 
 
+@isolated
 @pytest.mark.parametrize("live", [True, False])
 def test_purged_not_even_the_runs_folders_are_left_nor_what_was_sent(apart: CommandBed, hosts: HostBed, live: bool) -> None:
     for host in hosts.hosts:
@@ -103,6 +104,7 @@ def test_a_killed_up_ends_the_run_on_all_hosts_at_once(far: CommandBed, hosts: H
     wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
 
 
+@isolated
 def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, deadlines={"lease": 4})
     running = far.start("up")
@@ -118,6 +120,7 @@ def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts:
         hosts[1].heal()
 
 
+@isolated
 def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, "import time\nfor i in range(80): print(i, flush=True); time.sleep(0.1)\n", deadlines={"lease": 30})
     running = far.start("up")
@@ -131,18 +134,19 @@ def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
     assert far.log("worker:1").splitlines() == [str(number) for number in range(80)]
 
 
+@isolated
 def test_a_program_that_no_host_has_is_shipped_and_what_changed_alone_is_sent_again(apart: CommandBed, hosts: HostBed) -> None:
     (apart.folder / "parts").mkdir()
     apart.write("parts/words.py", "HELLO = 'hello from a module'\n")
-    apart.write("train.py", "import socket\nfrom parts.words import HELLO\nprint(HELLO, socket.gethostname())\n")
+    apart.write("train.py", "import os\nfrom parts.words import HELLO\nprint(HELLO, os.environ['PSCLUST_TASK'])\n")
     code, said = apart.run("up", "-H", hosts.names, "--ps", "0", "--workers", "4", "--no-preload", "train.py", deadline=120)
     assert code == 0, said
-    assert sorted(re.findall(r"hello from a module (h\d)", said)) == ["h1", "h2", "h3", "h4"]
+    assert sorted(re.findall(r"hello from a module worker:(\d)", said)) == ["0", "1", "2", "3"]
     apart.write("parts/words.py", "HELLO = 'hello again'\n")
     code, said = apart.run("up", "-H", hosts.names, "--ps", "0", "--workers", "4", "--no-preload", "train.py", deadline=120)
     assert code == 0, said
     assert "sent 4 files" in said
-    assert sorted(re.findall(r"hello again (h\d)", said)) == ["h1", "h2", "h3", "h4"]
+    assert sorted(re.findall(r"hello again worker:(\d)", said)) == ["0", "1", "2", "3"]
 
 
 def test_tasks_get_the_variables_that_are_passed_and_nobody_else_sees_them(far: CommandBed, hosts: HostBed) -> None:
@@ -160,6 +164,7 @@ def test_tasks_get_the_variables_that_are_passed_and_nobody_else_sees_them(far: 
     assert far.run("down")[0] == 0
 
 
+@isolated
 def test_agents_behind_closed_ports_are_reached_through_ssh(far: CommandBed, hosts: HostBed) -> None:
     launcher = hosts[0].address.rpartition(".")[0] + ".254"
     fence = f"table inet fence {{\n chain in {{\n type filter hook input priority 0\n ip saddr {launcher} tcp dport != 22 drop\n }}\n}}\n"

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from on_hosts import PATIENT, isolated, left, write_file
+from on_hosts import PATIENT, left, write_file
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed
 
-pytestmark = [pytest.mark.process, isolated]
+pytestmark = pytest.mark.process
 
 LISTEN = "import socket, sys; s = socket.create_server((sys.argv[1], int(sys.argv[2]))); print('listening', flush=True); sys.stdin.read()"
 

@@ -44,6 +44,8 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
         if path is not None:
             sys.path.insert(0, path)
             os.environ["PYTHONPATH"] = path
+            for name in [name for name in sys.modules if name.partition(".")[0] == module.partition(".")[0]]:
+                del sys.modules[name]  # another one, which this Python imports whenever it starts
         sys.argv = [module]
         runpy.run_module(module, run_name="__main__")
         code = 0
