@@ -8,6 +8,7 @@ all the rest.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -115,13 +116,23 @@ class BedHost:
         return found
 
     def cut(self) -> None:
-        """No packet reaches or leaves the host any more, except its own to itself."""
-        assert self.network is not None
-        self.network.cut(self.name)
+        """No packet reaches or leaves the host any more, except its own to itself. Where it is not isolated none of its processes makes a
+        move, which looks the same to others."""
+        if self.network is not None:
+            self.network.cut(self.name)
+        else:
+            self._signal_all(signal.SIGSTOP)
 
     def heal(self) -> None:
-        assert self.network is not None
-        self.network.heal(self.name)
+        if self.network is not None:
+            self.network.heal(self.name)
+        else:
+            self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     def command(self, *arguments: str) -> list[str]:
         """A command line that runs `arguments` on the host, past sshd."""

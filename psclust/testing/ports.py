@@ -10,7 +10,7 @@ _FIRST, _END = 20000, 32000
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` ports of 127.0.0.1 in a row that were free a moment ago.
+    """The first of `count` ports in a row that were free a moment ago, on every address of this machine.
 
     Below the ephemeral range, and beginning elsewhere in each process, so that tests side by side seldom meet.
     Raises OSError if there are none.
@@ -19,7 +19,7 @@ def free_ports(count: int) -> int:
     for base in chain(range(start, _END - count, count), range(_FIRST, start, count)):
         try:
             for port in range(base, base + count):
-                socket.create_server(("127.0.0.1", port)).close()
+                socket.create_server(("", port)).close()
         except OSError:
             continue
         return base

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from on_hosts import PATIENT, isolated, left, make_environment, write_file
+from on_hosts import PATIENT, left, make_environment, write_file
 
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.hosts import BedHost, HostBed
@@ -122,7 +122,6 @@ def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: 
         _nothing_is_left(hosts)
 
 
-@isolated
 def test_while_a_host_is_logged_in_to(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, deadlines=PATIENCE)
     hosts[3].cut()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
+from on_hosts import isolated
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
-
-isolated = pytest.mark.skipif(os.geteuid() != 0, reason="hosts with files and a network of their own need root")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +60,6 @@ def test_hosts_that_are_well_are_said_to_be_in_a_row_a_check(doctor: CommandBed,
     wait_until(lambda: not any(map(pythons, machines.hosts)), what="the end of all that was started")
 
 
-@isolated
 def test_each_host_is_told_what_it_lacks(doctor: CommandBed, machines: HostBed) -> None:
     first, second, third = machines.hosts
     wrap_python(first, "export https_proxy=http://me:secret@proxy:3128")
@@ -83,14 +80,13 @@ def test_each_host_is_told_what_it_lacks(doctor: CommandBed, machines: HostBed) 
         assert ("h1", "proxies", "note") in findings(said, "note")
         assert "secret" not in said
         texts = {entry["host"]: entry["text"] for entry in json.loads(said) if entry["check"] == "tensorflow"}
-        assert texts["h2"].startswith("no TensorFlow for /run/home/")
+        assert texts["h2"].startswith(f"no TensorFlow for {second.own_home}/")
         assert texts["h3"] == "TensorFlow 2.20.0, elsewhere 2.21.0"
     finally:
         for host in machines.hosts:
             (host.home / "py").unlink()
 
 
-@isolated
 def test_hosts_without_a_log_in_or_a_python_do_not_hide_what_is_wrong_with_others(doctor: CommandBed, machines: HostBed) -> None:
     wrap_python(machines[0])
     (machines[1].home / "py").write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
@@ -125,7 +121,6 @@ def test_a_port_that_is_closed_between_hosts_is_found_on_the_ports_of_the_cluste
         third.run("nft", "delete table inet closed")
 
 
-@isolated
 def test_a_port_somebody_has_is_found_too(doctor: CommandBed, machines: HostBed) -> None:
     code = f"import socket, sys; s = socket.create_server(('{machines[0].address}', 2222)); print(1, flush=True); sys.stdin.read()"
     holder = subprocess.Popen(machines[0].command(sys.executable, "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")

@@ -242,7 +242,6 @@ def test_a_tunnel_carries_both_ways_until_the_end(bed: HostBed) -> None:
         socket.create_connection((host, int(port)), timeout=10)
 
 
-@isolated
 def test_ctrl_c_while_a_host_does_not_answer_ends_at_once(bed: HostBed) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom psclust.spec.cluster import Host\nfrom psclust.transport.ssh import SshHosts\n"
@@ -261,7 +260,6 @@ def test_ctrl_c_while_a_host_does_not_answer_ends_at_once(bed: HostBed) -> None:
     assert said.splitlines()[-1] == b"KeyboardInterrupt"
 
 
-@isolated
 def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
     with host_bed(tmp_path / "hosts", 1) as bed, SshHosts(hosts("h1"), home=bed.home) as ssh:
         caught: list[BaseException] = []
