@@ -53,6 +53,11 @@ class Fleet:
         remote = {host: wanted for host, wanted in groups.items() if host in self._links}
         local = [request for host, wanted in groups.items() if host not in remote for request in wanted]
         ports = self._local.reserve(local)
+        if any(request.wanted.isdecimal() for wanted in remote.values() for request in wanted):
+            # Another launcher may want the same ones: in the order of their addresses one of the two gets all, at once each might get some.
+            for host in sorted(remote, key=lambda host: remote[host][0].host):
+                ports |= self._links[host].reserve(remote[host])
+            return ports
         with ThreadPoolExecutor(max_workers=max(len(remote), 1)) as pool:
             for found in pool.map(lambda host: self._links[host].reserve(remote[host]), remote):
                 ports |= found
