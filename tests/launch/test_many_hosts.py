@@ -8,12 +8,15 @@ import re
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import pytest
 from on_hosts import PATIENT, isolated, left, write_file
 
 from psclust.testing.command import CommandBed
-from psclust.testing.hosts import BedHost, HostBed
+from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
@@ -118,6 +121,23 @@ def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts:
             wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     finally:
         hosts[1].heal()
+
+
+def test_a_host_whose_sshd_and_agent_are_killed_ends_the_run_with_its_name(tmp_path: Path) -> None:
+    with host_bed(tmp_path / "hosts", 2) as hosts:
+        (hosts.shared / "bed").mkdir()
+        far = CommandBed(hosts.shared / "bed", {"HOME": str(hosts.home)})
+        write_file(far, hosts, PATIENT, jobs={"worker": 2}, deadlines={"lease": 4})
+        running = far.start("up")
+        far.wait_for("worker:1", "running", deadline=60)
+        hosts[1].stop_sshd()
+        for process in hosts[1].processes():
+            with suppress(psutil.NoSuchProcess):  # a guard that cleans up and goes
+                if "psclust.agent" in process.cmdline():
+                    process.kill()
+        assert running.wait(60) == 1
+        assert "host h2 is lost, with worker:1" in running.output
+        wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
 
 
 def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
