@@ -109,11 +109,22 @@ class BedHost:
     def programs(self) -> list[str]:
         """The command lines of what runs on the host beside what always does."""
         found = []
+        for process in self._programs():
+            with suppress(psutil.Error):
+                found.append(" ".join(process.cmdline()))
+        return found
+
+    def end_programs(self) -> None:
+        """Kills what runs on the host beside what always does."""
+        for process in self._programs():
+            with suppress(psutil.Error):
+                process.kill()
+
+    def _programs(self) -> Iterator[psutil.Process]:
         for process in self.processes():
             with suppress(psutil.Error):
                 if process.name() not in ("sshd", "sleep", "sh") and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(" ".join(process.cmdline()))
-        return found
+                    yield process
 
     def cut(self) -> None:
         """No packet reaches or leaves the host any more, except its own to itself. Where it is not isolated none of its processes makes a

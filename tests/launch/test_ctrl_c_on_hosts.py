@@ -74,14 +74,14 @@ class Gate:
 def gate(far: CommandBed) -> Gate:
     folder = far.folder.parent / "gate"
     (folder / "notes").mkdir(parents=True)
-    make_environment(folder / "env")
+    make_environment(folder / "env", "import forks")
     python, base = folder / "env" / "bin" / "python", os.path.realpath(sys.executable)
     python.unlink()
     for path, text in ((folder / "note", NOTE), (python, PYTHON)):
         path.write_text(text.format(folder=folder, python=base))
         path.chmod(0o755)
     (packages,) = (folder / "env").glob("lib/python*/site-packages")
-    (packages / "sitecustomize.py").write_text(FORKS.format(folder=folder))
+    (packages / "forks.py").write_text(FORKS.format(folder=folder))
     gate = Gate(folder, python)
     gate.open()
     return gate
