@@ -9,6 +9,8 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
+from psclust.transport.ssh_channel import end_input
+
 _CHUNK = 1 << 16
 
 
@@ -62,8 +64,8 @@ def _copy(source: Any, sink: Any) -> None:
     with suppress(OSError):
         while data := source.recv(_CHUNK):
             sink.sendall(data)
-    with suppress(OSError, EOFError):
+    with suppress(OSError, EOFError, SSHException):
         if isinstance(sink, socket.socket):
             sink.shutdown(socket.SHUT_WR)
         else:
-            sink.shutdown_write()
+            end_input(sink)

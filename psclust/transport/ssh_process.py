@@ -12,6 +12,7 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
+from psclust.transport.ssh_channel import end_input
 from psclust.transport.ssh_errors import SshError
 
 _CHUNK = 1 << 16
@@ -81,10 +82,8 @@ class RemoteProcess:
             raise SshError(f"{self._host}: `{self._shown}` ended before it had read its input ({error}).") from None
 
     def close_stdin(self) -> None:
-        try:
-            self._channel.shutdown_write()
-        except _GONE:
-            return  # it has ended
+        with suppress(*_GONE):
+            end_input(self._channel)
 
     def read_line(self, deadline: float | None) -> bytes:
         """With its line end; empty at the end of the output. `deadline`: a time of `time.monotonic`."""
@@ -127,9 +126,9 @@ class RemoteProcess:
         try:
             for piece in _pieces(stdin):
                 self._channel.sendall(piece)
-            self._channel.shutdown_write()
         except _GONE:
             return  # it has ended without reading all: not a mistake of its own
+        self.close_stdin()
 
     def _read_stderr(self) -> None:
         while data := self._channel.recv_stderr(_CHUNK):

@@ -116,6 +116,12 @@ def test_more_log_ins_than_an_sshd_takes_at_once_get_through(bed: HostBed, tmp_p
         assert ssh.names == tuple(names)
 
 
+def test_commands_that_end_at_once_do_not_end_the_connection(bed: HostBed) -> None:
+    with SshHosts(hosts("h1"), home=bed.home) as ssh:
+        codes = ssh.each(lambda _: [ssh.run("h1", "exit 3").code for _ in range(60)], ["a", "b", "c", "d"])
+    assert codes == dict.fromkeys("abcd", [3] * 60)
+
+
 @isolated
 def test_a_host_that_hangs_up_at_first_is_tried_again(bed: HostBed, tmp_path: Path) -> None:
     turned_away = []
