@@ -17,7 +17,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     """`question`: `module`, what to run; `stdin`, which tells it what it is to be; `path`, the folder to import it from, None where it is
     installed. What became of it: `code`, `stdout`, `stderr`. This process must have a single thread."""
     # In memory: what it is told holds keys, and what it says may come from the agent that it leaves behind.
-    files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
+    files = [_file_in_memory(name) for name in ("stdin", "stdout", "stderr")]
     os.pwrite(files[0], question["stdin"].encode("utf-8"), 0)
     child = os.fork()
     if child == 0:
@@ -68,6 +68,14 @@ def _show(command: list[str]) -> None:
     text = " ".join(command).encode("utf-8", "surrogateescape")
     if len(text) + 2 <= end - start:
         ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b".", end - start)
+
+
+def _file_in_memory(name: str) -> int:
+    """As `os.memfd_create` makes one, which Pythons that were built for old systems lack."""
+    file = int(ctypes.CDLL(None, use_errno=True).memfd_create(name.encode(), 1))  # MFD_CLOEXEC
+    if file < 0:
+        raise OSError(ctypes.get_errno(), "no file in memory can be made")
+    return file
 
 
 def _content(file: int) -> str:
