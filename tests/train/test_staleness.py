@@ -44,8 +44,8 @@ def test_an_update_knows_how_many_others_were_made_since_its_variables_were_read
     with caplog.at_level(logging.INFO, "psclust"):
         assert train_here(played(play, [1, 20]), replication, here=True).step == 21
     mean, greatest = _said(caplog.text)
-    # The very first update of the other may come before or after that reading.
-    assert greatest == pytest.approx(19.5, abs=0.5)
+    # That reading is done on a ps, and a few updates of the other may come before it.
+    assert 10 <= greatest <= 20
     assert mean == pytest.approx(greatest / 21 if replication == "in-graph" else greatest, abs=0.06)
 
 
