@@ -54,7 +54,7 @@ def _place(python: RemotePython, script: Script, trees: Sequence[Tree], run: str
     contents = {entry.digest: entry for tree in trees for entry in tree.entries if entry.digest is not None}
     question = {"cache": python.cache, "run": _on(run, python.host), "trees": [_shown(tree) for tree in trees]}
     reply = script.ask("store", {**question, "contents": None}, timeout=_TIMEOUT)
-    sent: dict[str, Entry] = {}
+    sent: dict[str | None, Entry] = {}
     while reply["missing"]:  # more than once where somebody else's purge comes between
         missing = [contents[digest] for digest in reply["missing"]]
         needed = sum(entry.size for entry in missing) + sum(entry.size for tree in trees for entry in tree.entries)
@@ -68,7 +68,7 @@ def _place(python: RemotePython, script: Script, trees: Sequence[Tree], run: str
             raise SshError(
                 f"{python.host}: {names} changed while it was sent. Start again when nobody writes there, or list it in .gitignore."
             )
-        sent |= {entry.path: entry for entry in missing}
+        sent |= dict(zip((digest for digest, _ in listed), missing, strict=True))
     return reply["folders"], list(sent.values())
 
 

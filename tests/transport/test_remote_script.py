@@ -116,6 +116,15 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path
         os.kill(reply["pid"], signal.SIGKILL)
 
 
+@pytest.mark.parametrize(("line", "code", "said"), [("sys.exit('no room')", 1, "no room\n"), ("sys.exit(3)", 3, ""), ("1 / 0", 1, "Zero")])
+def test_what_ends_an_agent_at_its_start_is_heard(tmp_path: Path, line: str, code: int, said: str) -> None:
+    (tmp_path / "agent.py").write_text(f"import sys\n{line}\n")
+    with local_script(sys.executable) as script:
+        done = script.ask("agent", {"module": "agent", "path": str(tmp_path), "stdin": ""})
+    assert done["code"] == code
+    assert said in done["stderr"]
+
+
 def _lives(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -51,6 +51,8 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
     except BaseException:  # noqa: BLE001 - a process's outermost frame: whatever happened must reach who asked
         traceback.print_exc()
     finally:
