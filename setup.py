@@ -19,7 +19,12 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["psclust", "psclust.*"]),
-    package_data={"psclust": ["py.typed"], "psclust.agent": ["*.proto"], "psclust.runtime": ["bind_shim.c"]},
+    package_data={
+        "psclust": ["py.typed"],
+        "psclust.agent": ["*.proto"],
+        "psclust.control": ["*.proto"],
+        "psclust.runtime": ["bind_shim.c"],
+    },
     # Not importable: a plain shared library, loaded into servers with LD_PRELOAD. Optional, so that a machine without
     # a C compiler still installs; `psclust up` says when it is missing.
     ext_modules=[

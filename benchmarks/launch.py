@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from psclust.testing.ports import free_ports
+from psclust.testing.free_ports import free_ports
 
 SERVER = """
 import json, sys

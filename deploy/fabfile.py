@@ -21,10 +21,10 @@ import invoke
 from fabric import Executor, task
 
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.spec.hosts import parse_hosts
-from psclust.transport.findings import quick, refuse
-from psclust.transport.remote_python import RemotePython, find_pythons
-from psclust.transport.ssh import SshError, SshHosts
+from psclust.reach.doctor.findings import quick, refuse
+from psclust.reach.python.remote_python import RemotePython, find_pythons
+from psclust.reach.ssh.ssh_hosts import SshError, SshHosts
+from psclust.spec.host_lists import parse_hosts
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parent

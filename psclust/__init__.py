@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from psclust.replication.batch_norm import batch_normalization
     from psclust.train import schedules as schedules
     from psclust.train.config import TrainConfig
-    from psclust.train.early_stopping import EarlyStopping
+    from psclust.train.hooks.early_stopping import EarlyStopping
     from psclust.train.program import EstimatorSpec, ModeKeys, Program, Shard
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "EarlyStopping": "psclust.train.early_stopping",
+    "EarlyStopping": "psclust.train.hooks.early_stopping",
     "batch_normalization": "psclust.replication.batch_norm",
     "Program": "psclust.train.program",
     "EstimatorSpec": "psclust.train.program",

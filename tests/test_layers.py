@@ -14,7 +14,17 @@ MAX_FILE = 399
 MAX_FUNCTION = 60
 
 # The launcher, from the ground up. A part may import those below it; parts on one floor do not know each other.
-LAUNCHER = (("errors",), ("spec", "placement"), ("plan", "rundir"), ("transport",), ("supervise",), ("agent",), ("cli",))
+LAUNCHER = (
+    ("errors",),
+    ("spec", "placement"),
+    ("plan", "rundir"),
+    ("transport",),
+    ("supervise",),
+    ("reach", "agent"),
+    ("control",),
+    ("launch",),
+    ("cli",),
+)
 # What runs inside tasks, from the ground up, and the parts of the launcher that it may use.
 TASK_SIDE = (("runtime",), ("replication",), ("estimator",), ("train",), ("examples",))
 SHARED = {"errors", "spec", "placement", "rundir"}

@@ -34,90 +34,55 @@ class AgentStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.Watch = channel.unary_stream(
-                '/psclust.agent.v1.Agent/Watch',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Status.FromString,
-                _registered_method=True)
-        self.Detach = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Detach',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
-                _registered_method=True)
-        self.Connect = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Connect',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.Agents.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
-                _registered_method=True)
-        self.Listen = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Listen',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.FromString,
-                _registered_method=True)
-        self.Reach = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Reach',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.ReachReply.FromString,
-                _registered_method=True)
         self.Reserve = channel.unary_unary(
                 '/psclust.agent.v1.Agent/Reserve',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.ReserveRequest.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_agent__pb2.ReserveReply.FromString,
                 _registered_method=True)
-        self.Apply = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Apply',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.Plan.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Status.FromString,
+        self.Release = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Release',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.TaskId.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
                 _registered_method=True)
-        self.Restart = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Restart',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.TaskRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+        self.Start = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Start',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.StartRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
                 _registered_method=True)
-        self.Stop = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Stop',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.StopRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+        self.Signal = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Signal',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.SignalRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+                _registered_method=True)
+        self.Follow = channel.unary_stream(
+                '/psclust.agent.v1.Agent/Follow',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.FollowRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.News.FromString,
+                _registered_method=True)
+        self.Renew = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Renew',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.RenewRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Renewed.FromString,
+                _registered_method=True)
+        self.Reach = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Reach',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
+                _registered_method=True)
+        self.Listen = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Listen',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
+                _registered_method=True)
+        self.Leave = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Leave',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
                 _registered_method=True)
 
 
 class AgentServicer(object):
     """Missing associated documentation comment in .proto file."""
-
-    def Watch(self, request, context):
-        """The run's statuses, one for each change.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Detach(self, request, context):
-        """Let go: the run no longer depends on whoever holds it.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Connect(self, request, context):
-        """Agents on other hosts, which have been started for this run.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Listen(self, request, context):
-        """Has a host accept connections at some of its addresses for a moment.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Reach(self, request, context):
-        """Which hosts accept a connection at which of some addresses, from where.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
 
     def Reserve(self, request, context):
         """Ports on this host, held for as long as their task may be started.
@@ -126,21 +91,56 @@ class AgentServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Apply(self, request, context):
-        """Make a plan true; what does not differ from the running one is left alone.
+    def Release(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Start(self, request, context):
+        """Start one attempt of a task; the same attempt again is ignored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Restart(self, request, context):
+    def Signal(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Stop(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+    def Follow(self, request, context):
+        """All that happens and all that tasks print, from where an earlier stream broke off.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Renew(self, request, context):
+        """Stay until a time on the agent's own clock, which the reply tells; refused when it is leaving.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reach(self, request, context):
+        """Which of some addresses (host:port) accept a connection from here.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Listen(self, request, context):
+        """Accept connections, for half a minute, at these addresses without a port, or at all of the host's own; returns them with one.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Leave(self, request, context):
+        """End everything and leave; answers when nothing is alive.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -148,50 +148,50 @@ class AgentServicer(object):
 
 def add_AgentServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Watch': grpc.unary_stream_rpc_method_handler(
-                    servicer.Watch,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Status.SerializeToString,
-            ),
-            'Detach': grpc.unary_unary_rpc_method_handler(
-                    servicer.Detach,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
-            ),
-            'Connect': grpc.unary_unary_rpc_method_handler(
-                    servicer.Connect,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Agents.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
-            ),
-            'Listen': grpc.unary_unary_rpc_method_handler(
-                    servicer.Listen,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.SerializeToString,
-            ),
-            'Reach': grpc.unary_unary_rpc_method_handler(
-                    servicer.Reach,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.ReachRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.ReachReply.SerializeToString,
-            ),
             'Reserve': grpc.unary_unary_rpc_method_handler(
                     servicer.Reserve,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.ReserveRequest.FromString,
                     response_serializer=psclust_dot_agent_dot_agent__pb2.ReserveReply.SerializeToString,
             ),
-            'Apply': grpc.unary_unary_rpc_method_handler(
-                    servicer.Apply,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Plan.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Status.SerializeToString,
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.TaskId.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
             ),
-            'Restart': grpc.unary_unary_rpc_method_handler(
-                    servicer.Restart,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.TaskRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
+            'Start': grpc.unary_unary_rpc_method_handler(
+                    servicer.Start,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.StartRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
             ),
-            'Stop': grpc.unary_unary_rpc_method_handler(
-                    servicer.Stop,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.StopRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
+            'Signal': grpc.unary_unary_rpc_method_handler(
+                    servicer.Signal,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.SignalRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
+            ),
+            'Follow': grpc.unary_stream_rpc_method_handler(
+                    servicer.Follow,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.FollowRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.News.SerializeToString,
+            ),
+            'Renew': grpc.unary_unary_rpc_method_handler(
+                    servicer.Renew,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.RenewRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Renewed.SerializeToString,
+            ),
+            'Reach': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reach,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
+            ),
+            'Listen': grpc.unary_unary_rpc_method_handler(
+                    servicer.Listen,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
+            ),
+            'Leave': grpc.unary_unary_rpc_method_handler(
+                    servicer.Leave,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -203,141 +203,6 @@ def add_AgentServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class Agent(object):
     """Missing associated documentation comment in .proto file."""
-
-    @staticmethod
-    def Watch(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/psclust.agent.v1.Agent/Watch',
-            psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Status.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Detach(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/psclust.agent.v1.Agent/Detach',
-            psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Connect(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/psclust.agent.v1.Agent/Connect',
-            psclust_dot_agent_dot_agent__pb2.Agents.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Listen(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/psclust.agent.v1.Agent/Listen',
-            psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.ReachRequest.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Reach(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/psclust.agent.v1.Agent/Reach',
-            psclust_dot_agent_dot_agent__pb2.ReachRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.ReachReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
 
     @staticmethod
     def Reserve(request,
@@ -367,7 +232,7 @@ class Agent(object):
             _registered_method=True)
 
     @staticmethod
-    def Apply(request,
+    def Release(request,
             target,
             options=(),
             channel_credentials=None,
@@ -380,9 +245,9 @@ class Agent(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.agent.v1.Agent/Apply',
-            psclust_dot_agent_dot_agent__pb2.Plan.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Status.FromString,
+            '/psclust.agent.v1.Agent/Release',
+            psclust_dot_agent_dot_agent__pb2.TaskId.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
             options,
             channel_credentials,
             insecure,
@@ -394,7 +259,7 @@ class Agent(object):
             _registered_method=True)
 
     @staticmethod
-    def Restart(request,
+    def Start(request,
             target,
             options=(),
             channel_credentials=None,
@@ -407,9 +272,9 @@ class Agent(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.agent.v1.Agent/Restart',
-            psclust_dot_agent_dot_agent__pb2.TaskRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+            '/psclust.agent.v1.Agent/Start',
+            psclust_dot_agent_dot_agent__pb2.StartRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
             options,
             channel_credentials,
             insecure,
@@ -421,7 +286,7 @@ class Agent(object):
             _registered_method=True)
 
     @staticmethod
-    def Stop(request,
+    def Signal(request,
             target,
             options=(),
             channel_credentials=None,
@@ -434,9 +299,144 @@ class Agent(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.agent.v1.Agent/Stop',
-            psclust_dot_agent_dot_agent__pb2.StopRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+            '/psclust.agent.v1.Agent/Signal',
+            psclust_dot_agent_dot_agent__pb2.SignalRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Follow(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Follow',
+            psclust_dot_agent_dot_agent__pb2.FollowRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.News.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Renew(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Renew',
+            psclust_dot_agent_dot_agent__pb2.RenewRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Renewed.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reach(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Reach',
+            psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Listen(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Listen',
+            psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Leave(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Leave',
+            psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
             options,
             channel_credentials,
             insecure,

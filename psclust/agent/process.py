@@ -22,7 +22,7 @@ from psclust.agent.access import Identity
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.environment import Site, library_environment
 from psclust.rundir.folder import RunFolder
-from psclust.transport.fork_server import Load
+from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import listen_in
 from psclust.transport.shim import bind_shim
 
@@ -133,13 +133,13 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     import grpc
 
-    from psclust.agent import host_pb2_grpc
-    from psclust.agent.host_service import HostService
-    from psclust.agent.keeper import Keeper
+    from psclust.agent import agent_pb2_grpc
+    from psclust.agent.agent import Agent
+    from psclust.agent.agent_service import AgentService
     from psclust.transport.local import LocalTransport
 
     guard.become_subreaper()
-    keeper = Keeper(folder, request.lease_s, request.grace_s)
+    keeper = Agent(folder, request.lease_s, request.grace_s)
     signal.signal(signal.SIGCHLD, lambda *_: keeper.children_changed())
     own_guard.on_term(lambda: keeper.leave("its guard was killed" if own_guard.is_gone() else "it was told to (SIGTERM)"))
     environ = {**os.environ, **request.environ}
@@ -148,8 +148,8 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     for load in request.warm:
         transport.warm(sys.executable, load, {})
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
-    service = HostService(keeper)
-    host_pb2_grpc.add_HostServicer_to_server(service, server)
+    service = AgentService(keeper)
+    agent_pb2_grpc.add_AgentServicer_to_server(service, server)
     identity = request.identity
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
     address = choose_address(request)

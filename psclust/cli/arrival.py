@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from psclust.cli.summary import awaited, is_up, serving
-from psclust.plan.task import Plan
+from psclust.plan.task_plan import Plan
 from psclust.rundir.status import RunStatus
 
 _SETTLE_S = 0.5  # for programs that fail at once

@@ -13,7 +13,7 @@ from psclust.errors import NoRunError, PsclustError
 from psclust.rundir.folder import ClusterFolder, RunFolder
 
 if TYPE_CHECKING:
-    from psclust.agent.client import AgentClient
+    from psclust.control.supervisor_client import SupervisorClient
 
 _ANSWER_S = 1.0  # for one request to end the run
 _PATIENCE_S = 10.0  # for a supervisor to take it, before it is killed
@@ -25,7 +25,7 @@ _POLL_S = 0.02
 class HeldRun:
     """`guard`: the pid of the run's guard, a child of this process. `forced`: whether the supervisor had to be killed."""
 
-    client: AgentClient
+    client: SupervisorClient
     folder: RunFolder
     guard: int
     interrupts: Interrupts
@@ -74,7 +74,7 @@ class HeldRun:
             time.sleep(_POLL_S)
 
     def _force(self) -> None:
-        from psclust.agent.force import end_by_force
+        from psclust.control.force_end import end_by_force
 
         self.forced = True
         end_by_force(self.folder, _GONE_S)

@@ -13,14 +13,14 @@ import click
 from psclust.cli import output
 from psclust.cli.options import DEFAULT_FILE, default_name
 from psclust.spec.cluster import Host
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.counted import counted
 from psclust.spec.files import read_text
-from psclust.spec.hosts import parse_hostfile, parse_hosts
+from psclust.spec.host_lists import parse_hostfile, parse_hosts
 from psclust.spec.load import load
-from psclust.spec.schema import ClusterFile
 
 if TYPE_CHECKING:
-    from psclust.transport.ssh import SshHosts
+    from psclust.reach.ssh.ssh_hosts import SshHosts
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -60,7 +60,7 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> Hos
 @contextmanager
 def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[SshHosts]:
     """To as many of the hosts as let us in, or else to all; a line at the bottom of a terminal says how far it is. Raises StartError."""
-    from psclust.transport.ssh import SshHosts
+    from psclust.reach.ssh.ssh_hosts import SshHosts
 
     view = output.LiveView()
     settings = request.file.ssh

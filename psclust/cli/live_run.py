@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from psclust import __version__
-from psclust.cli.options import UpRequest
 from psclust.errors import UsageError
+from psclust.launch.up_request import UpRequest
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import RunStatus

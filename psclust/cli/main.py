@@ -12,7 +12,7 @@ from psclust import __version__
 from psclust.cli import output, streams
 from psclust.errors import PsclustError, StartError
 
-# verb -> what `psclust --help` says; its module is psclust.cli.<verb>, its command `command` there.
+# verb -> what `psclust --help` says; its module is psclust.cli.verbs.<verb>, its command `command` there.
 VERBS = {
     "up": "Start a cluster, train on it, watch it, end it.",
     "plan": "Show what `up` would start, and change in a running cluster.",
@@ -42,7 +42,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"psclust.cli.{cmd_name}").command
+        command: click.Command = import_module(f"psclust.cli.verbs.{cmd_name}").command
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

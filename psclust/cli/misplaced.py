@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 import click
 
 from psclust.cli import output
-from psclust.cli.options import UpRequest
-from psclust.cli.sources import source_text
-from psclust.plan.program import parse_program
+from psclust.launch.program_sources import source_text
+from psclust.launch.up_request import UpRequest
+from psclust.plan.program_kind import parse_program
 
 
 def misplaced(options: Iterable[str], words: Sequence[str], script_text: str | None) -> str | None:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from psclust.cli.common_options import run_dir_option
-from psclust.cli.sources import read_scripts
 from psclust.errors import UsageError
+from psclust.launch.program_sources import read_scripts
+from psclust.launch.up_request import UpRequest
 from psclust.plan.environment import Site
-from psclust.plan.layout import Layout, lay_out
-from psclust.plan.script import ScriptFacts
+from psclust.plan.layout import lay_out
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.load import Override, load
-from psclust.spec.schema import ClusterFile
 from psclust.transport.shim import bind_shim
 
 DEFAULT_FILE = "psclust.yaml"
@@ -57,19 +55,6 @@ def request_options(function: _F) -> _F:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
-
-
-@dataclass(frozen=True, slots=True)
-class UpRequest:
-    """What the user asked for, checked as far as it can be without starting anything. scripts: what the source of each job's program
-    says."""
-
-    file: ClusterFile
-    layout: Layout
-    site: Site
-    cluster: ClusterFolder
-    scripts: Mapping[str, ScriptFacts]
-    origin: Origin
 
 
 def read_request(

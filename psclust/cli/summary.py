@@ -6,7 +6,7 @@ import os
 
 from psclust.cli import output, streams
 from psclust.cli.follow import Follower
-from psclust.plan.task import Plan
+from psclust.plan.task_plan import Plan
 from psclust.rundir.status import RunStatus
 from psclust.spec.counted import counted
 

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from psclust.plan import environment
-from psclust.plan import task as plan_task
+from psclust.plan import task_plan as plan_task
 from psclust.plan.environment import Site
 from psclust.plan.guess import Told, decide
 from psclust.plan.layout import JobLayout, Layout, lay_out
 from psclust.plan.port_request import extra_port
-from psclust.plan.script import ScriptFacts
-from psclust.plan.task import Plan, Preload, RestartPolicy, TaskPlan
+from psclust.plan.script_facts import ScriptFacts
+from psclust.plan.task_plan import Plan, Preload, RestartPolicy, TaskPlan
 from psclust.plan.template import Values, fill, placeholder_values
 from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.import_time import is_read
 from psclust.spec.placeholders import placeholders
-from psclust.spec.schema import ClusterFile, Job
 from psclust.spec.tf_config import render_tf_config
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from psclust.plan.task import Plan, TaskPlan
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
 # These decide about a running task without being part of it: a change takes effect without a restart.

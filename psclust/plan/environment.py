@@ -15,7 +15,7 @@ from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.env_file import parse_env_file
 
 if TYPE_CHECKING:
-    from psclust.spec.schema import ClusterFile, Placement
+    from psclust.spec.cluster_file import ClusterFile, Placement
 
 # http_proxy never captures traffic between tasks. A peer that was dialled before it listened is dialled again soon: until then, for a
 # second by default, every call to it fails at once. No keepalive: a TensorFlow server accepts one ping in five minutes during a quiet call

@@ -9,10 +9,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from psclust.plan.layout import JobLayout
-from psclust.plan.program import Program
-from psclust.plan.script import CLASSIC_FLAGS, ScriptFacts, flag_name
+from psclust.plan.program_kind import Program
+from psclust.plan.script_facts import CLASSIC_FLAGS, ScriptFacts, flag_name
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.placeholders import placeholders, texts_of_job
-from psclust.spec.schema import ClusterFile
 
 _PYTHON = re.compile(r"python[\d.]*")
 # So many are enough to know them for what they are: one alone may be the program's own.

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from psclust.errors import UsageError
 from psclust.plan.port_request import PortRequest, extra_port
-from psclust.plan.program import Program, parse_program
-from psclust.plan.task import Role
+from psclust.plan.program_kind import Program, parse_program
+from psclust.plan.task_plan import Role
 from psclust.spec.assign import assign
 from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
+from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.network import is_in_cluster
 from psclust.spec.placeholders import FREE_PORT, placeholders, texts_of_job
-from psclust.spec.schema import ClusterFile, Job
 from psclust.spec.spare import move
 
 CLIENT = "client"  # the job of the one client of an in-graph cluster

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.batch_norm import move
-from psclust.replication.replica import Statistic
+from psclust.replication.replica_context import Statistic
 from psclust.replication.settings import Settings
-from psclust.replication.state import State
 from psclust.replication.tower import Tower
+from psclust.replication.variables.training_state import State
 
 
 def kept_by_towers(settings: Settings, replicas: int, *, in_step: bool) -> bool:

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.graph_walk import before, reached
-from psclust.replication.state import State
 from psclust.replication.tower import Tower
+from psclust.replication.variables.training_state import State
 
 _CHANGE = (
     "Change the model function to end in `return EstimatorSpec(mode, loss=loss)` without train_op, and give the optimizer to the program: "

@@ -13,11 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.batch_norm import move
+from psclust.replication.device_names import Layout
 from psclust.replication.gradients import GradientsAndVariables, clip, decay
-from psclust.replication.layout import Layout
-from psclust.replication.replica import Statistic
+from psclust.replication.replica_context import Statistic
 from psclust.replication.settings import Settings
-from psclust.replication.state import State
+from psclust.replication.variables.training_state import State
 
 # In the message of the op that refuses an update with values that are not finite.
 NOT_FINITE = "psclust_not_finite"
@@ -51,7 +51,7 @@ def apply_update(
 
 
 def _all_finite(gradients: GradientsAndVariables, state: State) -> Any:
-    """Fails with the names of the variables whose gradient is not finite; `psclust.train.nan_guard` reads them."""
+    """Fails with the names of the variables whose gradient is not finite; `psclust.train.hooks.nan_guard` reads them."""
     flags = []
     for gradient, variable in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient

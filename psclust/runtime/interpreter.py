@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from psclust.runtime.modules import hidden, path_entries
+from psclust.runtime.shadowed_modules import hidden, path_entries
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from psclust.errors import StartError
-from psclust.runtime import process
+from psclust.runtime import linux_process
 from psclust.runtime.library import Library, environment_while_loading, load_library
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def library() -> Loaded:
 
 def tensorflow() -> Loaded:
     """The Python package, for clients: `import tensorflow` brings Keras and everything else that a script touches at its start."""
-    import psclust.runtime.program  # noqa: F401 - what every child needs
+    import psclust.runtime.forked_program  # noqa: F401 - what every child needs
     from psclust.runtime.interpreter import Interpreter
 
     environment = dict(os.environ)
@@ -69,8 +69,8 @@ def _alone(loaded: Loaded) -> Loaded:
     # What an import may have printed must not be printed again by every child.
     sys.stdout.flush()
     sys.stderr.flush()
-    process.flush_c_streams()
-    threads = process.thread_count()
+    linux_process.flush_c_streams()
+    threads = linux_process.thread_count()
     if threads != 1:
         raise StartError(
             f"{sys.executable}: loading TensorFlow started {threads - 1} thread(s), so tasks cannot be forked from it; "

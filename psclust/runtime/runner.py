@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 
-from psclust.runtime import patches, script
-from psclust.runtime.modules import hidden, path_entries
+from psclust.runtime import patches, run_script
+from psclust.runtime.shadowed_modules import hidden, path_entries
 from psclust.spec.python_command import option_count
 
 
@@ -17,7 +17,7 @@ def run(wait: str, arguments: Sequence[str], before: Collection[str]) -> None:
     an interpreter without this one. Returns where the program must be started without this: its options or its form say so, or its folder
     holds a module of the same name as one imported here."""
     options = option_count(arguments)
-    program = script.program(arguments[options:]) if options is not None else None
+    program = run_script.program(arguments[options:]) if options is not None else None
     if program is None:
         return
     ours = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if "." not in name and name not in before}
@@ -32,7 +32,7 @@ def run(wait: str, arguments: Sequence[str], before: Collection[str]) -> None:
     sys.orig_argv[1:] = arguments
     after_success = patches.patch(None if wait == "-" else float(wait), os.environ)
     present = frozenset(sys.modules) - {"__main__"}
-    script.run(program, after_success, lambda: present | _installed(library))
+    run_script.run(program, after_success, lambda: present | _installed(library))
 
 
 def _installed(library: tuple[str, ...]) -> frozenset[str]:

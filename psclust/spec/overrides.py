@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from psclust.spec.cluster_file import default_jobs
 from psclust.spec.problems import KeyPath, Origins, Problem
-from psclust.spec.schema import default_jobs
 
 # Two ways to say one thing: a flag for one of these replaces what the file says in the other.
 _RIVALS: dict[KeyPath, KeyPath] = {("hosts",): ("hostfile",), ("hostfile",): ("hosts",)}

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.network import is_in_cluster
 from psclust.spec.problems import KeyPath, Problem
-from psclust.spec.schema import ClusterFile, Job
-from psclust.spec.words import nearest
+from psclust.spec.spelling import nearest
 
 PATTERN = re.compile(r"\{\{|\}\}|\{([a-z][a-z0-9_]*)(?::([^{}]*))?\}")
 _TASK = re.compile(r"([a-z][a-z0-9_]*):(\d+)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from psclust.plan.task import Plan, TaskPlan
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from psclust.plan.task import Deadlines
+from psclust.plan.task_plan import Deadlines
 from psclust.spec.python_command import program_at
 from psclust.supervise.phase import RunPhase
-from psclust.supervise.state import RunState, TaskState
+from psclust.supervise.run_state import RunState, TaskState
 
 
 def describe_wait(state: RunState) -> str | None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from psclust.spec.counted import counted
 from psclust.supervise.events import HostLost, Move, Note, Outcome
 from psclust.supervise.phase import Phase, RunPhase
-from psclust.supervise.restart import allowance
-from psclust.supervise.state import RunState, TaskState
+from psclust.supervise.restart_rule import allowance
+from psclust.supervise.run_state import RunState, TaskState
 
 
 def lose(state: RunState, event: HostLost, now: float) -> tuple[RunState, Move | Outcome | Note | None]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from psclust.plan.diff import compare
-from psclust.plan.task import Plan, TaskPlan
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.supervise.death import is_violent
 from psclust.supervise.events import (
@@ -52,8 +52,8 @@ from psclust.supervise.late import describe_stop
 from psclust.supervise.loss import has_no_place, lose, miss
 from psclust.supervise.outcome import COLLATERAL_WINDOW, deciders, failure, good_end
 from psclust.supervise.phase import Phase, RunPhase
-from psclust.supervise.restart import allowance
-from psclust.supervise.state import RunState, TaskState
+from psclust.supervise.restart_rule import allowance
+from psclust.supervise.run_state import RunState, TaskState
 
 Result = tuple[RunState, list[Action]]
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from psclust.errors import NoRoomError, StartError
 from psclust.plan.build import Run
+from psclust.plan.plan_inputs import Recipe
 from psclust.plan.port_request import PortRequest
-from psclust.plan.recipe import Recipe
-from psclust.plan.task import Plan
+from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.spec.cluster import Task
 

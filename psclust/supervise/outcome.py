@@ -6,7 +6,7 @@ from psclust.spec.counted import counted
 from psclust.supervise.death import describe_exit, is_violent
 from psclust.supervise.events import Outcome
 from psclust.supervise.phase import Phase
-from psclust.supervise.state import RunState, TaskState
+from psclust.supervise.run_state import RunState, TaskState
 
 # A failure this soon after a violent death elsewhere is taken for its consequence (seconds).
 COLLATERAL_WINDOW = 30.0

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.port_request import PortRequest
-from psclust.plan.task import Deadlines, Plan
+from psclust.plan.task_plan import Deadlines, Plan
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.rundir.record import write_status
 from psclust.rundir.status import FINISHED, SERVING, TRAINED, Progress, RunStatus
@@ -22,8 +22,8 @@ from psclust.supervise.machine import step
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.move import plan_without
 from psclust.supervise.phase import Phase, RunPhase
-from psclust.supervise.report import snapshot
-from psclust.supervise.state import RunState, TaskState
+from psclust.supervise.run_state import RunState, TaskState
+from psclust.supervise.run_status import snapshot
 from psclust.transport.api import Transport
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from psclust.testing.network import Network
-from psclust.testing.ports import free_ports
+from psclust.testing.free_ports import free_ports
+from psclust.testing.namespaces import Network
 from psclust.testing.sshd import find_program, make_keys, sshd_config, write_client_config
 from psclust.testing.wait import wait_until
 

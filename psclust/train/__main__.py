@@ -1,4 +1,4 @@
-"""`python -m psclust.train`: see `psclust.train.command`, which imports TensorFlow."""
+"""`python -m psclust.train`: see `psclust.train.command_line`, which imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psclust.runtime.quiet_import import quiet_import
 
 def _run() -> int:
     with quiet_import():
-        from psclust.train.command import main
+        from psclust.train.command_line import main
     return main(sys.argv[1:], os.environ)
 
 

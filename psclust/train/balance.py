@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 from psclust.placement.table import warning
-from psclust.replication.layout import Layout
-from psclust.replication.survey import describe
+from psclust.replication.device_names import Layout
 from psclust.replication.tower import Tower
+from psclust.replication.variables.dry_build import describe
 
 LOG = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from typing import Any
 from psclust.errors import UsageError
 from psclust.estimator import install
 from psclust.train.job import Job
-from psclust.train.options import Options
 from psclust.train.program import Program
+from psclust.train.program_options import Options
 from psclust.train.progress import ProgressFile
 from psclust.train.report import Reporter
-from psclust.train.task import IN_GRAPH, TaskContext, read_context
+from psclust.train.task_context import IN_GRAPH, TaskContext, read_context
 
 _LOG_S = 2.0
 

@@ -13,11 +13,11 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import NotFiniteError, PsclustError, UsageError
-from psclust.train.checkpoint import Checkpoints
-from psclust.train.options import Options
+from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.program import Program
+from psclust.train.program_options import Options
 from psclust.train.report import Reporter
-from psclust.train.task import TaskContext
+from psclust.train.task_context import TaskContext
 
 LOG = logging.getLogger(__name__)
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from psclust.train.checkpoint_folder import CheckpointFolder
-from psclust.train.devices import own_devices
-from psclust.train.evaluation import evaluate, write_evaluation
-from psclust.train.evaluator import evaluate_continuously, mark_training
-from psclust.train.export import export_saved_model
+from psclust.train.between_graph.worker import train_worker
+from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
+from psclust.train.in_graph import train_towers
 from psclust.train.job import Job
-from psclust.train.options import TRAIN, TRAIN_AND_EVALUATE
-from psclust.train.prediction import write_predictions
-from psclust.train.task import BETWEEN_GRAPH
-from psclust.train.towers import train_towers
-from psclust.train.worker import train_worker
+from psclust.train.offline.evaluation import evaluate, write_evaluation
+from psclust.train.offline.evaluator import evaluate_continuously, mark_training
+from psclust.train.offline.prediction import write_predictions
+from psclust.train.offline.saved_model import export_saved_model
+from psclust.train.program_options import TRAIN, TRAIN_AND_EVALUATE
+from psclust.train.task_context import BETWEEN_GRAPH
+from psclust.train.tower_devices import own_devices
 
 LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from psclust.train.arguments import call_with, takes
 from psclust.train.config import TrainConfig, changed
 
 if TYPE_CHECKING:
-    from psclust.train.evaluation import Evaluation
+    from psclust.train.offline.evaluation import Evaluation
 
 PathLike = str | os.PathLike[str]
 
@@ -104,13 +104,15 @@ class Program:
 
     def evaluate(self, model_dir: PathLike | None = None, *, steps: int | None = None, hooks: Sequence[Any] = ()) -> Evaluation:
         """Evaluates the last checkpoint on all held-out data, or `steps` batches of it."""
-        from psclust.train import direct, evaluation
+        from psclust.train import direct
+        from psclust.train.offline import evaluation
 
         return evaluation.evaluate(direct.job_of(self, model_dir, hooks, eval_steps=steps))
 
     def predict(self, model_dir: PathLike | None = None, *, hooks: Sequence[Any] = ()) -> Iterator[Any]:
         """Yields the prediction for each example, a dict of numpy values where the model predicts a dict, with the last checkpoint."""
-        from psclust.train import direct, prediction
+        from psclust.train import direct
+        from psclust.train.offline import prediction
 
         return prediction.predict(direct.job_of(self, model_dir, hooks))
 
@@ -130,7 +132,8 @@ class Program:
     ) -> Path:
         """Writes the last checkpoint as a SavedModel to `export_dir/<seconds since 1970>` and returns that folder. Default: `export` in
         the model's folder, and the program's serving_input_receiver_fn."""
-        from psclust.train import direct, export
+        from psclust.train import direct
+        from psclust.train.offline import saved_model
 
         folder = Path(export_dir) if export_dir is not None else None
-        return export.export_saved_model(direct.job_of(self, model_dir), folder, serving_input_receiver_fn)
+        return saved_model.export_saved_model(direct.job_of(self, model_dir), folder, serving_input_receiver_fn)

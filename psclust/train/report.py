@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from psclust.spec.counted import counted
+from psclust.train.between_graph.staleness import Staleness
 from psclust.train.progress import Progress, ProgressFile
-from psclust.train.staleness import Staleness
 
 LOG = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError, StartError
-from psclust.train.task import IN_GRAPH, TaskContext, device
+from psclust.train.task_context import IN_GRAPH, TaskContext, device
 
 LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from psclust.plan.port_request import PortRequest
-from psclust.plan.task import TaskPlan
+from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 
 _REMEMBERED = 1 << 14  # bytes

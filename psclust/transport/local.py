@@ -14,12 +14,12 @@ from typing import Literal
 
 from psclust.plan.environment import is_foreign
 from psclust.plan.port_request import PortRequest
-from psclust.plan.task import TaskPlan
+from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.import_time import is_read
 from psclust.transport.api import Listener, Output
-from psclust.transport.descriptors import explain_shortage, raise_limit
-from psclust.transport.fork_server import ForkServer, Load, StartRequest
+from psclust.transport.fork_server_client import ForkServer, Load, StartRequest
+from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
 from psclust.transport.pump import LogPump, _Sink
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from psclust.agent.awake import Awake
 from psclust.agent.lease import RECONNECT_S, Granted, Held, interval, patience
+from psclust.control.awake import Awake
 
 SKEW = 5000.0  # by which the agent's clock is ahead
 GRACE = 2.0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from psclust.cli.sources import read_scripts
+from psclust.launch.program_sources import read_scripts
 from psclust.plan.layout import lay_out
-from psclust.spec.schema import ClusterFile
+from psclust.spec.cluster_file import ClusterFile
 
 
 @pytest.mark.parametrize(

@@ -56,13 +56,13 @@ def test_an_option_of_psclust_among_the_arguments_of_a_program_is_found(words: l
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30min", 1800), ("1.5h", 5400), ("7d", 604800), ("2 w", 1209600)])
 def test_ages(text: str, seconds: float) -> None:
-    from psclust.cli.prune import parse_age
+    from psclust.cli.verbs.prune import parse_age
 
     assert parse_age(text) == seconds
 
 
 def test_an_age_needs_a_unit() -> None:
-    from psclust.cli.prune import parse_age
+    from psclust.cli.verbs.prune import parse_age
 
     with pytest.raises(UsageError, match="write a number with its unit"):
         parse_age("7")

@@ -17,11 +17,11 @@ import psutil
 import pytest
 from user_manager import systemctl, user_manager
 
+from psclust.reach.python.remote_python import find_pythons
+from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
-from psclust.transport.remote_python import find_pythons
-from psclust.transport.ssh import SshHosts
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="hosts with a home of their own need root")]
 

@@ -16,7 +16,7 @@ import pathspec
 import pytest
 from dockerfile_parse import DockerfileParser
 
-from psclust.testing.ports import free_ports
+from psclust.testing.free_ports import free_ports
 from psclust.testing.sshd import Keys, find_program, make_keys
 from psclust.testing.wait import wait_until
 

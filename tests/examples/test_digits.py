@@ -33,7 +33,7 @@ def test_one_process_alone_learns_the_digits(tmp_path: Path) -> None:
 
 def test_four_processes_may_write_the_images_at_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["psclust.train.command"])
+    context.set_forkserver_preload(["psclust.train.command_line"])
     writers = [context.Process(target=write_digits, args=(tmp_path / "digits",)) for _ in range(4)]
     for writer in writers:
         writer.start()

@@ -11,7 +11,7 @@ import pytest
 from tensorflow_scripts import CLASSIC, COORDINATOR, DIAL, MODEL
 
 from psclust.testing.command import CommandBed
-from psclust.testing.ports import free_ports
+from psclust.testing.free_ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]

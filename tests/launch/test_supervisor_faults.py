@@ -149,7 +149,7 @@ def _without_grpc_server(folder: Path) -> Path:
 import importlib.abc, sys
 class Hook(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == "psclust.agent.service":
+        if name == "psclust.control.supervisor_service":
             raise RuntimeError("no server today")
 sys.meta_path.insert(0, Hook())
 """

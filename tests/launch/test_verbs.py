@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from psclust.testing.command import CommandBed
-from psclust.testing.ports import free_ports
+from psclust.testing.free_ports import free_ports
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

@@ -13,10 +13,10 @@ from psclust.plan.build import Place, Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import GRPC_OPTIONS, Site
 from psclust.plan.layout import lay_out
-from psclust.plan.script import ScriptFacts, read_facts
-from psclust.plan.task import Plan
+from psclust.plan.script_facts import ScriptFacts, read_facts
+from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
-from psclust.spec.schema import ClusterFile
+from psclust.spec.cluster_file import ClusterFile
 
 SITE = Site(environ={}, cwd="/project", python="python", shim="/shim.so")
 PORTS = {Task(job, index): 1000 * number + index for number, job in enumerate(("ps", "worker", "chief", "client"), 2) for index in range(4)}

@@ -10,7 +10,7 @@ import pytest
 from psclust.plan.build import Run, build
 from psclust.plan.environment import Site
 from psclust.plan.layout import lay_out
-from psclust.plan.task import Plan, TaskPlan
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.load import load
 

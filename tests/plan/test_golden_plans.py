@@ -10,8 +10,8 @@ import pytest
 from psclust.plan.build import Run, build
 from psclust.plan.environment import Site
 from psclust.plan.layout import lay_out
-from psclust.plan.render import render_plan
-from psclust.plan.task import Plan
+from psclust.plan.plan_text import render_plan
+from psclust.plan.task_plan import Plan
 from psclust.spec.load import load
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"

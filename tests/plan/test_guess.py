@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from psclust.cli.sources import read_scripts
+from psclust.launch.program_sources import read_scripts
 from psclust.plan.build import Run, build
 from psclust.plan.environment import Site
 from psclust.plan.layout import lay_out
-from psclust.plan.script import ScriptFacts, read_facts
-from psclust.plan.task import TaskPlan
+from psclust.plan.script_facts import ScriptFacts, read_facts
+from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
-from psclust.spec.schema import ClusterFile
+from psclust.spec.cluster_file import ClusterFile
 
 SITE = Site(environ={}, cwd="/project", python="python", shim="/shim.so")
 ALL = ("--ps_hosts", "--worker_hosts", "--job_name", "--task_index")

@@ -9,11 +9,11 @@ import pytest
 from psclust.plan.build import Place, Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import Site
-from psclust.plan.recipe import Recipe
-from psclust.plan.script import ScriptFacts
+from psclust.plan.plan_inputs import Recipe
+from psclust.plan.script_facts import ScriptFacts
 from psclust.spec.cluster import Task
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.load import load
-from psclust.spec.schema import ClusterFile
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 RUN = Run("r1", "/runs/r1")

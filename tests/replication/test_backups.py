@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from psclust.replication.backups import BackupBarrier
-from psclust.replication.barrier import Kind, Message, Token
+from psclust.replication.sync.backups import BackupBarrier
+from psclust.replication.sync.barrier import Kind, Message, Token
 
 
 def _join(worker: int, nonce: int) -> Message:

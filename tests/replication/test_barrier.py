@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from psclust.replication.barrier import Barrier, Kind, Message, Token
+from psclust.replication.sync.barrier import Barrier, Kind, Message, Token
 
 
 def _join(worker: int, nonce: int) -> Message:

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import psclust
-from psclust.replication.in_graph import build_in_graph
-from psclust.replication.layout import Layout
+from psclust.replication.build_in_graph import build_in_graph
+from psclust.replication.device_names import Layout
 
 pytestmark = pytest.mark.tensorflow
 

@@ -50,9 +50,9 @@ def built(replication: str, model: Any, policy: Policy, ps: int = 2) -> Mapping[
     """Name -> device of every variable in the current graph, once it is built."""
     import tensorflow as tf
 
-    from psclust.replication.between_graph import build_between_graph
-    from psclust.replication.in_graph import build_in_graph
-    from psclust.replication.layout import Layout
+    from psclust.replication.build_between_graph import build_between_graph
+    from psclust.replication.build_in_graph import build_in_graph
+    from psclust.replication.device_names import Layout
 
     if replication == "in-graph":
         build_in_graph(model, Layout(ps, WORKERS, "/job:client/task:0", policy), sync=True)
@@ -110,7 +110,7 @@ def test_what_plan_says_is_what_training_does() -> None:
     import tensorflow as tf
 
     from psclust.placement.table import tabulate
-    from psclust.replication.survey import survey
+    from psclust.replication.variables.dry_build import survey
 
     for policy in (Policy(), Policy("balanced"), Policy(pin={"large": 1}, max_shard_bytes=1000)):
         model = program(list(SIZES))
@@ -163,7 +163,7 @@ def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
 def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
     import tensorflow as tf
 
-    from psclust.replication.places import Places
+    from psclust.replication.variables.places import Places
 
     nn = tf.compat.v1.nn
     value = np.arange(14, dtype=np.float32).reshape(7, 2)
@@ -201,7 +201,7 @@ def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
 def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> None:
     import tensorflow as tf
 
-    from psclust.replication.places import Places
+    from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
     value, biases = np.arange(14, dtype=np.float32).reshape(7, 2) / 10, np.arange(7, dtype=np.float32)
@@ -221,7 +221,7 @@ def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> Non
 def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None:
     import tensorflow as tf
 
-    from psclust.replication.places import Places
+    from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
     make = getattr(v1.initializers, initializer, None) or getattr(v1, initializer)
@@ -239,7 +239,7 @@ def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None
 def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
     import tensorflow as tf
 
-    from psclust.replication.places import Places
+    from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
     with v1.variable_scope("", custom_getter=Places(1, Policy(max_shard_bytes=4)).getter()):
@@ -275,7 +275,7 @@ def test_slots_of_a_ready_train_op_do_not_count(policy: Policy) -> None:
 def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
     import tensorflow as tf
 
-    from psclust.replication.places import Places
+    from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
     places = Places(1, Policy(max_shard_bytes=8))
@@ -294,8 +294,8 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
 
 
 def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    from psclust.replication.between_graph import build_between_graph
-    from psclust.replication.layout import Layout
+    from psclust.replication.build_between_graph import build_between_graph
+    from psclust.replication.device_names import Layout
     from psclust.train.balance import warn_if_uneven
 
     layout = Layout(2, WORKERS, WORKERS[0], Policy(max_shard_bytes=3000))

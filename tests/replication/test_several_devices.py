@@ -9,10 +9,10 @@ import tensorflow as tf
 
 import psclust
 from psclust.errors import UsageError
-from psclust.replication.between_graph import build_between_graph
-from psclust.replication.in_graph import build_in_graph
-from psclust.replication.layout import Layout, host_of
-from psclust.train.devices import input_of, own_devices
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.build_in_graph import build_in_graph
+from psclust.replication.device_names import Layout, host_of
+from psclust.train.tower_devices import input_of, own_devices
 
 pytestmark = pytest.mark.tensorflow
 

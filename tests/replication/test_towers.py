@@ -10,10 +10,10 @@ import tensorflow as tf
 
 import psclust
 from psclust.errors import UsageError
-from psclust.replication.between_graph import build_between_graph
-from psclust.replication.in_graph import build_in_graph
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.build_in_graph import build_in_graph
+from psclust.replication.device_names import LOCAL, Layout
 from psclust.replication.inputs import build_input
-from psclust.replication.layout import LOCAL, Layout
 
 pytestmark = pytest.mark.tensorflow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters
-from psclust.rundir.prune import KEPT_IN_ALL, OldRun, chosen, old_runs, prune_beyond_limit, remove
+from psclust.rundir.old_runs import KEPT_IN_ALL, OldRun, chosen, old_runs, prune_beyond_limit, remove
 
 LATEST_FIRST = [
     OldRun(name, f"{name}{ended}", float(ended), ended > 70) for name, ended in (("a", 90), ("b", 80), ("a", 70), ("a", 60), ("b", 50))

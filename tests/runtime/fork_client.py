@@ -16,7 +16,7 @@ from typing import Any
 
 import psclust
 
-PROGRAM = Path(psclust.__file__).parent / "runtime" / "forkserver.py"
+PROGRAM = Path(psclust.__file__).parent / "runtime" / "fork_server.py"
 PR_SET_CHILD_SUBREAPER = 36
 
 

@@ -18,7 +18,7 @@ import pytest
 from servers import ENVIRONMENT, SERVER, command, root
 from test_bind_shim import shim  # noqa: F401 - a fixture
 
-from psclust.testing.network import Network
+from psclust.testing.namespaces import Network
 from psclust.testing.wait import wait_until
 
 pytestmark = [

@@ -14,7 +14,7 @@ from fork_client import ForkServer
 from test_patches import SHOW
 from test_script import COMMANDS, PROGRAMS, by_hand, write
 
-from psclust.runtime.command import through_runner
+from psclust.runtime.run_command import through_runner
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process

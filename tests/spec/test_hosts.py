@@ -6,7 +6,7 @@ import pytest
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
-from psclust.spec.hosts import parse_hostfile, parse_hosts
+from psclust.spec.host_lists import parse_hostfile, parse_hosts
 
 GOOD = {
     "a": [Host("a")],

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from psclust.spec.init import render_init
+from psclust.spec.cluster_file import ClusterFile, ClusterText, Job
 from psclust.spec.load import load
-from psclust.spec.schema import ClusterFile, ClusterText, Job
+from psclust.spec.starter_file import render_init
 
 
 def loaded(folder: Path, text: str) -> ClusterFile:

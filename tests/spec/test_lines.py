@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from psclust.spec.lines import AS_WRITTEN, read_yaml
-from psclust.spec.schema import json_schema
+from psclust.spec.cluster_file import json_schema
+from psclust.spec.yaml_lines import AS_WRITTEN, read_yaml
 
 DURATION = {"number", "string"}
 

@@ -9,8 +9,8 @@ import pytest
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
+from psclust.spec.cluster_file import ClusterFile, Deadlines, Job, Restart
 from psclust.spec.load import load
-from psclust.spec.schema import ClusterFile, Deadlines, Job, Restart
 
 BROKEN = Path(__file__).parent / "broken"
 

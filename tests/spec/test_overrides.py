@@ -8,8 +8,8 @@ import pytest
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
+from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.load import Override, load
-from psclust.spec.schema import ClusterFile, Job
 
 PS = ("jobs", "ps", "count")
 WORKERS = ("jobs", "worker", "count")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import ClusterFileError
+from psclust.spec.cluster_file import Placement, parse_bytes
 from psclust.spec.load import Override, load
-from psclust.spec.schema import Placement, parse_bytes
 
 POLICY = ("placement", "policy")
 

@@ -7,8 +7,8 @@ import pytest
 from psclust.errors import NoRoomError
 from psclust.spec.assign import assign
 from psclust.spec.cluster import Host, Task
-from psclust.spec.hosts import parse_hosts
-from psclust.spec.schema import Job
+from psclust.spec.cluster_file import Job
+from psclust.spec.host_lists import parse_hosts
 from psclust.spec.spare import move
 
 JOBS = {"ps": Job(), "worker": Job(count=3)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from psclust.plan.task import Deadlines, Plan, RestartPolicy, TaskPlan
+from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.supervise.events import Apply, End, Event, Move, Outcome, Serving, Signal, Start, Started
 from psclust.supervise.machine import step
 from psclust.supervise.phase import Phase
-from psclust.supervise.state import RunState
+from psclust.supervise.run_state import RunState
 
 PS, W0, W1, CHIEF, EVAL = Task("ps", 0), Task("worker", 0), Task("worker", 1), Task("chief", 0), Task("evaluator", 0)
 LIMITS = Deadlines(start=60, stop=10, finish=30, run=None)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from histories import EVAL, LIMITS, PS, W0, W1, Replay, make_plan, task_plan
 
-from psclust.plan.task import Plan, RestartPolicy, TaskPlan
+from psclust.plan.task_plan import Plan, RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Apply,

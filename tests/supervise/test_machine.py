@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from histories import CHIEF, EVAL, LIMITS, PS, W0, W1, Replay, make_plan, task_plan, word
 
-from psclust.plan.task import RestartPolicy
+from psclust.plan.task_plan import RestartPolicy
 from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Apply,
@@ -24,7 +24,7 @@ from psclust.supervise.events import (
 )
 from psclust.supervise.machine import TABLE, step
 from psclust.supervise.phase import Phase, RunPhase
-from psclust.supervise.state import RunState
+from psclust.supervise.run_state import RunState
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ import pytest
 from psclust.errors import StartError, UsageError
 from psclust.plan.build import Place, Run
 from psclust.plan.environment import Site
+from psclust.plan.plan_inputs import Recipe
 from psclust.plan.port_request import PortRequest
-from psclust.plan.recipe import Recipe
-from psclust.plan.task import Plan, TaskPlan
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
-from psclust.spec.schema import ClusterFile, Deadlines
+from psclust.spec.cluster_file import ClusterFile, Deadlines
 from psclust.supervise.events import Stop
 from psclust.supervise.move import keep
 from psclust.supervise.supervisor import Supervisor

@@ -18,8 +18,8 @@ from trained import Trained, read_checkpoint
 from psclust.placement.policy import Policy
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import wait_until
-from psclust.train.options import Options
-from psclust.train.task import TaskContext
+from psclust.train.program_options import Options
+from psclust.train.task_context import TaskContext
 
 PLAIN = Policy()
 

@@ -14,12 +14,12 @@ HERE = Path(__file__).parent
 SERVER = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["psclust.train.command", "psclust.runtime.server"])
+FORKS.set_forkserver_preload(["psclust.train.command_line", "psclust.runtime.server"])
 
 
 def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
     """What a forked client does: `python -m psclust.train`, with its output in a file."""
-    from psclust.train.command import main
+    from psclust.train.command_line import main
 
     os.chdir(HERE)
     os.environ.update(SERVER | environment)

@@ -15,8 +15,8 @@ import cloudpickle
 from fork_clients import FORKS, SERVER
 
 from psclust.testing.wait import wait_until
-from psclust.train.options import Options
-from psclust.train.task import TaskContext
+from psclust.train.program_options import Options
+from psclust.train.task_context import TaskContext
 
 DEADLINE_S = 60.0
 

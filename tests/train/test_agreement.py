@@ -61,7 +61,7 @@ def test_one_worker_alone_may_have_its_variables_where_it_likes(train_here: Call
 
 
 def test_both_sides_of_every_kind_of_difference_are_shown() -> None:
-    from psclust.train.agreement import differences
+    from psclust.train.between_graph.agreement import differences
 
     mine = {"a": Variable("a", (2,)), "b": Variable("b", (3,)), "c": Variable("c", (4,))}
     theirs = {"a": Variable("a", (2,)), "b": Variable("b", (3, 1), "float64")} | {f"d{i}": Variable(f"d{i}", ()) for i in range(7)}

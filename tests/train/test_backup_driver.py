@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from test_driver import Background, Bench, made_bench
 
-from psclust.replication.barrier import Kind
-from psclust.train.member import Grant, Member
+from psclust.replication.sync.barrier import Kind
+from psclust.train.sync.participant import Grant, Member
 
 pytestmark = pytest.mark.tensorflow
 

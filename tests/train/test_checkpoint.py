@@ -13,10 +13,10 @@ import pytest
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.layout import Layout
-from psclust.replication.state import create_state
-from psclust.train.checkpoint import Checkpoints, spread
-from psclust.train.variables import Source, Variables
+from psclust.replication.device_names import Layout
+from psclust.replication.variables.training_state import create_state
+from psclust.train.checkpoints.checkpoint import Checkpoints, spread
+from psclust.train.checkpoints.initialize import Source, Variables
 
 pytestmark = pytest.mark.tensorflow
 

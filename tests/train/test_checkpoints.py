@@ -141,7 +141,7 @@ def test_checkpoints_come_every_so_many_steps_and_the_last_ones_stay(tmp_path: P
 
 
 def test_one_for_every_so_many_seconds_stays_for_good(tmp_path: Path) -> None:
-    from psclust.train.checkpoint_folder import CheckpointFolder
+    from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
 
     times = iter([100.0, 130.0, 155.0, 170.0, 215.0, 220.0, 290.0])
     folder = CheckpointFolder(tmp_path, keep=2, keep_every_s=50.0, clock=lambda: next(times))

@@ -12,18 +12,18 @@ import pytest
 import tensorflow as tf
 import toys
 
-from psclust.replication.accumulators import push
-from psclust.replication.backup_ops import own_accumulators
-from psclust.replication.barrier import Kind
-from psclust.replication.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.layout import Layout
-from psclust.replication.places import Places
-from psclust.replication.state import State, create_state
+from psclust.replication.device_names import Layout
+from psclust.replication.sync.accumulators import push
+from psclust.replication.sync.backup_ops import own_accumulators
+from psclust.replication.sync.barrier import Kind
+from psclust.replication.sync.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
 from psclust.replication.tower import TowerKind, build_tower
+from psclust.replication.variables.places import Places
+from psclust.replication.variables.training_state import State, create_state
 from psclust.testing.wait import wait_until
-from psclust.train.driver import Driver
-from psclust.train.hooks import Hooks
-from psclust.train.member import Grant, Member
+from psclust.train.hooks.session_hooks import Hooks
+from psclust.train.sync.coordinator import Driver
+from psclust.train.sync.participant import Grant, Member
 
 pytestmark = pytest.mark.tensorflow
 

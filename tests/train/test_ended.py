@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.train.ended import Ended
+from psclust.train.between_graph.ended import Ended
 
 
 def test_who_has_ended_is_remembered_by_the_next_process_of_the_run(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_an_evaluator_follows_a_training_and_ends_after_it(processes: Callable[.
 
 
 def test_the_mark_of_another_run_does_not_end_an_evaluator(tmp_path: Path) -> None:
-    from psclust.train.evaluator import mark_training, training_ended
+    from psclust.train.offline.evaluator import mark_training, training_ended
 
     mark_training(tmp_path, "one", 5)
     assert training_ended(tmp_path, "one")

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def test_a_model_exported_after_the_clock_went_back_has_the_highest_number(tmp_path: Path) -> None:
-    from psclust.train.export import numbered
+    from psclust.train.offline.saved_model import numbered
 
     for name in ("99999999999", "not-a-number"):
         (tmp_path / name).mkdir()

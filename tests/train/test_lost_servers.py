@@ -11,7 +11,7 @@ import tensorflow as tf
 from psclust.errors import PsclustError, StartError
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.train.session import answers, brief, is_lost_peer, recover, session_config, start_server, wait_for_peers
-from psclust.train.task import TaskContext
+from psclust.train.task_context import TaskContext
 
 pytestmark = pytest.mark.tensorflow
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from psclust.errors import UsageError
-from psclust.replication.layout import LOCAL, Layout
+from psclust.replication.device_names import LOCAL, Layout
 from psclust.spec.cluster import Task
-from psclust.train.task import TaskContext, read_context
+from psclust.train.task_context import TaskContext, read_context
 
 CLUSTER = {"ps": ["a:1", "b:1"], "worker": ["a:2", "b:2"]}
 

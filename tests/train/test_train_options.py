@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from psclust.errors import UsageError
-from psclust.train.options import Options, parse_changes, parse_options
+from psclust.train.program_options import Options, parse_changes, parse_options
 
 PARAMS = {"rate": 0.1, "epochs": 3, "name": "a", "augment": False, "limit": None, "layers": [1, 2]}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psclust.plan.task import RestartPolicy, TaskPlan
+from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.testing.wait import wait_until
 from psclust.transport.local import LocalTransport

@@ -1,0 +1,93 @@
+"""`psclust doctor`: check hosts before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from psclust.cli import output
+from psclust.cli.common_options import json_option
+from psclust.cli.host_options import host_options, logged_in, read_hosts
+from psclust.launch.bring_up import other_hosts
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.counted import counted
+from psclust.transport.shim import bind_shim
+
+if TYPE_CHECKING:
+    from psclust.reach.doctor.findings import Finding
+
+_SHOWN = 4  # hosts named in a row, and different results in one
+
+
+@click.command()
+@host_options
+@click.option("--python", metavar="PYTHON", help="The tasks' interpreter there (default: the file's, else this one's path, else python3).")
+@json_option
+def command(path: str | None, hosts: str | None, hostfile: str | None, python: str | None, as_json: bool) -> int:
+    """Check every host at once, and this machine where none is named.
+
+    Log-in, Python, TensorFlow and psclust, disk, memory, GPUs, clock, names, proxies, whether servers keep to one interface, who else can
+    reach them, and whether hosts reach each other on the cluster's ports. Nothing is installed, and nothing stays.
+
+    Exit code 0 if a cluster can start (there may be notes), else 1.
+    """
+    from psclust.reach.doctor.host_checks import examine, examine_here
+
+    request = read_hosts(path, hosts, hostfile)
+    shim = bind_shim()
+    wanted = (python or request.file.python, port_ranges(request.file), Path(shim) if shim else None)
+    if not other_hosts(request.file.model_copy(update={"hosts": list(request.hosts)})):
+        names, found = ["localhost"], examine_here(*wanted)
+    else:
+        names = [host.name for host in request.hosts]
+        with logged_in(request) as ssh:
+            found = examine(ssh, *wanted)
+    if as_json:
+        output.data([asdict(finding) for finding in found])
+    else:
+        output.table(("HOST", "CHECK", "RESULT"), list(rows(found, names)))
+        output.say(_verdict(found))
+    return 1 if any(finding.level == "problem" for finding in found) else 0
+
+
+def port_ranges(file: ClusterFile) -> list[tuple[int, int]]:
+    """Where the servers of a cluster may listen, first and last port of each range."""
+    texts = dict.fromkeys([file.ports, *(job.ports for job in file.jobs.values() if job.ports)])
+    return [_range(text) for text in texts]
+
+
+def rows(found: Sequence[Finding], hosts: Sequence[str]) -> Iterable[tuple[str, str, str]]:
+    """One row for what is well on all hosts alike, then one for each thing that is not, with its cure."""
+    for check in dict.fromkeys(finding.check for finding in found):
+        here = [finding for finding in found if finding.check == check]
+        fine = [finding for finding in here if finding.level == "ok"]
+        if fine:
+            texts = list(dict.fromkeys(finding.text for finding in fine))
+            result = "; ".join(texts[:_SHOWN]) + ("; ..." if len(texts) > _SHOWN else "")
+            yield _named(fine, hosts), check, result
+        for text, cure in dict.fromkeys((finding.text, finding.cure) for finding in here if finding.level != "ok"):
+            same = [finding for finding in here if (finding.text, finding.cure) == (text, cure)]
+            yield _named(same, hosts), check, f"{same[0].level.upper()}: {text}{f'. {cure}' if cure else ''}"
+
+
+def _named(found: Sequence[Finding], hosts: Sequence[str]) -> str:
+    names = list(dict.fromkeys(finding.host for finding in found))
+    if len(names) == len(hosts) > 1:
+        return f"all {len(hosts)}"
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _verdict(found: Sequence[Finding]) -> str:
+    count = sum(finding.level == "problem" for finding in found)
+    return "A cluster can start here." if not count else f"{counted(count, 'problem')}: a cluster would not start or not work."
+
+
+def _range(text: str) -> tuple[int, int]:
+    if text == "auto":
+        return 0, 0
+    low, _, high = text.partition("-")
+    return int(low), int(high or low)

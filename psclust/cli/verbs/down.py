@@ -1,0 +1,110 @@
+"""`psclust down`: end a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import click
+
+from psclust.cli import output
+from psclust.cli.common_options import run_dir_option
+from psclust.cli.found import current_run, find_cluster
+from psclust.errors import NoRunError, StartError, UsageError
+from psclust.reach.ship.purge import purge as remove_what_is_left
+from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
+from psclust.rundir.record import read_status
+from psclust.spec.counted import counted
+
+_DEADLINE = 120.0
+_ANSWER_S = 10.0  # for the supervisor to take the request
+_NOW_S = 3.0
+_CLEANING_S = 3.0  # for a guard to end what a dead supervisor has left
+_POLL = 0.02
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.option("--all", "everything", is_flag=True, help="End every live run.")
+@click.option("--now", is_flag=True, help="KILL at once, without the grace that TERM gives.")
+@click.option("--purge", is_flag=True, help="Then remove what its runs have left on other hosts: their folders, what was sent for them.")
+@run_dir_option
+def command(names: tuple[str, ...], everything: bool, now: bool, purge: bool, run_dir: str | None) -> None:
+    """End the live run, or those named: TERM to every task, KILL after the grace (deadlines.stop, 10 s by default). Returns when nothing of
+    them is alive. A run that has ended already is left as it is.
+
+    With --purge, what tasks have written into the folders that were sent goes with them.
+    """
+    failures = []
+    for cluster in _wanted(names, run_dir, everything=everything):
+        try:
+            _end_or_purge(cluster, now=now, purge=purge)
+        except StartError as error:
+            failures.append(str(error))
+    if failures:
+        raise StartError("\n".join(failures))
+
+
+def _end_or_purge(cluster: ClusterFolder, *, now: bool, purge: bool) -> None:
+    if cluster.is_live():
+        _end(cluster, now=now)
+    elif not purge:
+        status = read_status(current_run(cluster))
+        how = "it ended well" if status.ok else f"it {'was stopped' if status.was_stopped else 'failed'}: {status.text}"
+        output.say(f"{cluster.name} is down already; {how}")
+    if purge:
+        kept = remove_what_is_left(cluster)
+        lines = [f"nothing of {cluster.name} is left on other hosts", *(f"{folder} is in use, and stays" for folder in kept)]
+        output.say("\n".join(lines))
+
+
+def _wanted(names: Sequence[str], run_dir: str | None, *, everything: bool) -> list[ClusterFolder]:
+    """Raises UsageError where a name is not known, and where it is not clear which run is meant."""
+    if names and everything:
+        raise UsageError(f"--all and {' '.join(names)}: either all live runs, or those named.")
+    if names:
+        return [find_cluster(name, run_dir, live=False) for name in dict.fromkeys(names)]
+    running = [cluster for cluster in clusters(state_root(os.environ, run_dir)) if cluster.is_live()]
+    if everything:
+        if not running:
+            output.say("no run is live")
+        return running
+    if len(running) > 1:
+        raise UsageError(f"several runs are live: {', '.join(cluster.name for cluster in running)}. Name those to end, or end --all.")
+    return [find_cluster(None, run_dir, live=False)]
+
+
+def _end(cluster: ClusterFolder, *, now: bool) -> None:
+    folder = current_run(cluster)
+    if _ask(cluster, folder, now=now):
+        deadline = time.monotonic() + _DEADLINE
+        while cluster.is_live():
+            if time.monotonic() > deadline:
+                raise StartError(f"{cluster.name} is still ending after {_DEADLINE:g} s; `psclust down --now` does not wait for its tasks.")
+            time.sleep(_POLL)
+    tasks = read_status(folder).tasks
+    output.say(f"{cluster.name} is down; {counted(len(tasks), 'task')}, none is alive. Logs: {folder.path / 'logs'}")
+
+
+def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
+    """Whether the run is ending by itself; a supervisor that does not answer has been killed, and everything that it has started."""
+    from psclust.control.force_end import end_by_force
+    from psclust.control.supervisor_client import SupervisorClient
+
+    with SupervisorClient(folder) as client:
+        try:
+            client.stop("psclust down", exit_code=143, now=now, timeout=_NOW_S if now else _ANSWER_S)
+        except NoRunError:
+            # Perhaps it ended by itself just now, or its supervisor is dead and the guard is cleaning up.
+            deadline = time.monotonic() + _CLEANING_S
+            while cluster.is_live() and time.monotonic() < deadline:
+                time.sleep(_POLL)
+            if not cluster.is_live():
+                return True
+        else:
+            return True
+    output.say(f"the supervisor of {cluster.name} does not answer; it and everything that it has started is killed")
+    if not end_by_force(folder, _DEADLINE):
+        raise StartError(f"{cluster.name} is still alive {_DEADLINE:g} s after it was killed; see {folder.supervisor_log}")
+    return False

@@ -1,0 +1,150 @@
+"""`psclust plan`: what `up` would start, and what it would change if the run is up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import click
+
+from psclust.cli import output
+from psclust.cli.common_options import json_option
+from psclust.cli.live_run import refuse_another_origin
+from psclust.cli.misplaced import tell_misplaced
+from psclust.cli.options import REQUEST_CONTEXT, read_request, request_options
+from psclust.errors import UsageError
+from psclust.launch.bring_up import other_hosts
+from psclust.launch.program_variables import PlannedPlacement, planned_placement
+from psclust.launch.startable import refuse_what_cannot_start
+from psclust.launch.up_request import UpRequest
+from psclust.placement import table_text
+from psclust.plan.build import Run, build
+from psclust.plan.diff import Changes, compare
+from psclust.plan.plan_text import render_plan
+from psclust.plan.task_plan import Plan
+from psclust.reach.python.remote_command import AGENT, candidates, remote_command
+from psclust.spec.cluster import Task
+from psclust.spec.counted import counted
+from psclust.supervise.move import recall
+
+
+@click.command(context_settings=REQUEST_CONTEXT)
+@request_options
+@json_option
+def command(as_json: bool, **flags: object) -> int:
+    """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
+    program, which ps would hold each variable and what a step moves over the network; the command it runs on other hosts; and what
+    would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
+    program is imported, in a process of its own."""
+    request = read_request(**flags)  # type: ignore[arg-type]
+    tell_misplaced(request, flags["program"])  # type: ignore[arg-type]
+    return show(request, as_json=as_json)
+
+
+def show(request: UpRequest, *, as_json: bool) -> int:
+    """Print the plan of a request; the exit code."""
+    running = _running_plan(request)
+    plan = _draft(request, running)
+    remote = {} if running else _remote(request)
+    changes = compare(running, plan) if running else None
+    if not as_json:
+        output.say(render_plan(plan) + "\n")
+    missing = _cannot_start(request, plan)
+    placement, problem = _placement(request, plan) if missing is None else (None, missing)
+    if as_json:
+        shown = asdict(_by_name(changes)) if changes is not None else None
+        output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None, "remote": remote})
+    else:
+        if placement is not None:
+            _show_placement(placement)
+        _show_remote(remote)
+        if missing is None:
+            _show_changes(plan, changes)
+    if problem is None:
+        return 0
+    output.error(str(problem))
+    return problem.exit_code
+
+
+def _cannot_start(request: UpRequest, plan: Plan) -> UsageError | None:
+    """A plan is worth reading, too, where what it names is not there yet."""
+    try:
+        refuse_what_cannot_start(request, plan)
+    except UsageError as error:
+        return error
+    return None
+
+
+def _placement(request: UpRequest, plan: Plan) -> tuple[PlannedPlacement | None, UsageError | None]:
+    """A program that cannot be asked leaves the rest of the plan worth reading."""
+    try:
+        return planned_placement(request, plan), None
+    except UsageError as error:
+        return None, error
+
+
+def _show_placement(placement: PlannedPlacement) -> None:
+    table = placement.table
+    output.say(f"placement {placement.policy} on {placement.ps} ps:\n")
+    output.table(table_text.VARIABLES, table_text.variable_cells(table))
+    output.say()
+    output.table(table_text.TOTALS, table_text.total_cells(table))
+    output.say(f"\non the wire, {counted(placement.replicas, 'replica')}, {placement.wire_dtype}:\n")
+    output.table(table_text.WIRE, table_text.wire_cells(table, placement.way))
+    for line in (table_text.wire_note(table), table.warning and f"warning: {table.warning}."):
+        if line:
+            output.say(f"\n{line}")
+    output.say()
+
+
+def _remote(request: UpRequest) -> dict[str, str]:
+    """host -> the command that `up` would run there by SSH."""
+    command = remote_command(candidates(request.file.python))
+    return {host.name: command for host in other_hosts(request.file)}
+
+
+def _show_remote(remote: Mapping[str, str]) -> None:
+    for command in dict.fromkeys(remote.values()):
+        output.say(f"first, on {', '.join(remote)}, by SSH:\n  {command}")
+        output.say(f"told on its standard input to look what is there, take in what is missing, and start the agent (PYTHON -m {AGENT})")
+        output.say("addresses and paths above are as this machine knows them; each host has the last word on its own.\n")
+
+
+def _running_plan(request: UpRequest) -> Plan | None:
+    folder = request.cluster.current() if request.cluster.is_live() else None
+    if folder is None or not folder.plan.exists():
+        return None
+    refuse_another_origin(request, folder)
+    return Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+
+
+def _draft(request: UpRequest, running: Plan | None) -> Plan:
+    folder = request.cluster.current() if running else None
+    run = Run(folder.id, str(folder.path)) if folder else Run("<run>", str(request.cluster.path / "<run>"))
+    ports = running.ports() if running else {}
+    wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
+    recipe = recall(folder) if folder else None
+    return build(
+        request.file,
+        request.site,
+        run,
+        {**ports, **wanted},
+        scripts=request.scripts,
+        places=recipe.places if recipe else {},
+        lost=running.lost if running else (),
+    )
+
+
+def _show_changes(plan: Plan, changes: Changes | None) -> None:
+    if changes is None:
+        output.say(f"{plan.name} is not up; `up` would start {counted(len(plan.tasks), 'task')}.")
+        return
+    for line in changes.render():
+        output.say(line)
+    output.say(f"{plan.name} is up; `up` would " + ("make these changes." if changes else "change nothing."))
+
+
+def _by_name(changes: Changes) -> Changes:
+    """With tasks as text, for JSON."""
+    changed: dict[Task, str] = {str(task): what for task, what in changes.changed.items()}  # type: ignore[misc]
+    return Changes(tuple(map(str, changes.added)), tuple(map(str, changes.removed)), changed)  # type: ignore[arg-type]

@@ -1,0 +1,156 @@
+"""The part of `up` that happens on other hosts before anything is planned: log in, start an agent on each, find their addresses."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from psclust.errors import PsclustError, UsageError
+from psclust.launch.up_request import UpRequest
+from psclust.plan.build import Place, Run, build
+from psclust.plan.environment import library_environment, passed
+from psclust.plan.program_kind import parse_program
+from psclust.reach.ship.purge import take_note
+from psclust.rundir.folder import RunFolder, agent_folder
+from psclust.spec.cluster import LOCALHOST, Host
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.counted import counted
+from psclust.spec.files import read_text
+from psclust.spec.import_time import is_read
+from psclust.transport.fork_server_client import Load
+
+if TYPE_CHECKING:
+    from psclust.control.bootstrap import Home
+    from psclust.control.supervisor_client import SupervisorClient
+    from psclust.reach.python.dialogues import Scripts
+    from psclust.reach.python.remote_python import RemotePython
+    from psclust.reach.ssh.ssh_hosts import SshHosts
+
+_LOCAL = {LOCALHOST.name, "127.0.0.1"}
+
+
+def other_hosts(file: ClusterFile) -> Sequence[Host]:
+    """The hosts whose tasks agents run; none where all tasks are processes of this machine. Raises UsageError for a mixture: what is on
+    this machine would be reached at an address that means another machine everywhere else."""
+    names = {host.name for host in file.hosts}
+    local = names & (_LOCAL | {socket.gethostname()})
+    if local == names:
+        return ()
+    if names & _LOCAL:
+        here = ", ".join(sorted(names & _LOCAL))
+        raise UsageError(f"hosts: {here} means another machine on every host; name this machine as the others reach it, by SSH as well.")
+    return file.hosts
+
+
+def bring_up(
+    request: UpRequest, folder: RunFolder, client: SupervisorClient, ssh: SshHosts, say: Callable[[str], None]
+) -> dict[str, Place]:
+    """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
+    the user. Raises StartError with all failures together."""
+    from psclust.control.bootstrap import Order, common_addresses, places, start_agents
+    from psclust.reach.python.dialogues import Scripts
+    from psclust.reach.python.remote_command import candidates
+
+    file, hosts = request.file, ssh.hosts
+    with Scripts(ssh, candidates(file.python)) as scripts:
+        pythons = _fit_pythons(scripts, _seen_here(request))
+        own = {host: python.address for host, python in pythons.items() if python.address is not None}
+        folders = {host: agent_folder(python.state, request.cluster.name, folder.id, host) for host, python in pythons.items()}
+        run = f"{request.cluster.name}.{folder.id}"
+        take_note(request.cluster, run, hosts, pythons, folders)  # before anything is left there
+        homes = _homes(scripts, request, pythons, folders, run, say)
+        order = Order(
+            name=request.cluster.name,
+            lease_s=file.deadlines.lease,
+            grace_s=file.deadlines.stop,
+            interface=file.interface,
+            environ=_passed(file),
+            warm=_loads(request),
+            addresses={host: address for host in homes if (address := own.get(host) or ssh.address_of(host))},
+            ports=file.ports if "-" in file.ports else "auto",
+            tunnel={host.name: host for host in hosts} if file.tunnel else {},
+        )
+        replies = start_agents(scripts, homes, order, lambda access: client.connect([access]))
+        addresses = common_addresses(client, replies, order)
+    return places(replies, homes, addresses)
+
+
+def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
+    """Raises UsageError where a request for a live run is about hosts that have no agent of it; `places` are those that have one."""
+    wanted = {host.name for host in request.layout.hosts.values()}
+    missing = wanted - places.keys() if places else wanted & {host.name for host in other_hosts(request.file)}
+    if missing:
+        name, there = request.cluster.name, ", ".join(places) or "this machine alone"
+        raise UsageError(
+            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps its hosts. End it first (psclust down "
+            f"{name}), or give this one another --name."
+        )
+
+
+def _homes(
+    scripts: Scripts,
+    request: UpRequest,
+    pythons: Mapping[str, RemotePython],
+    folders: Mapping[str, str],
+    run: str,
+    say: Callable[[str], None],
+) -> dict[str, Home]:
+    """Where an agent can live on each host: psclust, the program's folder and the run's own; what is not there is sent."""
+    from psclust.control.bootstrap import Home
+    from psclust.reach.ship.manifest import program_tree
+    from psclust.reach.ship.ship_folder import ship
+
+    file, cwd = request.file, Path(request.site.cwd)
+    shared = all(python.shared for python in pythons.values())
+    root = Path(file.sync) if file.sync else None if shared else cwd
+    secrets = [Path(file.env_file)] if file.env_file else []
+    tree = program_tree(root, without=secrets) if root else None
+    shipped = ship(scripts, pythons, tree, run)
+    sent = sum(each.files for each in shipped.values())
+    if sent:
+        size = sum(each.size for each in shipped.values())
+        say(f"sent {counted(sent, 'file')}, {size / 1e6:.1f} MB, to {counted(len(shipped), 'host')}")
+    below = os.path.relpath(cwd, root) if root and cwd.is_relative_to(root) else "."
+    return {
+        host: Home(each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd), folders[host])
+        for host, each in shipped.items()
+    }
+
+
+def _fit_pythons(scripts: Scripts, files: Mapping[str, int]) -> dict[str, RemotePython]:
+    """That of every host. Raises StartError with all that keeps any host from taking part, be it the log-in."""
+    from psclust.reach.doctor.findings import quick, refuse
+    from psclust.reach.python.remote_python import try_pythons
+
+    outcomes = try_pythons(scripts, files)
+    pythons = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+    failures = [*scripts.ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
+    refuse(quick(pythons.values()), failures)
+    return pythons
+
+
+def _seen_here(request: UpRequest) -> dict[str, int]:
+    """By these every host can tell whether the folder where `up` was called is the same one there: its own time and the script's."""
+    program = parse_program(request.file.program)
+    names = [request.site.cwd, *([os.path.join(request.site.cwd, program.words[0])] if program.kind == "script" else [])]
+    return {name: os.stat(name).st_mtime_ns // 1000 for name in names if os.path.exists(name)}
+
+
+def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
+    """What the tasks of each host are forked from, so far as it can be loaded before they are known there."""
+    draft = build(request.file, request.site, Run("-", "-"), {}, scripts=request.scripts)
+    found: dict[str, dict[Load, None]] = {}
+    common = library_environment(request.site).items()
+    for task in draft.tasks:
+        if task.preload is not None and not any(is_read(name, task.preload) for name, _ in task.env.items() - common):
+            found.setdefault(task.host, {})[task.preload] = None
+    return {host: tuple(loads) for host, loads in found.items()}
+
+
+def _passed(file: ClusterFile) -> dict[str, str]:
+    """What tasks there get of this machine's environment."""
+    text = read_text(Path(file.env_file), otherwise="check the name.") if file.env_file else None
+    return passed(os.environ, file.pass_env or [], text, where=file.env_file or "env_file")

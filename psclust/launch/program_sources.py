@@ -1,0 +1,118 @@
+"""The sources of Python programs: the script or module that a job runs, and what it imports from beside it, as far as they can be read.
+Nothing is imported: the launcher never loads TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from psclust.plan.guess import python_program
+from psclust.plan.layout import JobLayout, Layout
+from psclust.plan.script_facts import ScriptFacts, imported_modules, read_facts
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.import_time import is_imported
+
+# A large repository is not worth reading whole.
+_MOST_FILES = 50
+_MOST_BYTES = 500_000
+
+
+def read_scripts(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> dict[str, ScriptFacts]:
+    """What the source of each job's Python program says, by job; nothing of one that cannot be read."""
+    sources = _sources_of_jobs(file, layout, environ)
+    facts = {id(found): read_facts(found) for found in sources.values()}
+    return {job: replace(facts[id(found)], hides=_hidden_module(file, layout.job(job))) for job, found in sources.items()}
+
+
+def source_text(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> str | None:
+    """All source of all Python programs; None where none can be read."""
+    found = [source for sources in _sources_of_jobs(file, layout, environ).values() for source in sources]
+    return "\n".join(dict.fromkeys(found)) if found else None
+
+
+def _sources_of_jobs(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> dict[str, list[str]]:
+    """By job; one list for all jobs that run the same program in the same place."""
+    known: dict[tuple[str, str, str], list[str]] = {}
+    found = {}
+    for entry in layout.jobs:
+        program = python_program(file, entry)
+        if program is None:
+            continue
+        folder = entry.job.cwd or file.cwd or "."
+        python_path = str(entry.job.env.get("PYTHONPATH", file.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))))
+        key = (program, folder, python_path)
+        if key not in known:
+            known[key] = _read(program, Path(folder), python_path)
+        if known[key]:
+            found[entry.name] = known[key]
+    return found
+
+
+def module_file(name: str, roots: Sequence[Path]) -> Path | None:
+    """The file of a module with this dotted name, below the first of the roots that has it; of a package its `__init__.py`."""
+    for root in roots:
+        base = root.joinpath(*name.split("."))
+        for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _hidden_module(file: ClusterFile, entry: JobLayout) -> str | None:
+    """A module of TensorFlow's that one in the program's folder hides."""
+    program, folder = python_program(file, entry) or "", Path(entry.job.cwd or file.cwd or ".")
+    try:
+        beside = sorted(_home(program, folder).iterdir())
+    except OSError:
+        return None
+    modules = [path for path in beside if path.suffix == ".py" or (path / "__init__.py").is_file()]
+    return next((path.name for path in modules if is_imported(path.stem)), None)
+
+
+def _home(program: str, folder: Path) -> Path:
+    """Where a program's own modules are: the first entry of its sys.path."""
+    return folder if program.startswith("-m ") else Path(os.path.realpath(folder / program)).parent
+
+
+def _read(program: str, folder: Path, python_path: str) -> list[str]:
+    more = [folder / entry for entry in python_path.split(os.pathsep) if entry]
+    if program.startswith("-m "):
+        roots = [folder, *more]
+        name = program.removeprefix("-m ")
+        path = module_file(f"{name}.__main__", roots) or module_file(name, roots)
+    else:
+        path = folder / program
+        roots = [_home(program, folder), *more]
+    return list(_sources(path, roots)) if path is not None else []
+
+
+def _sources(first: Path, roots: Sequence[Path]) -> Iterator[str]:
+    """Of the program, and of modules below the roots that it imports, the nearest first."""
+    waiting, seen, size = [first], {first}, 0
+    while waiting and len(seen) - len(waiting) < _MOST_FILES and size < _MOST_BYTES:
+        path = waiting.pop(0)
+        try:
+            source = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        yield source
+        size += len(source)
+        for name in imported_modules(source):
+            for found in _imported(name, path, roots):
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+
+
+def _imported(name: str, importer: Path, roots: Sequence[Path]) -> Iterator[Path]:
+    """The files that an import may run: of a module, and of the packages above it."""
+    dots = len(name) - len(name.lstrip("."))
+    if dots:
+        roots = [importer.parents[dots - 1]] if dots <= len(importer.parents) else []
+    parts = name.lstrip(".").split(".")
+    for length in range(1, len(parts) + 1):
+        found = module_file(".".join(parts[:length]), roots)
+        if found is not None:
+            yield found

@@ -1,0 +1,86 @@
+"""The variables of a psclust program and where they would go, for `psclust plan`. The launcher never imports TensorFlow: the program is
+asked in a process of its own, with the interpreter, folder and environment that its first task would have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+
+from psclust.errors import UsageError
+from psclust.launch.up_request import UpRequest
+from psclust.placement.description import Description
+from psclust.placement.table import Table, tabulate
+from psclust.plan.environment import is_foreign, placement_policy
+from psclust.plan.layout import Layout
+from psclust.plan.task_plan import Plan, TaskPlan
+from psclust.spec.cluster import Task
+
+_DEADLINE = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPlacement:
+    """way: of this plan, such as `between-graph sync`; replicas: how many train in it."""
+
+    table: Table
+    policy: str
+    ps: int
+    replicas: int
+    way: str
+    wire_dtype: str
+
+
+def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None:
+    """None where the program is no psclust program. Raises UsageError, in one sentence, where its variables cannot be learned."""
+    task = _program_task(request.layout, plan)
+    if task is None:
+        return None
+    found = _ask(task, request)
+    counts = {entry.name: entry.job.count for entry in request.layout.jobs}
+    replicas = counts.get("worker", 0) + counts.get("chief", 0)
+    policy = placement_policy(request.file.placement)
+    table = tabulate(found.variables, counts["ps"], policy, workers=replicas, wire_dtype=found.wire_dtype)
+    way = f"{request.layout.replication or 'between-graph'} {request.file.update}"
+    return PlannedPlacement(table, policy.render(), counts["ps"], replicas, way, found.wire_dtype)
+
+
+def _program_task(layout: Layout, plan: Plan) -> TaskPlan | None:
+    for entry in layout.jobs:
+        if entry.program is not None and entry.program.kind == "psclust" and entry.role == "program":
+            return plan[Task(entry.name, 0)]
+    return None
+
+
+def _ask(task: TaskPlan, request: UpRequest) -> Description:
+    python, dash_m, module, *words = task.argv
+    environ = {name: value for name, value in request.site.environ.items() if not is_foreign(name)}
+    # The shim and the GPUs are the tasks'; a description needs neither.
+    added = {name: value for name, value in task.env.items() if not is_foreign(name) and name != "LD_PRELOAD"}
+    try:
+        done = subprocess.run(
+            [python, dash_m, module, "--describe", *words],
+            cwd=task.cwd,
+            env={**environ, **added, "CUDA_VISIBLE_DEVICES": ""},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_DEADLINE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{words[0]}: its variables are not known: building the model took more than {_DEADLINE:g} s.") from None
+    except OSError as error:
+        raise UsageError(f"{words[0]}: its variables are not known: {error.filename}: {os.strerror(error.errno or 0)}.") from None
+    found = Description.find(done.stdout)
+    if done.returncode != 0 or found is None:
+        reason = _last_line(done.stderr) or f"exit code {done.returncode}"
+        raise UsageError(reason if reason.startswith(f"{words[0]}:") else f"{words[0]}: its variables are not known: {reason}")
+    return found
+
+
+def _last_line(text: str) -> str:
+    """Of a message, the message; of a traceback, the exception."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

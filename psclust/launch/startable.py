@@ -1,0 +1,87 @@
+"""What of a plan cannot start, found without starting anything: a script, module, interpreter, command or folder that is not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from psclust.errors import UsageError
+from psclust.launch.bring_up import other_hosts
+from psclust.launch.find_module import module_problem
+from psclust.launch.up_request import UpRequest
+from psclust.plan.guess import python_program
+from psclust.plan.layout import JobLayout
+from psclust.plan.task_plan import Plan, TaskPlan
+from psclust.spec.cluster import Task
+
+
+def refuse_what_cannot_start(request: UpRequest, plan: Plan) -> None:
+    """Raises UsageError with a line for each thing that is not there. Of other hosts only what is sent to them is known."""
+    here = not other_hosts(request.file)
+    found = (problem for entry in request.layout.jobs for problem in _problems(request, entry, plan[Task(entry.name, 0)], here))
+    lines = list(dict.fromkeys(found))
+    if lines:
+        raise UsageError("\n".join(lines))
+
+
+def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) -> Iterator[str]:
+    """Of one job's tasks."""
+    if entry.program is not None and entry.program.words[0].endswith((".yaml", ".yml")):
+        name = entry.program.words[0]
+        yield f"{name} is a cluster file; write `psclust up -f {name}`."
+        return
+    chosen = entry.job.cwd or request.file.cwd or "."
+    folder = Path(request.site.cwd, chosen)
+    if here:
+        if not folder.is_dir():
+            yield f"{chosen}: there is no such folder; name one that exists under cwd."
+            return
+        yield from _command_problem(request, entry, task, folder)
+    elif Path(chosen).is_absolute():
+        return  # a folder of theirs
+    program = python_program(request.file, entry)
+    if entry.program is not None and entry.program.kind == "psclust":
+        program = entry.program.words[0]
+    if program is None or "{" in program:
+        return
+    if program.endswith(".py"):
+        yield from _script_problem(program, folder)
+    else:
+        path = task.env.get("PYTHONPATH", request.site.environ.get("PYTHONPATH", ""))
+        roots = [folder, *(folder / part for part in path.split(os.pathsep) if part)]
+        problem = module_problem(program, roots, own_interpreter=here and task.argv[0] == sys.executable)
+        if problem is not None:
+            yield problem
+
+
+def _script_problem(script: str, folder: Path) -> Iterator[str]:
+    try:
+        with (folder / script).open("rb"):
+            pass
+    except OSError as error:
+        yield f"{script}: {error.strerror} in {folder.resolve()}. Name a script that can be read."
+
+
+def _command_problem(request: UpRequest, entry: JobLayout, task: TaskPlan, folder: Path) -> Iterator[str]:
+    name = task.argv[0]
+    is_python = entry.program is None or entry.program.is_python
+    if _finds(name, folder, task.env.get("PATH", request.site.environ.get("PATH"))):
+        return
+    if is_python:
+        yield f"{name}: there is no such interpreter, or it cannot be executed; name one that exists (--python, or python: in the file)."
+    elif os.path.dirname(name):
+        what = "cannot be executed: it is a folder or lacks execute permission" if (folder / name).exists() else "there is no such command"
+        yield f"{name}: {what}. Check its name and place."
+    else:
+        yield f"{name}: there is no such command on the PATH; check its name, or write where it is."
+
+
+def _finds(name: str, folder: Path, search_path: str | None) -> bool:
+    """Whether a task in this folder finds the command; an interpreter is also looked for from where `up` is called."""
+    name = os.path.expanduser(name)
+    if not os.path.dirname(name):
+        return shutil.which(name, path=search_path) is not None
+    return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in (folder / name, Path(name)))

@@ -1,0 +1,42 @@
+"""What the plan of a run on other hosts is made of, and can be made of again: when `up` changes the run, and when a host is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter
+
+from psclust.plan.build import Place, Run, build
+from psclust.plan.environment import Site
+from psclust.plan.layout import Layout, lay_out
+from psclust.plan.script_facts import ScriptFacts
+from psclust.plan.task_plan import Plan
+from psclust.spec.cluster import Task
+from psclust.spec.cluster_file import ClusterFile
+
+_HERE = Site(environ={}, cwd="", python="", shim=None)  # where no task runs
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """`scripts`: the facts of each job's Python program; `places`: every host, by name, also one that is lost."""
+
+    file: ClusterFile
+    scripts: Mapping[str, ScriptFacts]
+    places: Mapping[str, Place]
+
+    def lay_out(self, lost: Sequence[str]) -> Layout:
+        """See `psclust.plan.layout.lay_out`."""
+        return lay_out(self.file, {name: place.address for name, place in self.places.items()}, lost)
+
+    def plan(self, run: Run, ports: Mapping[Task, int], lost: Sequence[str]) -> Plan:
+        """See `psclust.plan.build.build`."""
+        return build(self.file, _HERE, run, ports, scripts=self.scripts, places=self.places, lost=lost)
+
+    def to_json(self) -> str:
+        return TypeAdapter(Recipe).dump_json(self).decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> Recipe:
+        return TypeAdapter(Recipe).validate_json(text)

@@ -1,0 +1,26 @@
+"""A plan as text, for `psclust plan` and for people who compare two of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from psclust.plan.task_plan import Plan, TaskPlan
+
+_HOW = {"library": "forked, library loaded", "tensorflow": "forked, TensorFlow imported", None: "executed"}
+
+
+def render_plan(plan: Plan) -> str:
+    """Notes first, then a paragraph a task: where, after whom, the command, the environment psclust adds."""
+    paragraphs = ["\n".join(f"note: {note}" for note in plan.notes)] if plan.notes else []
+    return "\n\n".join([*paragraphs, *("\n".join(_lines(task)) for task in plan.tasks)])
+
+
+def _lines(task: TaskPlan) -> Iterator[str]:
+    decides = ", its end ends the run" if task.decides else ""
+    yield f"{task.task}  on {task.host}  {task.address or 'in no cluster'}  ({_HOW[task.preload]} in {task.cwd}{decides})"
+    if task.needs:
+        yield f"  after {', '.join(map(str, task.needs))}"
+    yield f"  {shlex.join(task.argv)}"
+    for name, value in sorted(task.env.items()):
+        yield f"  {name}={shlex.quote(value)}"

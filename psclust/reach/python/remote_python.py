@@ -1,0 +1,81 @@
+"""The Python of each host: which one it is, what it has installed, and whether psclust is there already."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import psclust
+from psclust.errors import PsclustError
+from psclust.reach.fan_out import all_or_error
+from psclust.reach.python.dialogue import Script
+from psclust.reach.python.dialogues import Scripts
+from psclust.reach.python.on_host.look import package_digest
+from psclust.reach.python.remote_command import candidates
+from psclust.reach.ssh.ssh_hosts import SshHosts
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePython:
+    """What a host's Python is like. Versions are texts, None where a thing is not there; sizes are bytes.
+
+    psclust: None where psclust in exactly our version must be shipped; otherwise the folder to put on PYTHONPATH, or an empty text where
+    it is installed. missing: distributions that psclust needs and the Python lacks. address: the host's own end of the SSH connection.
+    shared: whether the files that it was asked about are there, last changed at the same times.
+    disks: what is free, in bytes, on the disk of each of these folders: of the runs, and, where that is on another disk, of what is sent.
+    clock: seconds by which the host's is ahead of ours, give or take `clock_error`."""
+
+    host: str
+    executable: str
+    version: str
+    tensorflow: str | None
+    psclust: str | None
+    psclust_version: str | None
+    missing: tuple[str, ...]
+    machine: str
+    home: str
+    cache: str
+    state: str
+    disks: Mapping[str, int]
+    memory_free: int | None
+    memory: int | None
+    address: str | None
+    shared: bool
+    clock: float
+    clock_error: float
+
+
+def find_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
+    """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
+    with Scripts(ssh, candidates(wanted)) as scripts:
+        return all_or_error(try_pythons(scripts))
+
+
+def try_pythons(scripts: Scripts, files: Mapping[str, int] | None = None) -> dict[str, RemotePython | PsclustError]:
+    """Of every host, with failures in their places. `files`: paths here with the time of their last change, in microseconds."""
+    own_digest()  # once, not by every thread
+    return scripts.ssh.attempt_each(lambda host: look(host, scripts.on(host), files))
+
+
+def look(host: str, script: Script, files: Mapping[str, int] | None = None) -> RemotePython:
+    """`script` must have the module `look`. Raises SshError."""
+    asked = time.time()
+    found = script.ask("look", {"package": str(_package()), "digest": own_digest(), "files": dict(files or {})})
+    heard = time.time()
+    began, ended = found.pop("times")
+    # As NTP does it (RFC 5905, section 8): what the way there and back took, without the work, bounds the error.
+    clock, error = ((began - asked) + (ended - heard)) / 2, max(0.0, (heard - asked) - (ended - began)) / 2
+    return RemotePython(host=host, clock=clock, clock_error=error, **{**found, "missing": tuple(found["missing"])})
+
+
+@lru_cache(maxsize=1)
+def own_digest() -> str:
+    """Of the psclust that runs here."""
+    return package_digest(str(_package()))
+
+
+def _package() -> Path:
+    return Path(psclust.__file__).parent

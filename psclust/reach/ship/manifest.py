@@ -1,0 +1,142 @@
+"""What a folder holds that is worth sending to a host: every file with its digest, without what `.gitignore` files leave out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pathspec
+
+import psclust
+from psclust.errors import UsageError
+from psclust.spec.cluster_file import clean_name
+
+MOST_BYTES = 500_000_000
+_NEVER = {".git", ".hg", ".svn", ".venv", "__pycache__"}
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`: relative, with `/`; `source`: where it is
+    here; `size`: bytes."""
+
+    path: str
+    source: Path
+    size: int
+    executable: bool
+    digest: str | None
+    link: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A folder as it is to be on a host. `root`: where it is here, if a host that has the very same there may use that."""
+
+    name: str
+    root: Path | None
+    entries: tuple[Entry, ...]
+
+    @property
+    def digest(self) -> str:
+        """Equal for folders that hold the same."""
+        listed = [[entry.path, entry.executable, entry.digest, entry.link] for entry in self.entries]
+        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+
+
+def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_BYTES) -> Tree:
+    """The files of a program's folder. Left out: what `.gitignore` says, in every folder of it, version control, caches, virtual
+    environments, and the files `without`, such as one with secrets. Symbolic links stay links. Raises UsageError when there is more than
+    `most` bytes, naming what is biggest, and when a file cannot be read."""
+    root = root.resolve()
+    try:
+        secret = {path.resolve() for path in without}
+        found = sorted((path for path in _files(root, ()) if path not in secret), key=lambda path: path.relative_to(root).as_posix())
+        sizes = {path: path.lstat().st_size for path in found}
+        if sum(sizes.values()) > most:
+            raise UsageError(_too_much(root, sizes, most))
+        return Tree(clean_name(root.name), root, tuple(_entry(root, path, path.relative_to(root).as_posix()) for path in found))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"sync: {error.filename}: {why}; it cannot be sent. Make it readable, or list it in .gitignore.") from None
+
+
+def package_tree() -> Tree:
+    """psclust itself. The bind shim goes under a name that every Python's loader takes: it is a plain library, made for none of them."""
+    package = Path(psclust.__file__).parent
+    entries = []
+    for path in sorted(package.rglob("*")):
+        if "__pycache__" in path.parts or not path.is_file():
+            continue
+        name = f"psclust/{path.relative_to(package).as_posix()}"
+        if path.suffix == ".so":
+            name = "psclust/runtime/_bind_shim.so"
+        entries.append(_entry(package, path, name))
+    return Tree("psclust", None, tuple(entries))
+
+
+def _files(folder: Path, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -> Iterator[Path]:
+    """`rules`: the ignore files above and in this folder, the nearest last."""
+    ignore = folder / ".gitignore"
+    if ignore.is_file():
+        rules = [*rules, (folder, pathspec.GitIgnoreSpec.from_lines(ignore.read_text(encoding="utf-8", errors="replace").splitlines()))]
+    with os.scandir(folder) as listing:
+        entries = list(listing)
+    for entry in entries:
+        path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+        if entry.name in _NEVER or _is_ignored(path, is_folder, rules) or (is_folder and (path / "pyvenv.cfg").is_file()):
+            continue
+        if is_folder:
+            yield from _files(path, rules)
+        elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+            yield path
+
+
+def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -> bool:
+    """As the nearest ignore file that says anything of it has it."""
+    for folder, spec in reversed(rules):
+        said = spec.check_file(path.relative_to(folder).as_posix() + ("/" if is_folder else "")).include
+        if said is not None:
+            return said
+    return False
+
+
+def _entry(root: Path, path: Path, name: str) -> Entry:
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return Entry(name, path, 0, False, None, os.readlink(path))
+    digest = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK):
+            digest.update(data)
+            size += len(data)
+    return Entry(name, path, size, bool(found.st_mode & stat.S_IXUSR), digest.hexdigest())
+
+
+def _too_much(root: Path, sizes: dict[Path, int], most: int) -> str:
+    """Names the entries that hold the most: the folders at the top, or what is in the one that holds nearly all."""
+    total = sum(sizes.values())
+    for depth in (1, 2, 3):
+        sums: Counter[str] = Counter()
+        for path, size in sizes.items():
+            parts = path.relative_to(root).parts
+            sums["/".join(parts[:depth]) + ("/" if len(parts) > depth else "")] += size
+        if sums.most_common(1)[0][1] < 0.9 * total:
+            break
+    biggest = ", ".join(f"{name} ({megabytes(size)})" for name, size in sums.most_common(3))
+    return (
+        f"sync: {root} holds {megabytes(total)}, more than the {megabytes(most)} that are sent to hosts; the biggest: {biggest}. "
+        "List data in .gitignore and keep it where every host reads it, or name a smaller folder."
+    )
+
+
+def megabytes(size: int) -> str:
+    """`1,200 MB`, or the bytes where there are few."""
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size:,} bytes"

@@ -1,0 +1,239 @@
+"""Logging in to hosts: name, keys, jump hosts and proxy commands as OpenSSH would have them, one connection for each host and one for each
+jump host, however many are behind it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fabric
+import paramiko
+from paramiko.ssh_exception import AuthenticationException, ChannelException, SSHException
+
+from psclust.reach.ssh.auth import Identities
+from psclust.reach.ssh.known_hosts import judge, key_names, known_kinds, read_known_hosts
+from psclust.reach.ssh.log_in_errors import Attempt, ClosedEarlyError, HostKeyError, JumpError, ProxyCommandError, SshError, explain
+from psclust.reach.ssh.ssh_config import HostSettings, SshConfiguration
+from psclust.spec.cluster import Host
+
+_TIMEOUT = 10.0  # seconds for a host that does not answer, unless ConnectTimeout says otherwise
+_HANDSHAKE = 30.0  # seconds for one that answers, but slowly
+_TRIES = 6  # at a host that hangs up before SSH begins, as sshd does at random when more than ten log in at once
+LOST_AFTER = 60.0  # seconds without an acknowledgement after which a connection counts as lost
+_MOST_JUMPS = 8
+
+# paramiko writes tracebacks of what is raised anyway to stderr, where nobody has set up logging.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class _KeyPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
+    """paramiko's own store of keys stays empty, so it asks here about every key. Host-key checking is never off."""
+
+    def __init__(self, settings: HostSettings) -> None:
+        self._known = read_known_hosts(settings.known_hosts)
+        self._names = key_names(settings.address, settings.port, settings.key_alias)
+
+    def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
+        verdict = judge(self._known, self._names, key.asbytes())
+        if verdict is not None:
+            raise HostKeyError(verdict, key.get_name(), key.asbytes())
+
+    def transport(self, sock: Any, **options: Any) -> Any:
+        """Asks for the kinds of key that are on file first: a host has several."""
+        transport = paramiko.Transport(sock, **options)
+        offered = transport.get_security_options()
+        wanted = [kind for known in known_kinds(self._known, self._names) for kind in _signatures(known)]
+        first = [kind for kind in wanted if kind in offered.key_types]
+        offered.key_types = [*first, *(kind for kind in offered.key_types if kind not in first)]
+        return transport
+
+
+def _signatures(kind: str) -> tuple[str, ...]:
+    return ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa") if kind == "ssh-rsa" else (kind,)
+
+
+@dataclass
+class _Jump:
+    """A jump host, or why there is none; `lock` is held while it is dialled."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: fabric.Connection | None = None
+    failure: str | None = None
+
+
+class Dialer:
+    """`home`: the folder that holds `.ssh`; `deadline`: time of `time.monotonic` until which hosts may be dialled; `lost_after`: seconds.
+    Used by several threads."""
+
+    def __init__(self, home: Path, deadline: float, lost_after: float = LOST_AFTER) -> None:
+        self._home = home
+        self._deadline = deadline
+        self._lost_after = lost_after
+        self._configuration = SshConfiguration(home)
+        self._lock = threading.Lock()  # guards what follows
+        self._jumps: dict[tuple[str, ...], _Jump] = {}
+        self._open: list[fabric.Connection] = []
+        self._proxies: list[subprocess.Popen[bytes]] = []
+        self._closed = False
+
+    def dial(self, host: Host) -> tuple[fabric.Connection, str | None]:
+        """A connection that is logged in, and the host's address where nothing stands between. Raises SshError."""
+        settings = self._configuration.of(host)
+        connection = self._connect(settings, depth=0)
+        direct = not settings.jumps and settings.proxy_command is None
+        return connection, connection.transport.getpeername()[0] if direct else None
+
+    def close(self) -> None:
+        """Hang up everywhere; whatever is being dialled fails."""
+        with self._lock:
+            self._closed = True
+            connections, proxies = list(reversed(self._open)), list(self._proxies)
+        for connection in connections:
+            connection.client.close()
+        for process in proxies:
+            process.kill()
+            process.wait()
+
+    def _connect(self, settings: HostSettings, depth: int) -> fabric.Connection:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                return self._try(settings, depth)
+            except ClosedEarlyError as error:
+                pause = random.uniform(0.1, 0.4) * 2**attempt
+                if attempt == _TRIES or time.monotonic() + pause > self._deadline:
+                    raise SshError(f"{settings.name}: {explain(error, Attempt(settings, 0, None))}") from None
+                time.sleep(pause)
+        raise AssertionError
+
+    def _try(self, settings: HostSettings, depth: int) -> fabric.Connection:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise SshError(
+                f"{settings.name}: not tried, the time for all log-ins is over. Raise `ssh: {{deadline: ...}}` in the cluster file."
+            )
+        timeout = min(settings.connect_timeout or _TIMEOUT, left, self._lost_after)
+        user = settings.user or str(fabric.Config(lazy=True).user)
+        identities = Identities(settings.config.lookup(settings.name), user, self._home)
+        attempt = Attempt(settings, timeout, identities)
+        try:
+            return self._log_in(settings, attempt, min(_HANDSHAKE, left), self._way(settings, attempt, depth))
+        except ClosedEarlyError:
+            raise
+        except (OSError, SSHException, EOFError) as error:
+            raise SshError(f"{settings.name}: {explain(error, attempt)}") from None
+        finally:
+            identities.close()
+
+    def _log_in(self, settings: HostSettings, attempt: Attempt, patience: float, way: Any) -> fabric.Connection:
+        policy = _KeyPolicy(settings)
+        limits = {"banner_timeout": patience, "auth_timeout": patience, "channel_timeout": patience}
+        connection = fabric.Connection(
+            settings.name,
+            config=fabric.Config(lazy=True, ssh_config=settings.config),
+            gateway=False,  # the way there is open already
+            forward_agent=False,
+            connect_timeout=max(1, round(patience)),
+            connect_kwargs={**limits, "sock": way, "transport_factory": policy.transport},
+        )
+        connection.config.authentication.strategy_class = partial(_given, attempt.identities)
+        connection.client.set_missing_host_key_policy(policy)
+        with self._lock:
+            if self._closed:
+                way.close()
+                raise SshError(f"{settings.name}: given up.")
+            self._open.append(connection)
+        try:
+            connection.open()
+            if not connection.transport.is_authenticated():
+                raise AuthenticationException("a key alone is not enough")
+        except (OSError, SSHException, EOFError) as error:
+            connection.client.close()
+            way.close()
+            raise _cause(error, way) from None
+        connection.transport.set_keepalive(15)
+        return connection
+
+    def _way(self, settings: HostSettings, attempt: Attempt, depth: int) -> Any:
+        """A socket, or what paramiko takes for one, whose other end is the host's sshd."""
+        if settings.jumps and depth < _MOST_JUMPS:
+            transport = self._jump(settings, settings.jumps, depth).transport
+            try:
+                return transport.open_channel("direct-tcpip", (settings.address, settings.port), ("", 0), timeout=attempt.timeout)
+            except ChannelException as error:
+                raise JumpError(error.text) from None
+            except (OSError, SSHException, EOFError):
+                raise JumpError("no answer") from None
+        if settings.proxy_command is not None:
+            return self._proxy(settings.proxy_command)
+        way = socket.create_connection((settings.address, settings.port), attempt.timeout)
+        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._lost_after * 1000))
+        return way
+
+    def _jump(self, settings: HostSettings, hops: tuple[str, ...], depth: int) -> fabric.Connection:
+        with self._lock:
+            jump = self._jumps.setdefault(hops, _Jump())
+        with jump.lock:
+            if jump.connection is None and jump.failure is None:
+                try:
+                    jump.connection = self._connect(self._hop(settings, hops), depth + 1)
+                except SshError as error:
+                    jump.failure = str(error)
+            if jump.connection is None:
+                raise SshError(f"{settings.name}: not reached, its jump host failed: {jump.failure}")
+            return jump.connection
+
+    def _hop(self, settings: HostSettings, hops: tuple[str, ...]) -> HostSettings:
+        """The last of `hops`, reached through those before it; the first as its own configuration says, but never through itself."""
+        user, _, place = hops[-1].rpartition("@")
+        name, _, port = place.partition(":")
+        found = self._configuration.of(Host(name, user=user or None, port=int(port) if port.isdigit() else None))
+        jumps = hops[:-1] or tuple(hop for hop in found.jumps if hop not in hops)
+        return HostSettings(**{**vars(found), "jumps": jumps})
+
+    def _proxy(self, command: str) -> _ProxySocket:
+        ours, theirs = socket.socketpair()
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the socket
+        with theirs:
+            process = subprocess.Popen(["/bin/sh", "-c", f"exec {command}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=said)
+        with self._lock:
+            self._proxies.append(process)
+        return _ProxySocket(ours, said)
+
+
+class _ProxySocket:
+    """Our end of a ProxyCommand, and what the command says on its stderr."""
+
+    def __init__(self, sock: socket.socket, said: Any) -> None:
+        self._socket = sock
+        self._said = said
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def last_words(self) -> str:
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it ended")
+
+
+def _given(identities: Identities | None, **unused: Any) -> Identities | None:
+    """What fabric calls to make an authentication strategy."""
+    return identities
+
+
+def _cause(error: Exception, way: Any) -> Exception:
+    """paramiko says in words what one would like to tell by type."""
+    hung_up = isinstance(error, (EOFError, ConnectionError)) or (type(error) is SSHException and "banner" in str(error))
+    if isinstance(way, _ProxySocket) and hung_up:
+        return ProxyCommandError(way.last_words())
+    return ClosedEarlyError(str(error)) if hung_up else error

@@ -1,0 +1,71 @@
+"""A port of this machine that leads to an address as seen from a host, through its SSH connection."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+
+from paramiko.ssh_exception import SSHException
+
+from psclust.reach.ssh.channel import end_input
+
+_CHUNK = 1 << 16
+
+
+class Forward:
+    """Listens on 127.0.0.1, on a port the kernel chooses, until `close`. Whoever connects is put through to `target` (host, port) by
+    the other end of `transport`, or finds the connection closed where that cannot be done."""
+
+    def __init__(self, transport: Any, target: tuple[str, int]) -> None:
+        self._transport = transport
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        threading.Thread(target=self._accept, name=f"forward-{target[0]}:{target[1]}", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:port`."""
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def close(self) -> None:
+        """No new connection; those that are open end with the SSH connection."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the thread that accepts
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                ours, origin = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._join, args=(ours, origin), name="forward", daemon=True).start()
+
+    def _join(self, ours: socket.socket, origin: tuple[str, int]) -> None:
+        try:
+            ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel = self._transport.open_channel("direct-tcpip", self._target, origin, timeout=20)
+        except (OSError, SSHException, EOFError):
+            ours.close()
+            return
+        back = threading.Thread(target=_copy, args=(channel, ours), name="forward-back", daemon=True)
+        back.start()
+        _copy(ours, channel)
+        back.join()
+        channel.close()
+        ours.close()
+
+
+def _copy(source: Any, sink: Any) -> None:
+    """Until `source` ends; `sink` is told that nothing more comes."""
+    with suppress(OSError):
+        while data := source.recv(_CHUNK):
+            sink.sendall(data)
+    with suppress(OSError, EOFError, SSHException):
+        if isinstance(sink, socket.socket):
+            sink.shutdown(socket.SHUT_WR)
+        else:
+            end_input(sink)

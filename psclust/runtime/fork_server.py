@@ -1,0 +1,135 @@
+"""A process that has loaded what tasks need, and forks a task per request: run as a file,
+
+    python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|nothing --socket FD
+
+FD is one end of a Unix stream socket. Every message, both ways, is a length (4 bytes, big endian) and JSON. The first comes unasked:
+{"ready": true, "preload_s": 0.4} or {"error": "..."}. A request is {"argv", "env" (complete), "cwd", "supervisor" (pid),
+"recovery_wait" (seconds or null)} with one file descriptor, sent with the length, that becomes the task's stdout and stderr; its reply
+is {"pid": n} or {"error": "..."}. End of file ends the fork server, and so does the death of its parent; no task is harmed by its end.
+
+A task is forked twice, so that the supervisor, a subreaper, becomes its parent and waits for it directly. There is one thread here and
+must be no other: a fork copies only the thread that calls it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+if __name__ == "__main__":
+    # As a file it finds its own folder on sys.path, or with -I nothing; it needs the folder that holds the package, and last, so that
+    # it hides nothing of the interpreter's own.
+    _here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != _here]
+    _home = os.path.dirname(os.path.dirname(_here))
+    if _home not in sys.path:
+        sys.path.append(_home)
+
+from psclust.errors import PsclustError
+from psclust.runtime import linux_process, preload, start_task
+
+MAX_MESSAGE = 64 << 20
+
+
+class EndOfRequests(Exception):
+    """The other side has closed the socket."""
+
+
+def main() -> None:
+    """Preload, then serve until the socket ends."""
+    started = time.monotonic()
+    parser = argparse.ArgumentParser(prog="fork_server.py", description=__doc__)
+    parser.add_argument("--preload", required=True, choices=sorted(preload.KINDS))
+    parser.add_argument("--socket", required=True, type=int, help="file descriptor of the socket to serve")
+    flags = parser.parse_args()
+    linux_process.die_with_parent()
+    # A Ctrl-C or a TERM is for the supervisor, which ends this process by closing the socket.
+    for number in linux_process.CHANGED_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    requests = socket.socket(fileno=flags.socket)
+    # The supervisor may close the socket, or die, at any moment.
+    with suppress(EndOfRequests, BrokenPipeError, ConnectionResetError):
+        try:
+            loaded = preload.KINDS[flags.preload]()
+        except PsclustError as error:
+            send(requests, {"error": str(error)})
+            return
+        send(requests, {"ready": True, "preload_s": round(time.monotonic() - started, 3)})
+        while True:
+            message, output = receive(requests)
+            send(requests, answer(message, output, loaded))
+
+
+def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[str, object]:
+    """Start the task that a request asks for; the reply."""
+    if output is None:
+        return {"error": "the request carried no file descriptor for the task's output"}
+    try:
+        wanted = start_task.Task.from_json(json.loads(message))
+        return {"pid": start(wanted, output, loaded)}
+    except (ValueError, KeyError, TypeError) as error:
+        return {"error": f"not a request this fork server understands: {error!r}"}
+    except OSError as error:
+        return {"error": f"could not start a process: {error.strerror}"}
+    finally:
+        os.close(output)
+
+
+def start(wanted: start_task.Task, output: int, loaded: preload.Loaded) -> int:
+    """Fork twice; the pid of the task, which by then leads its own session and is its supervisor's child: the process in between, its
+    first parent, has ended."""
+    told, tell = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        parent = os.getpid()
+        try:
+            if os.fork() == 0:
+                start_task.run(wanted, output, tell, parent, loaded)
+        except OSError as error:
+            os.write(tell, json.dumps({"errno": error.errno}).encode())
+        os._exit(0)
+    os.close(tell)
+    with open(told, "rb") as pipe:
+        outcome = json.loads(pipe.readline() or b"{}")
+    os.waitpid(middle, 0)
+    if "pid" not in outcome:
+        raise OSError(outcome.get("errno", 0), os.strerror(outcome.get("errno", 0)))
+    return int(outcome["pid"])
+
+
+def receive(requests: socket.socket) -> tuple[bytes, int | None]:
+    """One request and the file descriptor that came with its length. Raises EndOfRequests."""
+    head, descriptors, _, _ = socket.recv_fds(requests, 4, 1)
+    if not head:
+        raise EndOfRequests
+    size = int.from_bytes(head + _exactly(requests, 4 - len(head)), "big")
+    if size > MAX_MESSAGE:
+        raise EndOfRequests
+    return _exactly(requests, size), descriptors[0] if descriptors else None
+
+
+def _exactly(requests: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        part = requests.recv(size - len(received))
+        if not part:
+            raise EndOfRequests
+        received += part
+    return bytes(received)
+
+
+def send(requests: socket.socket, message: Mapping[str, object]) -> None:
+    """Send one message."""
+    payload = json.dumps(message).encode()
+    requests.sendall(len(payload).to_bytes(4, "big") + payload)
+
+
+if __name__ == "__main__":
+    main()

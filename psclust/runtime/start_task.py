@@ -1,0 +1,89 @@
+"""What happens in a task's process between the fork and its program: it becomes the supervisor's child, in its own session, with its
+own environment, folder and output; then it serves, runs a script or executes a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from psclust.runtime import linux_process, run_command, server
+from psclust.runtime.preload import Loaded
+from psclust.spec.import_time import IMPORT_READS, LIBRARY_READS, stale
+
+SERVER = ["-m", "psclust.runtime.server"]
+
+
+class Task(NamedTuple):
+    """One request."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    supervisor: int
+    recovery_wait: float | None
+
+    @classmethod
+    def from_json(cls, message: Mapping[str, Any]) -> Task:
+        """Raises KeyError, TypeError or ValueError for a message that is not a request."""
+        argv, env, wait = tuple(message["argv"]), dict(message["env"]), message.get("recovery_wait")
+        if not argv or not all(isinstance(text, str) for text in (*argv, *env, *env.values(), message["cwd"])):
+            raise ValueError("argv, env and cwd must hold text, argv at least one")
+        return cls(argv, env, message["cwd"], int(message["supervisor"]), None if wait is None else float(wait))
+
+
+def run(task: Task, output: int, tell: int, parent: int, loaded: Loaded) -> NoReturn:
+    """Become the task, a child of process `parent` for now, and say so on `tell` in a line of JSON. Does not return, and never lets an
+    exception reach the fork server's own code."""
+    try:
+        os.setsid()
+        # Before anybody can know the pid: a TERM that came earlier would be ignored, as the fork server ignores it.
+        linux_process.default_signals()
+        os.write(tell, f'{{"pid": {os.getpid()}}}\n'.encode())
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        _settle(task)
+        _begin(task, parent, loaded)
+    except SystemExit as end:  # argparse has printed a server's help
+        os._exit(end.code if isinstance(end.code, int) else 0)
+    finally:
+        sys.excepthook(*sys.exc_info())
+        os._exit(70)
+
+
+def _settle(task: Task) -> None:
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.closerange(3, 1 << 20)
+    os.environ.clear()
+    os.environ.update(task.env)
+    # All forked tasks share the fork server's command line; a command that is executed gets its own name back.
+    linux_process.set_name(task.env.get("PSCLUST_TASK", "python"))
+    try:
+        os.chdir(task.cwd)
+    except OSError as error:
+        run_command.refuse(f"{task.cwd}: cannot be the working folder: {error.strerror}", 126)
+
+
+def _begin(task: Task, parent: int, loaded: Loaded) -> NoReturn:
+    arguments = list(task.argv[1:])
+    if loaded.library is not None and arguments[:2] == SERVER and not stale(task.env, loaded.environment, LIBRARY_READS):
+        _belong_to(task.supervisor, parent)
+        server.serve(arguments[2:], loaded.library)
+    if loaded.interpreter is not None and arguments[:2] != SERVER and not stale(task.env, loaded.environment, IMPORT_READS):
+        from psclust.runtime import forked_program  # imported by who has loaded TensorFlow, and no business of who has not
+
+        forked_program.run(task.argv, task.env, task.recovery_wait, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
+    _belong_to(task.supervisor, parent)
+    run_command.execute(run_command.through_runner(task.argv, task.recovery_wait), task.env)
+
+
+def _belong_to(supervisor: int, parent: int) -> None:
+    """Be the supervisor's child in place of `parent`'s, and die with it. Done as late as may be: the process in between is still giving
+    up its copy of a large memory, and is the parent until it has."""
+    linux_process.wait_for_new_parent(parent)
+    linux_process.die_with_parent()
+    # Checked after that: of a supervisor that died before, the kernel would tell nothing.
+    if os.getppid() != supervisor:
+        run_command.refuse(f"the supervisor, process {supervisor}, is gone, or is not a subreaper above the fork server", 1)

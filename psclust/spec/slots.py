@@ -1,0 +1,70 @@
+"""Whether the hosts of a cluster file have room for its tasks: pinned jobs name hosts that exist, and slots suffice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from psclust.spec.cluster import LOCALHOST, Host
+from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.counted import counted, counted_tasks
+from psclust.spec.problems import KeyPath, Problem
+from psclust.spec.spelling import nearest
+
+_HOSTS: tuple[KeyPath, ...] = (("hosts",), ("hostfile",))
+
+
+def check_room(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
+    """Pins to unknown hosts, and too few slots. `jobs` are the file's and those psclust adds."""
+    pins = list(_unknown_pins(file))
+    yield from pins
+    too_few = list(_total(file.hosts, jobs))
+    yield from too_few
+    if not pins and not too_few:
+        yield from _pinned(file.hosts, jobs)
+
+
+def pinned_host(job: Job, index: int) -> str | None:
+    """The host a task is pinned to: the job's hosts in order, repeated as needed."""
+    return job.hosts[index % len(job.hosts)] if job.hosts else None
+
+
+def _unknown_pins(file: ClusterFile) -> Iterator[Problem]:
+    names = [host.name for host in file.hosts or [LOCALHOST]]
+    for job_name, job in file.jobs.items():
+        for index, name in enumerate(job.hosts or ()):
+            if name in names:
+                continue
+            near = nearest(name, names)
+            if not file.hosts:
+                hint = f"the file lists no hosts, so all runs on this machine; list {name} under hosts, or write localhost."
+            else:
+                hint = f"did you mean {near}?" if near else f"the hosts are {_some(names)}."
+            yield Problem(("jobs", job_name, "hosts", index), f"'{name}' is not one of the hosts; {hint}", _HOSTS)
+
+
+def _total(hosts: Sequence[Host], jobs: Mapping[str, Job]) -> Iterator[Problem]:
+    counts = dict(sorted(((name, job.count) for name, job in jobs.items()), key=lambda item: -item[1]))
+    needed = sum(counts.values())
+    offered = sum(host.slots or 0 for host in hosts)
+    if not hosts or any(host.slots is None for host in hosts) or needed <= offered:
+        return
+    each = _some([f"{host.name}: {host.slots}" for host in hosts])
+    text = f"{counted_tasks(counts)} need {counted(needed, 'slot')}; the hosts offer {offered} ({each}). Lower the count or raise slots."
+    largest = next(iter(counts))
+    yield Problem(("jobs", largest, "count"), text, (*_HOSTS, *(("jobs", name) for name in counts)))
+
+
+def _pinned(hosts: Sequence[Host], jobs: Mapping[str, Job]) -> Iterator[Problem]:
+    for host in hosts:
+        load = Counter(name for name, job in jobs.items() for index in range(job.count) if pinned_host(job, index) == host.name)
+        if host.slots is not None and load.total() > host.slots:
+            verb = "is" if load.total() == 1 else "are"
+            way_out = "Lower the count, raise slots, or pin to more hosts."
+            text = f"{counted_tasks(load)} {verb} pinned to {host.name}, which has {counted(host.slots, 'slot')}. {way_out}"
+            largest = load.most_common(1)[0][0]
+            yield Problem(("jobs", largest, "hosts"), text, (*_HOSTS, *(("jobs", name) for name in load)))
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(words[:8]) + (f" and {len(words) - 8} more" if len(words) > 8 else "")

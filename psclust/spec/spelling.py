@@ -1,0 +1,229 @@
+"""Mistakes of type and spelling in the user's words. What a key wants is read from the JSON Schema, so every key of the models, present
+and future, has its sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import ValidationError
+
+from psclust.spec.cluster_file import Job, json_schema
+from psclust.spec.problems import KeyPath, Problem
+
+Schema = Mapping[str, Any]
+
+# What people who come from other tools write: key -> what it is here.
+_JOBS = {"ps": "ps", "worker": "worker", "chief": "chief", "master": "master", "evaluator": "evaluator"}
+_JOBS |= {"workers": "worker", "num_workers": "worker", "num_ps": "ps"}
+_ELSEWHERE = {
+    "environment": "env",
+    "command": "program",
+    "script": "program",
+    "arguments": "args",
+    "async": "update: async",
+    "timeout": "deadlines.run",
+}
+_ELSEWHERE_IN_A_JOB = {"environment": "env", "command": "run", "arguments": "args", "replicas": "count"}
+
+
+def explain(error: ValidationError, data: object) -> list[Problem]:
+    """One problem for every value that the models refuse; where a value could be written in several ways, for the one that came closest."""
+    schema = json_schema()
+    problems: dict[KeyPath, Problem] = {}
+    for entry in error.errors(include_url=False):
+        path, value, missing = _locate(entry["loc"], data)
+        if entry["type"] == "extra_forbidden":
+            text = _unknown_key(path, schema)
+        elif entry["type"] == "missing":
+            text = f"the key '{missing}' is missing; write {expected(_at(schema, (*path, missing), schema), schema)}."
+        elif entry["loc"][-1] == "[key]":
+            text = f"found the key '{path[-1]}'; write {expected(_key_schema(_at(schema, path[:-1], schema), schema), schema)}."
+        else:
+            text = f"found {found(value)}; write {_wanted(value, _at(schema, path, schema), schema)}."
+        if path not in problems or entry["type"] == "missing":
+            problems[path] = Problem(path, text)
+    return [
+        problem
+        for path, problem in problems.items()
+        if not any(len(other) > len(path) and other[: len(path)] == path for other in problems)
+    ]
+
+
+def found(value: object) -> str:
+    """A value in YAML's words: `the text 'two'`, `true`, `a list`."""
+    if isinstance(value, str):
+        return f"the text '{value[:40]}{'...' if len(value) > 40 else ''}'" if value else "an empty text"
+    if isinstance(value, (list, tuple)):
+        return "a list" if value else "an empty list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if isinstance(value, (bool, type(None))) else str(value)
+
+
+def expected(schema: Schema, root: Schema) -> str:
+    """What a schema wants, to stand after `write`."""
+    schema = _resolve(schema, root)
+    if "patternErrorMessage" in schema:
+        return str(schema["patternErrorMessage"])
+    if "anyOf" in schema:
+        options = [expected(option, root) for option in schema["anyOf"] if option.get("type") != "null"]
+        return _or(options, comma=any("," in option for option in options))
+    if "enum" in schema or "const" in schema:
+        return _or([found(value).removeprefix("the text ").strip("'") for value in schema.get("enum", [schema.get("const")])])
+    kind = schema.get("type", "string")
+    kind = kind if isinstance(kind, str) else kind[0]
+    examples = schema.get("examples")
+    if kind == "integer":
+        return f"a whole number{_bounds(schema)}"
+    if kind == "array":
+        return f"a list such as {inline(examples[0])}" if examples else "a list"
+    if kind == "object":
+        keys = list(schema.get("properties", ()))
+        return f"a mapping such as {inline(examples[0])}" if examples else f"a mapping with keys such as {_join(keys[:3])}"
+    return {"boolean": "true or false", "number": "a number", "string": "a text"}[kind]
+
+
+def inline(value: object) -> str:
+    """A value as one line of YAML: `[--lr, 0.1]`, with quotes where YAML would misread a text."""
+    if isinstance(value, list):
+        return f"[{_join([inline(item) for item in value])}]"
+    if isinstance(value, dict):
+        return f"{{{_join([f'{key}: {inline(item)}' for key, item in value.items()])}}}"
+    text = str(value)
+    if not text.isprintable():
+        return json.dumps(text)
+    is_safe = re.fullmatch(r"[^\s\[\]{},:#&*!|>'\"%@`?][^\[\]{},]*", text) and not re.search(r": | #|:$|\s$|^- ", text)
+    return text if is_safe else "'" + text.replace("'", "''") + "'"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant, if one is near."""
+    choices = list(known)
+    tidy = word.lower().replace("-", "_")
+    return tidy if tidy in choices else next(iter(get_close_matches(tidy, choices, 1, 0.65)), None)
+
+
+def _wanted(value: object, schema: Schema, root: Schema) -> str:
+    """`expected`, with the user's own words where a list was meant: `--lr 0.1` for args."""
+    options = list(_options(schema, root))
+    words = [word for option in options for word in option.get("enum", ()) if isinstance(word, str)]
+    if isinstance(value, str) and words:
+        near = nearest(value, words)
+        return expected(schema, root) + (f" (did you mean {near}?)" if near else "")
+    is_one_item = isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
+    if is_one_item and any(option.get("type") == "array" for option in options):
+        try:
+            return f"a list: {inline(shlex.split(str(value)))}"
+        except ValueError:
+            return expected(schema, root)
+    return expected(schema, root)
+
+
+def _unknown_key(path: KeyPath, root: Schema) -> str:
+    key = str(path[-1])
+    known = list(_properties(_at(root, path[:-1], root), root))
+    near = nearest(key, known)
+    if near is not None:
+        return f"unknown key; did you mean {near}?"
+    return _misplaced_at_top(key, known) if len(path) == 1 else _misplaced_below(key, known, root)
+
+
+def _misplaced_at_top(key: str, known: list[str]) -> str:
+    meant = nearest(key, [*_JOBS, *_ELSEWHERE, *Job.model_fields]) or ""
+    if meant in _JOBS:
+        return f"unknown key; a job stands indented under jobs: {_JOBS[meant]}, with its count."
+    if meant in _ELSEWHERE:
+        return f"unknown key; write {_ELSEWHERE[meant]} instead."
+    if meant in Job.model_fields:
+        return f"unknown key; {meant} belongs to a job: write it indented under that job, as jobs.worker.{meant}."
+    return f"unknown key; known here are {_join(known)}."
+
+
+def _misplaced_below(key: str, known: list[str], root: Schema) -> str:
+    if key in root["properties"]:
+        return f"unknown key; {key} belongs to the whole file: write it without indentation."
+    meant = nearest(key, _ELSEWHERE_IN_A_JOB) or ""
+    if _ELSEWHERE_IN_A_JOB.get(meant) in known:
+        return f"unknown key; write {_ELSEWHERE_IN_A_JOB[meant]} instead."
+    return f"unknown key; known here are {_join(known)}."
+
+
+def _locate(loc: Sequence[str | int], data: object) -> tuple[KeyPath, object, str]:
+    """The path of an error in the user's data. pydantic's own steps (which member of a union, `[key]`) lead nowhere in the data; the last
+    step that leads nowhere is the name of a missing key."""
+    path: list[str | int] = []
+    lost = ""
+    for step in loc:
+        if _holds(data, step):
+            path.append(step)
+            data = data[step]  # type: ignore[index]
+        else:
+            lost = str(step)
+    return tuple(path), data, lost
+
+
+def _holds(data: object, step: str | int) -> bool:
+    if isinstance(data, dict):
+        return step in data
+    return isinstance(data, (list, tuple)) and isinstance(step, int) and step < len(data)
+
+
+def _at(schema: Schema, path: KeyPath, root: Schema) -> Schema:
+    """The part of the schema that governs the value at `path`; an empty one where there is none."""
+    for step in path:
+        options = _options(schema, root)
+        schema = next((inner for option in options if (inner := _child(option, step)) is not None), {})
+    return schema
+
+
+def _child(schema: Schema, step: str | int) -> Schema | None:
+    if isinstance(step, int):
+        return schema.get("items")
+    inner = schema.get("properties", {}).get(step)
+    if inner is None:
+        inner = next(iter(schema.get("patternProperties", {}).values()), None) or schema.get("additionalProperties") or None
+    return inner if isinstance(inner, Mapping) else None
+
+
+def _options(schema: Schema, root: Schema) -> Iterator[Schema]:
+    schema = _resolve(schema, root)
+    if "anyOf" not in schema:
+        yield schema
+    for option in schema.get("anyOf", ()):
+        yield from _options(option, root)
+
+
+def _properties(schema: Schema, root: Schema) -> Mapping[str, Any]:
+    return next((option["properties"] for option in _options(schema, root) if "properties" in option), {})
+
+
+def _key_schema(schema: Schema, root: Schema) -> Schema:
+    names = next((option["propertyNames"] for option in _options(schema, root) if "propertyNames" in option), None)
+    return names or {"patternErrorMessage": "a name"}
+
+
+def _resolve(schema: Schema, root: Schema) -> Schema:
+    while "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    return schema
+
+
+def _bounds(schema: Schema) -> str:
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    return "" if low is None else f", {low} or more"
+
+
+def _join(words: Sequence[object]) -> str:
+    return ", ".join(map(str, words))
+
+
+def _or(words: Sequence[str], comma: bool = False) -> str:
+    words = list(dict.fromkeys(words))
+    return words[0] if len(words) == 1 else f"{_join(words[:-1])}{',' if comma else ''} or {words[-1]}"

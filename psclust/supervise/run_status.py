@@ -1,0 +1,84 @@
+"""A run's status out of its state: what verbs show, what `--json` prints, what stays in the run folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+from psclust import __version__
+from psclust.rundir.folder import RunFolder
+from psclust.rundir.log import tail, tail_of
+from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.spec.cluster import Task
+from psclust.supervise.death import shell_code
+from psclust.supervise.events import Outcome
+from psclust.supervise.late import describe_wait
+from psclust.supervise.run_state import RunState, TaskState
+from psclust.transport.api import Output
+
+TAIL_LINES = 20
+
+
+def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Task, Output], now: float) -> RunStatus:
+    """`now` is on the clock of `state`; times in the answer are seconds since the epoch."""
+    epoch = time.time() - now
+    outcome = state.outcome or Outcome(False, 1, "")
+    known = state.outcome is not None
+    return RunStatus(
+        name=name,
+        run=folder.id,
+        folder=str(folder.path),
+        phase=state.phase.value,
+        supervisor=os.getpid(),
+        began=state.began + epoch,
+        tasks=tuple(_task_status(entry, folder, outputs, epoch) for entry in state.tasks.values()),
+        ok=outcome.ok if known else None,
+        exit_code=outcome.exit_code if known else None,
+        text=outcome.text if known else None,
+        cause=str(outcome.cause) if outcome.cause else None,
+        cause_log=_cause_log(outcome, folder),
+        cause_tail=_cause_tail(outcome, folder, outputs),
+        collateral=tuple(map(str, outcome.collateral)),
+        notes=(*(state.plan.notes if state.plan else ()), *state.notes),
+        psclust=__version__,
+        waiting=describe_wait(state),
+        clock=epoch,
+    )
+
+
+def _task_status(entry: TaskState, folder: RunFolder, outputs: Mapping[Task, Output], epoch: float) -> TaskStatus:
+    task = entry.plan.task
+    output = outputs.get(task)
+    return TaskStatus(
+        task=str(task),
+        role=entry.plan.role,
+        phase=entry.phase.value,
+        host=entry.plan.host,
+        address=entry.plan.address,
+        pid=entry.pid,
+        attempt=entry.attempt,
+        restarts=len(entry.restarts),
+        exit_code=None if entry.exit_code is None else shell_code(entry.exit_code),
+        since=entry.since + epoch,
+        joined=entry.joined,
+        served=entry.served,
+        log=str(folder.log(task, entry.attempt)) if entry.attempt else None,
+        lost_output=output.lost if output else 0,
+        unkept=output.unkept.decode("latin-1") if output else "",
+    )
+
+
+def _cause_log(outcome: Outcome, folder: RunFolder) -> str | None:
+    if outcome.cause is None or not outcome.attempt:
+        return None
+    return str(folder.log(outcome.cause, outcome.attempt))
+
+
+def _cause_tail(outcome: Outcome, folder: RunFolder, outputs: Mapping[Task, Output]) -> tuple[str, ...]:
+    """From the attempt that died; where its log could not be written, from memory."""
+    if outcome.cause is None or not outcome.attempt:
+        return ()
+    lines = tail_of(folder.log(outcome.cause, outcome.attempt), TAIL_LINES)
+    output = outputs.get(outcome.cause)
+    return tail(output.tail, TAIL_LINES) if output and output.lost else lines

@@ -1,0 +1,162 @@
+"""The chief of a between-graph cluster: a replica that also looks after the variables, the checkpoints and the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.sync.barrier_ops import ChiefOps
+from psclust.train.between_graph.ended import Ended
+from psclust.train.between_graph.replica import Replica
+from psclust.train.checkpoints.initialize import Source
+from psclust.train.job import Job
+from psclust.train.session import answers, close
+from psclust.train.sync.coordinator import Driver
+
+LOG = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_LOOK_S = 1.0
+_REMIND_S = 10.0
+_SILENT_S = 60.0
+# As long as others may still train, somebody who is silent may only be slow to come back.
+_SILENT_HELD_S = 300.0
+
+
+class Chief(Replica):
+    """The first replica. Trains like any other, and stays until all others have ended."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        run = str(job.context.run_dir) if job.context.run_dir else None
+        self._ended = Ended(job.model_dir / "ended.json", run)
+        self._next_look = 0.0
+        self._silent_since: dict[int, float] = {}
+
+    def run(self, session: Any) -> None:
+        fresh = self._prepare(session)
+        self.hooks.start(session)
+        self.saver.start(self.step(session))
+        if self.built.chief is None:
+            self.train(session)
+            self._await_others(session)
+        else:
+            self._lead_in_step(session, self.built.chief, fresh=fresh)
+        step = self.step(session)
+        self.saver.save(session, step)
+        LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
+        self.job.reporter.phase("save", step)
+        self.hooks.end(session)
+
+    def agree(self, session: Any) -> None:
+        self.agreement.publish(session)
+
+    def _prepare(self, session: Any) -> bool:
+        """Whether the variables are new."""
+        source = self.variables.prepare(session, self.checkpoints)
+        if source is Source.INITIAL:
+            self.saver.save(session, 0)
+        if source is Source.CHECKPOINT:
+            # Back before the end of its own data, perhaps. Whoever else had ended has gone.
+            self._ended.discard(self.number)
+            self.mark_done(session, self.number, False)
+        for replica in self._ended:
+            self.mark_done(session, replica, True)
+        self._ended.add(self.done(session))
+        return source is Source.INITIAL
+
+    def after_step(self, session: Any, step: int) -> None:
+        """Asynchronous: a look around once a second."""
+        if time.monotonic() >= self._next_look:
+            self._look(session, step)
+        else:
+            self.saver.maybe(session, step)
+
+    def while_held(self, session: Any, step: int) -> None:
+        if time.monotonic() >= self._next_look:
+            self._look(session, step)
+            self._give_up_on_silent(session, _SILENT_HELD_S)
+
+    def _look(self, session: Any, step: int) -> None:
+        self._next_look = time.monotonic() + _LOOK_S
+        # What a replica contributed in the end cannot be had again once it has gone.
+        somebody_ended = self._ended.add(self.done(session))
+        self.saver.maybe(session, step, event=somebody_ended)
+
+    def _lead_in_step(self, session: Any, ops: ChiefOps, *, fresh: bool) -> None:
+        """Synchronous: the own replica in this thread, the barrier in another."""
+        driver = Driver(
+            session,
+            ops,
+            len(self.job.context.replicas),
+            self.step(session),
+            finished=list(self._ended),
+            enough=self.job.enough,
+            left=lambda replica: self._left(session, replica, driver),
+            updated=lambda step: self.saver.maybe(session, step),
+            dropped=lambda replica: self.job.reporter.dropped(),
+            fresh=fresh,
+        )
+        if self.stop.is_up(session):
+            driver.stop()
+        driver.start()
+        try:
+            self.train(session)
+            self._wait(lambda: driver.wait(_POLL_S), lambda: driver.awaited)
+        except (tf.errors.OpError, RuntimeError) as error:
+            # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
+            # CancelledError in a running call and a RuntimeError in the next.
+            first = driver.error
+            close(session)
+            driver.wait()
+            if first is None:
+                raise
+            raise first from error
+        if driver.error is not None:
+            raise driver.error
+
+    def _left(self, session: Any, replica: int, driver: Driver) -> None:
+        self.mark_done(session, replica, True)
+        self._ended.add([replica])
+        self.saver.maybe(session, self.step(session), event=True)
+        if self.stop.is_up(session):
+            driver.stop()
+
+    def _await_others(self, session: Any) -> None:
+        """Asynchronous: when the own data has ended."""
+
+        def ended() -> bool:
+            time.sleep(_POLL_S)
+            # Asks every ps: the others cannot go on before the chief knows that one has been lost.
+            self.variables.missing(session)
+            self._look(session, self.step(session))
+            self._give_up_on_silent(session, _SILENT_S)
+            return not self._others()
+
+        self._wait(ended, self._others)
+
+    def _give_up_on_silent(self, session: Any, patience_s: float) -> None:
+        """A worker whose mark was lost with a ps right after it had ended would be awaited for ever."""
+        for replica in self._others():
+            task = self.job.context.replicas[replica]
+            if answers(self.job.context.address(task)):
+                self._silent_since.pop(replica, None)
+            elif time.monotonic() - self._silent_since.setdefault(replica, time.monotonic()) > patience_s:
+                LOG.warning("%s has not answered for %.0f s and never said that it had ended; going on without it", task, patience_s)
+                self._ended.add([replica])
+                # Others may be waiting for it to catch up.
+                self.mark_done(session, replica, True)
+
+    def _others(self) -> Collection[int]:
+        return set(range(len(self.job.context.replicas))) - set(self._ended) - {self.number}
+
+    def _wait(self, ended: Callable[[], bool], awaited: Callable[[], Collection[int]]) -> None:
+        remind = time.monotonic() + _REMIND_S
+        while not ended():
+            if time.monotonic() > remind:
+                LOG.info("waiting for %s to end", ", ".join(str(self.job.context.replicas[replica]) for replica in sorted(awaited())))
+                remind = time.monotonic() + _REMIND_S

@@ -1,0 +1,30 @@
+"""Restoring weights from the moving averages that a training with `TrainConfig.average_decay` has kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.train.checkpoints.checkpoint import entry_of
+
+
+def averages() -> dict[str, Any]:
+    """name of the average in a checkpoint -> the trainable variables of the current graph that it is for, several where one is cut in
+    parts; as `tf.compat.v1.train.Saver` takes them."""
+    found: dict[str, list[Any]] = {}
+    for variable in tf.compat.v1.trainable_variables():
+        found.setdefault(f"{entry_of(variable).name}/ExponentialMovingAverage", []).append(variable)
+    return {name: parts if len(parts) > 1 else parts[0] for name, parts in found.items()}
+
+
+def refuse_without_averages(prefix: str, wanted: Mapping[str, Any], found: Collection[str]) -> None:
+    """Raises UsageError where a checkpoint lacks any of the averages."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise UsageError(
+            f"{prefix} has no moving averages ({', '.join(missing)} missing), which average_decay asks for; train with average_decay, or "
+            "leave it out"
+        )

@@ -1,0 +1,181 @@
+"""Saving and restoring a graph's variables.
+
+Values travel to the process that drives the session, which writes them with TensorFlow's own SaveV2: a checkpoint is where the chief is,
+also when ps hosts share no file system with it. Sharded, every ps writes and reads its own part instead, and the chief merges the index.
+Either way `tf.train.load_checkpoint` and `tf.compat.v1.train.Saver` read it. The parts of a partitioned variable are saved as slices of
+one tensor under the variable's full name, so a model may be cut another way when it is restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from psclust.errors import PsclustError
+from psclust.replication.variables.training_state import PASSING, POSITIONS
+from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
+from psclust.train.config import TrainConfig
+from psclust.train.hooks.nan_guard import all_finite, not_written_error
+from psclust.train.session import brief, is_lost_peer, system_reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A variable in a checkpoint: `part` of the tensor `name` of `shape`, in SaveV2's notation; an empty one is all of it."""
+
+    variable: Any
+    name: str
+    part: str
+    shape: Any
+
+
+class Checkpoints:
+    """The checkpoints of `variables` in `directory`; adds its ops to the current graph. `device` is the process that drives the session."""
+
+    def __init__(self, variables: Sequence[Any], directory: Path, device: str, config: TrainConfig | None = None) -> None:
+        config = config or TrainConfig()
+        self._folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
+        self._sharded = config.sharded
+        self._entries = [entry_of(variable) for variable in variables if variable.op.name not in PASSING]
+        self._guard = config.nan_guard
+        here = _cpu_of(device)
+        with tf.name_scope("checkpoint"):
+            with tf.device(here):
+                self._prefix = tf.compat.v1.placeholder(tf.string, [], name="prefix")
+            self._save = self._save_parts(here) if config.sharded else self._save_all(here)
+            restored = [(entry, self._load(entry, _cpu_of(entry.variable.device) if config.sharded else here)) for entry in self._entries]
+            self._assign = {entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored}
+            self._positions = next((value for entry, value in restored if entry.name == POSITIONS), None)
+
+    def _save_all(self, device: str) -> Any:
+        values = [_read(entry.variable) for entry in self._entries]
+        with tf.device(device), tf.control_dependencies(self._finite(values)):
+            return _save(self._prefix, self._entries, values)
+
+    def _finite(self, values: Sequence[Any]) -> list[Any]:
+        return all_finite([entry.variable for entry in self._entries], values, self._guard)
+
+    def _save_parts(self, device: str) -> Any:
+        values = [_read(entry.variable) for entry in self._entries]
+        with tf.device(device):
+            finite = self._finite(values)
+        groups: dict[str, list[tuple[_Entry, Any]]] = {}
+        for entry, value in zip(self._entries, values, strict=True):
+            groups.setdefault(_cpu_of(entry.variable.device), []).append((entry, value))
+        names, saves = [], []
+        for index, (place, entries) in enumerate(sorted(groups.items())):
+            with tf.device(place), tf.control_dependencies(finite):
+                names.append(tf.strings.join([self._prefix, f"_parts/part-{index:05d}-of-{len(groups):05d}"]))
+                saves.append(_save(names[-1], *zip(*entries, strict=True)))
+        with tf.device(device), tf.control_dependencies(saves):
+            return tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=tf.stack(names), destination_prefix=self._prefix, delete_old_dirs=True)
+
+    def _load(self, entry: _Entry, device: str) -> Any:
+        with tf.device(device):
+            (value,) = tf.raw_ops.RestoreV2(
+                prefix=self._prefix,
+                tensor_names=[entry.name],
+                shape_and_slices=[entry.part],
+                dtypes=[entry.variable.dtype.base_dtype],
+            )
+            return tf.ensure_shape(value, entry.variable.shape)
+
+    def latest(self) -> str | None:
+        """The prefix of the last complete checkpoint."""
+        return self._folder.latest()
+
+    def save(self, session: Any, step: int) -> str:
+        """Writes `model.ckpt-<step>` and removes those that need not stay. Raises PsclustError where the folder cannot be written, in which
+        case the last checkpoint is still there, or for values that are not finite, and the session's own error where a server is lost."""
+        prefix = self._folder.prefix(step)
+        try:
+            self._folder.directory.mkdir(parents=True, exist_ok=True)
+            session.run(self._save, {self._prefix: prefix})
+            self._folder.add(prefix)
+        except (OSError, tf.errors.OpError) as error:
+            if isinstance(error, tf.errors.OpError) and is_lost_peer(error):
+                raise
+            refused = not_written_error(error, step)
+            if refused is not None:
+                raise refused from error
+            self._give_up(prefix, step, error)
+        return prefix
+
+    def _give_up(self, prefix: str, step: int, error: Exception) -> None:
+        latest = self.latest()
+        if latest != prefix:
+            self._folder.remove(Path(prefix).name)
+        reason = system_reason(error) or (brief(error) if isinstance(error, tf.errors.OpError) else str(error))
+        good = f"the last good one is {Path(latest).name}" if latest else "there is none yet"
+        hint = "make room, or choose another --model-dir"
+        if self._sharded and isinstance(error, tf.errors.NotFoundError):
+            hint = "with sharded=True every ps writes a part, so the folder must be on a file system that ps and chief share"
+        raise PsclustError(
+            f"{self._folder.directory}: the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}"
+        ) from error
+
+    def restore(self, session: Any, prefix: str, first: Collection[str] = ()) -> None:
+        """Gives every variable its value in the checkpoint: those named in `first`, and when that is done the rest. Raises PsclustError
+        where the checkpoint lacks a variable or has it in another shape."""
+        reader = tf.train.load_checkpoint(prefix)
+        refuse_another_model(prefix, self._entries, reader.get_variable_to_shape_map())
+        feed = {self._prefix: prefix}
+        if self._positions is not None:
+            feed[self._positions] = spread(reader.get_tensor(POSITIONS), int(self._positions.shape[0]))
+        for chosen in (True, False):
+            session.run([assign for name, assign in self._assign.items() if (name in first) is chosen], feed)
+
+
+def entry_of(variable: Any) -> _Entry:
+    """How a variable, or a part of one, stands in a checkpoint."""
+    info = getattr(variable, "_save_slice_info", None)
+    if info is None:
+        return _Entry(variable, variable.op.name, "", variable.shape)
+    return _Entry(variable, info.full_name, info.spec, tf.TensorShape(info.full_shape))
+
+
+def spread(positions: Any, replicas: int) -> Any:
+    """How far each of `replicas` replicas has read when `positions`, int64 [another number], have been read in all: the same total,
+    as evenly as it goes."""
+    if len(positions) == replicas:
+        return positions
+    each, over = divmod(int(np.sum(positions)), replicas)
+    return np.array([each + (index < over) for index in range(replicas)], np.int64)
+
+
+def refuse_another_model(prefix: str, entries: Iterable[_Entry], found: dict[str, list[int]]) -> None:
+    """Raises PsclustError where the tensors of a checkpoint, name -> shape, are not those of the model."""
+    wanted = {entry.name: entry.shape for entry in entries}
+    problems = [f"{name} is missing" for name in wanted if name not in found]
+    problems += [
+        f"{name} is {found[name]}, the model's {shape.as_list()}"
+        for name, shape in wanted.items()
+        if name in found and name != POSITIONS and not shape.is_compatible_with(found[name])
+    ]
+    if problems:
+        raise PsclustError(f"{prefix} is the checkpoint of another model: {'; '.join(problems)}. Choose another --model-dir")
+
+
+def _save(prefix: Any, entries: Sequence[_Entry], values: Sequence[Any]) -> Any:
+    names, parts = [entry.name for entry in entries], [entry.part for entry in entries]
+    return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=parts, tensors=list(values))
+
+
+def _cpu_of(device: str) -> str:
+    """The first CPU of the task that `device` is of."""
+    return str(tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string())
+
+
+def _read(variable: Any) -> Any:
+    with tf.device(variable.device):
+        return variable.read_value()
+
+
+def _assign(variable: Any, value: Any) -> Any:
+    with tf.device(variable.device):
+        return variable.assign(value, read_value=False)

@@ -1,0 +1,88 @@
+"""`python -m psclust.train module:program [options]`: trains a program as the task that the environment names, or alone; with `--describe`
+in front, says what variables it has.
+
+A user's mistake is one sentence on stderr and its exit code; an exception of the user's own code keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import tensorflow as tf
+
+from psclust.errors import PsclustError
+from psclust.estimator import install
+from psclust.train.find_program import load_program
+from psclust.train.job import Job
+from psclust.train.modes import run
+from psclust.train.offline.describe import FLAG, describe_program
+from psclust.train.program_options import Options, parse_changes, parse_options
+from psclust.train.progress import ProgressFile
+from psclust.train.report import Reporter
+from psclust.train.task_context import TaskContext, read_context
+
+
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Returns the exit code."""
+    _log_to_stdout()
+    # Graphs and sessions are what this package is made of; all other TensorFlow 2 behavior (resource variables, control flow) stays.
+    tf.compat.v1.disable_eager_execution()
+    try:
+        describing = list(arguments[:1]) == [FLAG]
+        options = parse_options(arguments[1:] if describing else arguments)
+        context = read_context(environment)
+        # Before the user's module is loaded: it may look for `tf.estimator` at once.
+        install()
+        program = load_program(options.program)
+        program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
+        if describing:
+            sys.stdout.write(f"{describe_program(program)}\n")
+            return 0
+        with ExitStack() as scratch:
+            job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
+            run(job)
+            if context.is_chief and "train" in options.do and job.model_dir.is_dir() and (options.model_dir or context.run_dir):
+                logging.getLogger("psclust.train").info("the model is in %s", job.model_dir)
+    except PsclustError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+def _model_dir(options: Options, context: TaskContext, scratch: ExitStack) -> Path:
+    if options.model_dir:
+        return options.model_dir
+    # Who is in a run may be killed, and would leave a folder of its own behind.
+    return (context.run_dir or Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="psclust-")))) / "model"
+
+
+def _reporter(options: Options, context: TaskContext) -> Reporter:
+    return Reporter(ProgressFile(context.progress_file), options.log_s)
+
+
+def _log_to_stdout() -> None:
+    """One plain line a message, for this package alone: the user's program configures its own logging."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("psclust")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    tensorflow = tf.get_logger()
+    tensorflow.setLevel(logging.INFO)
+    tensorflow.addFilter(_says_something)
+    warnings.filterwarnings("ignore", ".* is deprecated", UserWarning, r"tensorflow\.python\.")
+
+
+def _says_something(record: logging.LogRecord) -> bool:
+    """Of what TensorFlow only informs of, the lines of its own hooks (LoggingTensorHook, StepCounterHook) alone; of what it warns of, all
+    but that the graph interface is deprecated: a page of it for a model over feature columns, to somebody who has chosen that interface."""
+    if record.levelno < logging.WARNING:
+        return record.module == "basic_session_run_hooks"
+    return record.module != "deprecation"

@@ -1,0 +1,24 @@
+"""The session hooks that the settings of a program ask for; none by default, so that a step costs nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psclust.train.hooks.early_stopping import EarlyStopping
+from psclust.train.hooks.profile import Profile
+from psclust.train.hooks.summaries import Summaries
+from psclust.train.job import Job
+
+
+def feature_hooks(job: Job, step: Any, loss: Any, towers: Sequence[Any], staleness: Any = None) -> list[Any]:
+    """The hooks of the task that leads the training. step, loss, staleness: tensors of the step that one run leads to. towers: those whose
+    summaries such a run computes anyway. Adds ops to the current graph."""
+    config, hooks = job.program.config, []
+    if config.stop_after is not None:
+        hooks.append(EarlyStopping(loss, config.stop_after))
+    if config.profile_steps:
+        hooks.append(Profile(step, config.profile_steps, job.model_dir))
+    if config.summary_steps is not None:
+        hooks.append(Summaries(step, loss, [tower.summaries for tower in towers], config.summary_steps, job.model_dir, staleness))
+    return hooks

@@ -1,0 +1,172 @@
+"""Training with one client: the towers of an in-graph cluster, or those of one process alone, which step together."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.build_in_graph import InGraph, StepOps, build_in_graph
+from psclust.replication.device_names import Layout
+from psclust.replication.inputs import END_OF_DATA
+from psclust.train.balance import warn_if_uneven
+from psclust.train.between_graph.pace import StepValues, TowerPace
+from psclust.train.checkpoints.checkpoint import Checkpoints
+from psclust.train.checkpoints.initialize import Source, Variables
+from psclust.train.hooks.config_hooks import feature_hooks
+from psclust.train.hooks.nan_guard import check_loss
+from psclust.train.hooks.session_hooks import Hooks, training_hooks
+from psclust.train.job import Job, Saver, no_data
+from psclust.train.session import open_session, recover, session_config, start_server
+from psclust.train.tower_devices import cluster_devices, input_of
+from psclust.train.user_errors import explained
+
+LOG = logging.getLogger(__name__)
+
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class _Client:
+    job: Job
+    layout: Layout
+    built: InGraph
+    variables: Variables
+    checkpoints: Checkpoints
+    saver: Saver
+    hooks: Hooks
+
+
+def train_towers(job: Job) -> None:
+    """Trains until the data of all towers or the wanted number of steps is used up, and leaves a checkpoint of the result."""
+    target = start_server(job.context)
+    layout = _layout(job, target)
+    graph = job.new_graph()
+    with graph.as_default():
+        built = build_in_graph(job.program, layout, sync=job.context.sync or job.context.task is None)
+        warn_if_uneven(built.towers[0], layout)
+        spec = built.towers[0].spec
+        leading = built.steps[0]
+        # Where towers have steps of their own, one step runs one tower.
+        seen = built.towers if len(built.steps) == 1 else built.towers[:1]
+        hooks = Hooks(
+            [*training_hooks(spec, chief=True), *job.hooks, *feature_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
+        )
+        checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
+        saver = Saver(checkpoints, job.save_s, job.program.config.save_steps)
+        client = _Client(job, layout, built, Variables(spec.scaffold), checkpoints, saver, hooks)
+    graph.finalize()
+
+    def attempt() -> None:
+        with explained(graph), open_session(target, graph, session_config(job.context, job.program.config.wire_dtype)) as session:
+            _train(client, session)
+
+    recover(attempt, job.context, lambda: job.reporter.steps)
+
+
+def _layout(job: Job, target: str) -> Layout:
+    """The layout with a tower on every device, which the servers of a cluster must be asked for."""
+    context, found = job.context, [job.context.devices]
+    if context.task is None:
+        return context.layout
+
+    def ask() -> None:
+        found[0] = cluster_devices(target, context, session_config(context), job.program.config.device_count)
+
+    recover(ask, context, lambda: 0)
+    return replace(context, devices=found[0]).layout
+
+
+def _train(client: _Client, session: Any) -> None:
+    job, state = client.job, client.built.state
+    if client.variables.prepare(session, client.checkpoints) is Source.INITIAL:
+        client.saver.save(session, 0)
+    step, positions = session.run([state.global_step, state.positions])
+    session.run(
+        [data.initializer for data in client.built.inputs],
+        {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},
+    )
+    client.hooks.start(session)
+    client.saver.start(int(step))
+    job.reporter.phase("train", int(step))
+    if not job.enough(step):
+        if len(client.built.steps) == 1:
+            for made in _steps(client, session, client.built.steps[0], 0):
+                client.saver.maybe(session, made)
+        else:
+            clocks = [int(position) // state.batches for position in positions]
+            _run_threads(client, session, TowerPace(clocks, job.context.max_staleness))
+    step = int(session.run(state.global_step))
+    client.saver.save(session, step)
+    LOG.info("trained to step %d%s", step, job.reporter.remarks)
+    job.reporter.phase("save", step)
+    client.hooks.end(session)
+
+
+def _steps(client: _Client, session: Any, ops: StepOps, tower: int, stop: threading.Event | None = None) -> Iterator[int]:
+    """Makes a step each time it is asked for one, until the data or the wanted number of steps is used up, or `stop` is set; yields the
+    global step after each but the last."""
+    hooks = client.hooks if tower == 0 else Hooks()
+    run = hooks.callable(session, ops.fetches)
+    while not (stop and stop.is_set()):
+        try:
+            made = StepValues.of(*run())
+        except tf.errors.OutOfRangeError as error:
+            _check_end(client, session, tower, error)
+            return
+        step = made.step
+        check_loss(client.job.program.config.nan_guard, step, made.loss)
+        client.job.reporter.step(step, made.loss, made.examples, made.staleness)
+        if hooks.stop_requested and stop:
+            stop.set()
+        if client.job.enough(step) or hooks.stop_requested:
+            return
+        yield step
+
+
+def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
+    """Raises UsageError where the end of data is the end of a tower that never had any."""
+    built, workers, text = client.built, client.layout.workers, str(error.message)
+    if END_OF_DATA in text:
+        return
+    found = re.search(r"tower_(\d+)/", text) if len(built.inputs) > len(built.steps) else None
+    ended = int(found[1]) if found else tower
+    # Towers that end are filled up, unless there is nothing to fill them with.
+    if built.filled or session.run(built.state.positions)[ended] == 0:
+        raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
+
+
+def _run_threads(client: _Client, session: Any, pace: TowerPace) -> None:
+    """One thread a tower, each with its own train op; this thread saves. The first error of any ends all."""
+    errors: list[Exception] = []
+    stop = threading.Event()
+
+    def run(tower: int) -> None:
+        try:
+            pace.wait(tower, stop)
+            for _ in _steps(client, session, client.built.steps[tower], tower, stop):
+                pace.advance(tower)
+                pace.wait(tower, stop)
+        except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it
+            errors.append(error)
+            stop.set()
+        finally:
+            pace.end(tower)
+
+    threads = [threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True) for tower in range(len(client.built.steps))]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads) and not stop.wait(_POLL_S):
+            client.saver.maybe(session, client.job.reporter.progress.step)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]

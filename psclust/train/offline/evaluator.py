@@ -1,0 +1,133 @@
+"""The evaluator task: evaluates every checkpoint while others train, and remembers the best.
+
+It only reads the model's folder, so it needs nobody and nobody waits for it. The chief leaves a mark there when the last checkpoint is
+written; when that one has been evaluated, the evaluator ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, Listed
+from psclust.train.job import Job
+from psclust.train.offline.evaluation import Evaluation, EvaluationGraph, write_evaluation
+from psclust.train.session import open_session
+
+LOG = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_MARK = "training_done"
+_RESULTS = "evaluations.jsonl"
+_BEST = "best"
+
+
+def mark_training(model_dir: Path, run: str | None, step: int | None) -> None:
+    """What the chief says about run number `run`: it trains (`step` None), or it has ended at `step`."""
+    mark = model_dir / _MARK
+    if step is None:
+        mark.unlink(missing_ok=True)
+        return
+    aside = mark.with_name(f"{_MARK}.new")
+    aside.write_text(json.dumps({"run": run, "step": step}) + "\n", encoding="utf-8")
+    aside.replace(mark)
+
+
+def training_ended(model_dir: Path, run: str | None) -> bool:
+    """Whether the chief of that run has written its last checkpoint."""
+    with suppress(FileNotFoundError):
+        return bool(json.loads((model_dir / _MARK).read_text(encoding="utf-8"))["run"] == run)
+    return False
+
+
+def evaluate_continuously(job: Job) -> None:
+    """Evaluates checkpoints as they come until the training has ended. Results are a line each in `evaluations.jsonl`; the checkpoint
+    with the lowest loss is copied to `best`. Raises UsageError where there is no held-out data."""
+    if not job.program.has_evaluation:
+        raise UsageError("an evaluator needs held-out data: give the program an eval_input_fn, or let input_fn take `mode`")
+    folder = CheckpointFolder(job.model_dir)
+    folder.check_writable()
+    records = _Records(job.model_dir)
+    built = EvaluationGraph(job)
+    job.reporter.phase("evaluate")
+    with open_session("", built.graph, None) as session:
+        while True:
+            # In this order: when the mark is there, so is the last checkpoint.
+            ended = training_ended(job.model_dir, job.context.run)
+            waiting = [entry for entry in folder.listed() if entry.step not in records.steps]
+            # Nobody waits long for an evaluator once the training is over: only what counts is left to do.
+            for entry in waiting[-1:] if ended else waiting[:1]:
+                _evaluate(job, built, session, entry, records)
+            if ended:
+                break
+            if not waiting:
+                time.sleep(_POLL_S)
+    LOG.info("%d checkpoints evaluated%s", len(records.steps), f"; the best: {records.best}" if records.best else "")
+
+
+def _evaluate(job: Job, built: EvaluationGraph, session: Any, entry: Listed, records: _Records) -> None:
+    records.steps.add(entry.step)
+    try:
+        built.restorer.restore(session, str(job.model_dir / entry.name))
+    except (tf.errors.NotFoundError, tf.errors.DataLossError, ValueError, RuntimeError) as error:
+        if list(job.model_dir.glob(f"{entry.name}.*")):
+            raise
+        LOG.info("%s was removed before it could be evaluated (%s)", entry.name, type(error).__name__)
+        return
+    result = built.run(session)
+    records.add(result, entry.name)
+    LOG.info("%s", result)
+    job.reporter.phase("evaluate", result.step, result.scalars())
+
+
+class _Records:
+    """What has been evaluated in a folder, also by an evaluator before this one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.steps: set[int] = set()
+        self.best: Evaluation | None = None
+        with suppress(FileNotFoundError):
+            for line in (directory / _RESULTS).read_text(encoding="utf-8").splitlines():
+                # The last line of an evaluator that was killed may be half a line.
+                with suppress(ValueError, TypeError):
+                    self._take(Evaluation(**json.loads(line)))
+
+    def add(self, result: Evaluation, name: str) -> None:
+        with open(self._directory / _RESULTS, "a", encoding="utf-8") as file:
+            file.write(result.as_json() + "\n")
+        if self._take(result):
+            self._keep_best(result, name)
+
+    def _take(self, result: Evaluation) -> bool:
+        self.steps.add(result.step)
+        loss = result.scalars().get("loss")
+        better = loss is not None and loss == loss and (self.best is None or loss < self.best.metrics["loss"])
+        if better:
+            self.best = result
+        return better
+
+    def _keep_best(self, result: Evaluation, name: str) -> None:
+        """A folder that can be restored from like any other: it appears when it is complete."""
+        aside = self._directory / f"{_BEST}.new"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        try:
+            for file in self._directory.glob(f"{name}.*"):
+                shutil.copy2(file, aside / file.name)
+        except FileNotFoundError:
+            LOG.info("%s was removed before it could be kept as the best", name)
+            shutil.rmtree(aside)
+            return
+        CheckpointFolder(aside).add(str(aside / name))
+        write_evaluation(result, aside)
+        shutil.rmtree(self._directory / _BEST, ignore_errors=True)
+        aside.rename(self._directory / _BEST)

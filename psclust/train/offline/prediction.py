@@ -1,0 +1,82 @@
+"""Predicting with the last checkpoint: one value or one dict of values an example, as a generator or as a file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.replication.inputs import checked_dataset, split_batch
+from psclust.replication.model import ModeKeys, Shard
+from psclust.train.hooks.session_hooks import Hooks
+from psclust.train.job import Job
+from psclust.train.offline.inference import Restorer, restored
+from psclust.train.offline.json_values import as_json
+
+LOG = logging.getLogger(__name__)
+
+
+def predict(job: Job) -> Iterator[Any]:
+    """Yields the predictions for every example of the input in mode PREDICT: a dict of numpy values where the model's predictions are a
+    dict, else the value itself. Raises UsageError where there is no input, no checkpoint or no prediction."""
+    if not job.program.has_prediction:
+        raise UsageError("there is nothing to predict for: give the program a predict_input_fn, or let input_fn take `mode`")
+    graph = job.new_graph()
+    with graph.as_default():
+        tf.compat.v1.train.get_or_create_global_step()
+        iterator = tf.compat.v1.data.make_initializable_iterator(checked_dataset(job.program.dataset(ModeKeys.PREDICT, Shard())))
+        features, _ = split_batch(iterator.get_next())
+        spec = job.program.spec(features, None, ModeKeys.PREDICT)
+        predictions = checked_predictions(spec)
+        hooks = Hooks([*(spec.prediction_hooks or ()), *job.hooks])
+        restorer = Restorer(spec.scaffold, job.program.config)
+    graph.finalize()
+    with restored(graph, restorer, job.model_dir, "predict with") as (session, _):
+        session.run(iterator.initializer)
+        hooks.start(session)
+        run = hooks.callable(session, list(predictions.values()))
+        while not hooks.stop_requested:
+            try:
+                values = run()
+            except tf.errors.OutOfRangeError:
+                break
+            yield from _examples(dict(zip(predictions, values, strict=True)), single=not isinstance(spec.predictions, dict))
+        hooks.end(session)
+
+
+def write_predictions(job: Job) -> Path:
+    """Writes `predictions.jsonl` into the model's folder, a line an example; it appears when it is complete."""
+    path = job.model_dir / "predictions.jsonl"
+    aside = path.with_name("predictions.jsonl.new")
+    count = 0
+    with open(aside, "w", encoding="utf-8") as file:
+        for prediction in predict(job):
+            file.write(json.dumps(as_json(prediction)) + "\n")
+            count += 1
+    aside.replace(path)
+    LOG.info("wrote %d predictions to %s", count, path)
+    return path
+
+
+def checked_predictions(spec: Any) -> dict[str, Any]:
+    """name -> tensor of what a model function predicts; raises UsageError where it predicts nothing."""
+    predictions = spec.predictions
+    if predictions is None or (isinstance(predictions, dict) and not predictions):
+        raise UsageError(f"model_fn returned no predictions in mode {spec.mode!r}; return EstimatorSpec(mode, predictions=...)")
+    return dict(predictions) if isinstance(predictions, dict) else {"predictions": predictions}
+
+
+def _examples(batch: dict[str, Any], *, single: bool) -> Iterator[Any]:
+    sizes = {name: len(value) if np.ndim(value) else None for name, value in batch.items()}
+    if len(set(sizes.values())) > 1 or None in sizes.values():
+        found = ", ".join(f"{name}: {np.shape(batch[name])}" for name in batch)
+        raise UsageError(f"every prediction must have one row for each example of the batch; their shapes are {found}")
+    for index in range(next(iter(sizes.values())) or 0):
+        row = {name: value[index] for name, value in batch.items()}
+        yield next(iter(row.values())) if single else row

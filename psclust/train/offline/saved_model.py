@@ -1,0 +1,99 @@
+"""Exporting the last checkpoint as a SavedModel, which `tf.saved_model.load`, TensorFlow Serving and TensorFlow 1 can read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.estimator.export import PredictOutput, named
+from psclust.replication.model import ModeKeys
+from psclust.train.arguments import call_with
+from psclust.train.job import Job
+from psclust.train.offline.inference import Restorer, restored
+from psclust.train.offline.prediction import checked_predictions
+from psclust.train.session import system_reason
+
+LOG = logging.getLogger(__name__)
+
+_DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+
+
+def export_saved_model(job: Job, directory: Path | None = None, receiver_fn: Callable[..., Any] | None = None) -> Path:
+    """Writes `<directory>/<seconds since 1970>` (default: `export` in the model's folder) and returns it; it appears when it is complete.
+
+    receiver_fn() -> ServingInputReceiver, default the program's. Raises UsageError where there is none, no checkpoint, or the folder
+    cannot be written.
+    """
+    receiver_fn = receiver_fn or job.program.serving_input_receiver_fn
+    if receiver_fn is None:
+        raise UsageError(
+            "an exported model needs to know what requests look like: give the program a serving_input_receiver_fn, for example "
+            "psclust.estimator.export.build_raw_serving_input_receiver_fn({'x': tf.TensorSpec([None, 2])})"
+        )
+    graph = job.new_graph()
+    with graph.as_default():
+        tf.compat.v1.train.get_or_create_global_step()
+        receiver = call_with(receiver_fn, params=dict(job.program.params or {}))
+        spec = job.program.spec(receiver.features, None, ModeKeys.PREDICT)
+        found = _signatures(spec, receiver)
+        restorer = Restorer(spec.scaffold, job.program.config)
+        with restored(graph, restorer, job.model_dir, "export") as (session, prefix):
+            path = _write(session, found, restorer, directory or job.model_dir / "export")
+    LOG.info("exported %s to %s", Path(prefix).name, path)
+    return path
+
+
+def _signatures(spec: Any, receiver: Any) -> dict[str, Any]:
+    """name -> signature of every export output of a spec, the predictions where it has none. One alone is the default too. Raises
+    UsageError where several are given and none is the default."""
+    outputs = dict(spec.export_outputs or {_DEFAULT: PredictOutput(checked_predictions(spec))})
+    if _DEFAULT not in outputs:
+        if len(outputs) > 1:
+            raise UsageError(f"export_outputs are {', '.join(outputs)}; call the one to serve by default {_DEFAULT!r}")
+        outputs[_DEFAULT] = next(iter(outputs.values()))
+    inputs = named(receiver.receiver_tensors, "input")
+    found = {name: output.as_signature_def(inputs) for name, output in outputs.items()}
+    for other, tensors in (getattr(receiver, "receiver_tensors_alternatives", None) or {}).items():
+        found |= {f"{other}:{name}": output.as_signature_def(named(tensors, "input")) for name, output in outputs.items()}
+    return found
+
+
+def _write(session: Any, found: dict[str, Any], restorer: Restorer, directory: Path) -> Path:
+    aside = directory / f".{os.getpid()}.new"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        builder = tf.compat.v1.saved_model.Builder(str(aside))
+        builder.add_meta_graph_and_variables(
+            session,
+            [tf.saved_model.SERVING],
+            found,
+            assets_collection=tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.ASSET_FILEPATHS),
+            main_op=restorer.local,
+            clear_devices=True,
+            saver=restorer.saver,
+        )
+        builder.save()
+        return numbered(aside, directory)
+    except (OSError, tf.errors.OpError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        reason = system_reason(error)
+        if reason is None:
+            raise
+        raise UsageError(f"{directory}: the model cannot be exported there ({reason}); choose another folder") from error
+
+
+def numbered(aside: Path, directory: Path) -> Path:
+    """Give the complete model the time as its number, or the next one after the highest: the highest is the one that is served."""
+    others = [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
+    number = max([int(time.time()), *(other + 1 for other in others)])
+    while (directory / str(number)).exists():
+        number += 1
+    return aside.rename(directory / str(number))

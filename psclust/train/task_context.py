@@ -1,0 +1,138 @@
+"""Which task of which cluster this process is, as the launcher says it in the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from psclust.errors import UsageError
+from psclust.placement.policy import Policy
+from psclust.replication.device_names import LOCAL, Layout
+from psclust.spec.cluster import ClusterSpec, Task
+
+IN_GRAPH = "in-graph"
+BETWEEN_GRAPH = "between-graph"
+EVALUATOR = "evaluator"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """task and cluster are None for a process of its own; an evaluator is in no cluster but knows it. run_dir and progress_file are
+    absolute paths, and run the run's id, where the launcher gave them. backup_workers: how many gradients a synchronous step need not wait
+    for. max_staleness: by how many steps an asynchronous replica may be ahead of the slowest; None: by any. device_count: devices of this
+    task, None: as many as it finds. devices: those that towers are on, once they are known: of this process, or in-graph of all workers;
+    see `psclust.train.tower_devices`."""
+
+    task: Task | None = None
+    cluster: ClusterSpec | None = None
+    replication: str = BETWEEN_GRAPH
+    sync: bool = False
+    run_dir: Path | None = None
+    progress_file: Path | None = None
+    run: str | None = None
+    policy: Policy = field(default_factory=Policy)
+    backup_workers: int = 0
+    max_staleness: int | None = None
+    device_count: int | None = None
+    devices: tuple[str, ...] = ("",)
+
+    @property
+    def replicas(self) -> tuple[Task, ...]:
+        """The tasks that hold a replica of the model, in shard order; a chief trains too, and comes first."""
+        if self.cluster is None:
+            return ()
+        jobs = ("worker",) if self.replication == IN_GRAPH else ("chief", "worker")
+        return tuple(Task(job, index) for job in jobs for index in range(len(self.cluster.jobs.get(job, ()))))
+
+    @property
+    def is_chief(self) -> bool:
+        if self.task is None or self.is_evaluator:
+            return self.task is None
+        return self.replication == IN_GRAPH or self.task == self.replicas[0]
+
+    @property
+    def is_evaluator(self) -> bool:
+        return self.task is not None and self.task.job == EVALUATOR
+
+    @property
+    def layout(self) -> Layout:
+        if self.task is None or self.cluster is None:
+            return replace(LOCAL, workers=self.devices)
+        here, ps, tasks = device(self.task), len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas)
+        if self.replication == IN_GRAPH:
+            return Layout(ps, tasks if self.devices == ("",) else self.devices, here, self.policy)
+        return Layout(ps, tasks, here, self.policy, devices=self.devices)
+
+    @property
+    def peers(self) -> tuple[Task, ...]:
+        """The tasks whose servers this process's session needs, apart from its own."""
+        if self.cluster is None:
+            return ()
+        jobs = ("ps", "worker") if self.replication == IN_GRAPH else ("ps",)
+        return tuple(task for task in self.cluster.tasks() if task.job in jobs and task != self.task)
+
+    def address(self, task: Task) -> str:
+        address = self.cluster.address(task) if self.cluster else None
+        if address is None:
+            raise UsageError(f"PSCLUST_TASK is {task}, which is not in PSCLUST_CLUSTER")
+        return address
+
+
+def device(task: Task) -> str:
+    """TensorFlow's name for all devices of a task: `/job:worker/task:1`."""
+    return f"/job:{task.job}/task:{task.index}"
+
+
+def task_of(name: str) -> Task:
+    """The task whose `device` name is given."""
+    job, index = name.removeprefix("/job:").split("/task:")
+    return Task(job, int(index))
+
+
+def read_context(environment: Mapping[str, str]) -> TaskContext:
+    """The context in the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises UsageError."""
+    run_dir = _path(environment, "PSCLUST_RUN_DIR")
+    progress = _path(environment, "PSCLUST_PROGRESS")
+    run = environment.get("PSCLUST_RUN")
+    text = environment.get("PSCLUST_CLUSTER")
+    if not text:
+        return TaskContext(run_dir=run_dir, progress_file=progress, run=run)
+    try:
+        cluster = ClusterSpec({job: tuple(addresses) for job, addresses in json.loads(text).items()})
+        task = Task.parse(environment.get("PSCLUST_TASK", ""))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsageError(f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. Start the program with `psclust up`") from error
+    replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
+    update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
+    policy = Policy.parse(environment.get("PSCLUST_PLACEMENT", ""))
+    counts = (_count(environment, name) for name in ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS", "PSCLUST_DEVICE_COUNT"))
+    backups, staleness, devices = counts
+    context = TaskContext(
+        task, cluster, replication, update == "sync", run_dir, progress, run, policy, backups or 0, staleness, devices or None
+    )
+    if context.is_evaluator:
+        return context
+    context.address(task)
+    if replication == BETWEEN_GRAPH and task not in context.replicas:
+        raise UsageError(f"PSCLUST_TASK is {task}: between-graph, the program runs on chief and workers, every other task is a bare server")
+    return context
+
+
+def _path(environment: Mapping[str, str], name: str) -> Path | None:
+    return Path(environment[name]) if environment.get(name) else None
+
+
+def _count(environment: Mapping[str, str], name: str) -> int | None:
+    text = environment.get(name)
+    if text and not text.isdecimal():
+        raise UsageError(f"{name} is {text!r}; it must be a whole number, 0 or more")
+    return int(text) if text else None
+
+
+def _choice(environment: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    value = environment.get(name) or choices[0]
+    if value not in choices:
+        raise UsageError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+    return value

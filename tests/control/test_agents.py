@@ -1,0 +1,374 @@
+"""An agent on a host of its own: what it starts, what it says, whom it refuses, and how it leaves."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+import psclust
+from psclust.agent import agent_pb2 as pb
+from psclust.agent import agent_pb2_grpc
+from psclust.agent.access import HostAccess, Identity, server_name
+from psclust.agent.process import AgentReply, AgentRequest
+from psclust.control.agent_link import HostLink
+from psclust.control.certificates import Authority
+from psclust.errors import StartError
+from psclust.plan.task_plan import RestartPolicy, TaskPlan
+from psclust.rundir.folder import RunFolder
+from psclust.spec.cluster import Host, Task
+from psclust.testing.hosts import BedHost, HostBed, host_bed
+from psclust.testing.wait import wait_until
+from psclust.transport.api import Output
+
+pytestmark = pytest.mark.process
+isolated = pytest.mark.skipif(os.geteuid() != 0, reason="hosts that can be cut off are namespaces, which need root")
+
+WORKER = Task("worker", 0)
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 2) as bed:
+        yield bed
+
+
+@dataclass
+class Heard:
+    """A listener that remembers."""
+
+    news: list[Any] = field(default_factory=list)
+    silences: list[bool] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def started(self, task: Task, pid: int) -> None:
+        self.news.append(("started", task))
+
+    def not_started(self, task: Task, reason: str) -> None:
+        self.news.append(("not started", task, reason))
+
+    def exited(self, task: Task, code: int) -> None:
+        self.news.append(("exited", task, code))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        work()
+
+    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
+        self.news.append(("lost", host))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def host_silent(self, host: str, silent: bool) -> None:
+        self.silences.append(silent)
+
+
+@dataclass
+class Started:
+    host: BedHost
+    authority: Authority
+    identity: Identity
+    reply: AgentReply
+    link: HostLink
+    heard: Heard
+    folder: RunFolder
+
+    @property
+    def target(self) -> str:
+        return f"{self.host.address}:{self.reply.port}"
+
+    def run(self, script: str, attempt: int = 1, task: Task = WORKER) -> None:
+        self.link.start(task_plan(task, self.host.name, script), attempt)
+
+    def log(self, attempt: int = 1) -> str:
+        path = self.folder.log(WORKER, attempt)
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def wait_for(self, *news: Any) -> None:
+        wait_until(lambda: news in self.heard.news, what=str(news))
+
+
+def task_plan(task: Task, host: str, script: str) -> TaskPlan:
+    return TaskPlan(
+        task=task,
+        host=host,
+        address=None,
+        argv=(sys.executable, "-c", script),
+        env={},
+        cwd="/",
+        preload=None,
+        role="program",
+        serves=False,
+        needs=(),
+        decides=True,
+        ok_exit_codes=(0,),
+        restart=RestartPolicy("never", 0, 1.0, 1.0, 1.0),
+        recovery_wait=None,
+    )
+
+
+@pytest.fixture
+def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
+    links: list[HostLink] = []
+
+    def start(lease_s: float = 20.0, environ: dict[str, str] | None = None, via: Host | None = None) -> Started:
+        host, authority = bed[0], Authority("test")
+        run = f"run-{len(links)}-{os.urandom(3).hex()}"
+        identity = authority.agent(host.name)
+        own = str(host.home / ".local" / "state" / run)
+        request = AgentRequest(host.name, own, host.address, lease_s, 2.0, identity, environ or {})
+        where = f"PYTHONPATH={Path(psclust.__file__).parents[1]}"
+        command = host.command("env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent")
+        done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        reply, folder, heard = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Heard()
+        folder.create()
+        access = HostAccess(host.name, f"{host.address}:{reply.port}", authority.launcher(), lease_s, asdict(via) if via else None)
+        links.append(HostLink(access, folder, heard))
+        return Started(host, authority, identity, reply, links[-1], heard, folder)
+
+    yield start
+    for link in links:
+        link.leave()
+
+
+def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> None:
+    request = AgentRequest("h1", str(tmp_path / "run"), "127.0.0.1", 5.0, 2.0, Authority("test").agent("h1"), {}, version="0.0.9")
+    done = subprocess.run([sys.executable, "-m", "psclust.agent"], input=request.to_json(), capture_output=True, text=True, timeout=300)
+    where = Path(psclust.__file__).parent
+    assert done.returncode == 3
+    assert done.stderr.startswith(
+        f"psclust is {psclust.__version__} there, in {where}, and 0.0.9 here. Install the same one, or remove that one"
+    )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_task_runs_there_and_all_it_prints_arrives_before_the_news_of_its_end(start: Callable[..., Started]) -> None:
+    agent = start(environ={"TOKEN": "from the launcher"})
+    agent.run("import os; print(os.environ['HOME'], os.environ['TOKEN']); [print(i) for i in range(50000)]; exit(3)")
+    agent.wait_for("exited", WORKER, 3)
+    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 3)]
+    lines = agent.log().splitlines()
+    assert lines[0] == f"{agent.host.home} from the launcher"
+    assert lines[1:] == [str(number) for number in range(50000)]
+
+
+def test_what_finds_no_room_on_a_host_is_kept_by_the_launcher(start: Callable[..., Started]) -> None:
+    started = start()
+    RunFolder(Path(started.reply.folder)).log(WORKER, 1).symlink_to("/dev/full")
+    go = Path(started.reply.folder) / "go"
+    wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.02)"
+    started.run(f"import os, time\nprint('the reason', flush=True)\n{wait}\nprint('x' * 100_000)\nraise SystemExit(7)")
+    wait_until(lambda: "the reason" in started.log(), what="the first line")
+    go.touch()
+    started.wait_for("exited", WORKER, 7)
+    first, marked, rest = started.log().splitlines()[0], started.log().splitlines()[-2], started.log().splitlines()[-1]
+    assert first == "the reason"
+    assert marked == f"[psclust: {100_001 - len(rest) - 1} bytes found no room on {started.host.name}]"
+    assert set(rest) == {"x"}
+    assert len(rest) > 10_000
+    assert any(started.host.name in note and "no space" in note for note in started.heard.notes)
+    assert started.link.output(WORKER).lost == 0
+
+
+def test_what_finds_no_room_on_the_launcher_is_held_to_be_shown(start: Callable[..., Started]) -> None:
+    started = start()
+    started.folder.log(WORKER, 1).symlink_to("/dev/full")
+    started.run("print('the reason')\nraise SystemExit(7)")
+    started.wait_for("exited", WORKER, 7)
+    assert started.link.output(WORKER) == Output(b"the reason\n", 11, b"the reason\n")
+    started.run("print('second')", attempt=2)
+    started.wait_for("exited", WORKER, 0)
+    assert started.link.output(WORKER) == Output(b"second\n")
+
+
+def test_a_program_that_is_not_there_is_said(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.link.start(replace(task_plan(WORKER, agent.host.name, ""), argv=("/no/such/python", "x.py"), preload="tensorflow"), 1)
+    wait_until(lambda: agent.heard.news, what="the news")
+    assert agent.heard.news[0][0] == "not started"
+
+
+def test_a_start_that_an_agent_cannot_make_sense_of_is_said(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.link.start(replace(task_plan(WORKER, agent.host.name, ""), argv=()), 1)
+    wait_until(lambda: agent.heard.news, what="the news")
+    kind, task, reason = agent.heard.news[0]
+    assert (kind, task) == ("not started", WORKER)
+    assert reason.startswith("h1: ")
+
+
+def test_a_silent_launcher_ends_tasks_and_agent_after_the_lease(start: Callable[..., Started]) -> None:
+    agent = start(lease_s=3.0)
+    agent.run("import time; print('up', flush=True); time.sleep(1000)")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.host.cut()
+    try:
+        if agent.host.isolated:
+            wait_until(lambda: not agent.host.programs(), what="the end of all processes")
+        agent.wait_for("lost", "h1")
+    finally:
+        agent.host.heal()
+    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
+
+
+@isolated
+def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started]) -> None:
+    agent = start(lease_s=30.0)
+    agent.run("import time\nfor i in range(60): print(i, flush=True); time.sleep(0.1)")
+    wait_until(lambda: "3\n" in agent.log(), what="the first lines")
+    agent.host.cut()
+    try:
+        # Long enough for lines to be printed that nobody hears of.
+        own = Path(agent.reply.folder) / "logs" / "worker-0.1.log"
+        far = agent.log().count("\n") + 15
+        wait_until(lambda: int(agent.host.run("sh", "-c", f"wc -l < {own}")) > far, what="lines in the meantime")
+        assert agent.log().count("\n") < far
+    finally:
+        agent.host.heal()
+    wait_until(lambda: ("exited", WORKER, 0) in agent.heard.news, what="the end")
+    assert agent.log().splitlines() == [str(number) for number in range(60)]
+    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
+
+
+@isolated
+@pytest.mark.parametrize(("after", "via"), [(0.1, None), (0.4, None), (0.3, Host("h1"))])
+def test_a_cut_of_95_percent_of_the_lease_loses_nothing(
+    start: Callable[..., Started], bed: HostBed, monkeypatch: pytest.MonkeyPatch, after: float, via: Host | None
+) -> None:
+    monkeypatch.setenv("HOME", str(bed.home))
+    agent = start(lease_s=5.0, via=via)
+    agent.run("import time\nfor i in range(120): print(i, flush=True); time.sleep(0.1)")
+    wait_until(lambda: "3\n" in agent.log(), what="the first lines")
+    began = time.monotonic() + after
+    wait_until(lambda: time.monotonic() >= began, what="another moment between two renewals")
+    agent.host.cut()
+    try:
+        wait_until(lambda: time.monotonic() >= began + 0.95 * 5.0, what="the end of the cut")
+    finally:
+        agent.host.heal()
+    agent.wait_for("exited", WORKER, 0)
+    assert agent.log().splitlines() == [str(number) for number in range(120)]
+    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
+
+
+def test_an_agent_that_stood_still_ends_its_tasks_before_it_takes_any_order(start: Callable[..., Started]) -> None:
+    agent = start(lease_s=3.0)
+    # Deaf to TERM: the time in which it would be heard is over.
+    agent.run("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.host.run("kill", "-STOP", str(agent.reply.pid))
+    try:
+        agent.run("print('again')", attempt=2)
+        agent.wait_for("lost", "h1")
+    finally:
+        agent.host.run("kill", "-CONT", str(agent.reply.pid))
+    continued = time.monotonic()
+    wait_until(lambda: not any("signal.SIG_IGN" in program for program in agent.host.programs()), what="the end of the task")
+    assert time.monotonic() - continued < 2
+    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
+    assert not (Path(agent.reply.folder) / "logs" / "worker-0.2.log").exists()
+    assert "leaving: the launcher has not been heard" in (Path(agent.reply.folder) / "supervisor.log").read_text()
+
+
+def test_an_agent_that_stood_still_for_less_than_its_lease_goes_on(start: Callable[..., Started]) -> None:
+    agent = start(lease_s=3.0)
+    agent.run("import time; print('up', flush=True); time.sleep(8); print('through')")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.host.run("kill", "-STOP", str(agent.reply.pid))
+    stopped = time.monotonic()
+    try:
+        wait_until(lambda: time.monotonic() > stopped + 0.95 * 3.0, what="the end of the standstill")
+    finally:
+        agent.host.run("kill", "-CONT", str(agent.reply.pid))
+    agent.wait_for("exited", WORKER, 0)
+    assert agent.log().split() == ["up", "through"]
+    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
+
+
+def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noticed(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.run("import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(1000)")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.host.run("kill", "-9", str(agent.reply.pid))
+    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
+    wait_until(lambda: agent.heard.silences == [True], what="the silence")
+
+
+def test_who_asks_an_agent_that_has_left_is_told_so_at_once(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.host.run("kill", "-TERM", str(agent.reply.pid))
+    agent.wait_for("lost", "h1")
+    asked = time.monotonic()
+    with pytest.raises(StartError, match=r"^h1: its agent has left: it was told to \(SIGTERM\)\.$"):
+        agent.link.reach([])
+    assert time.monotonic() - asked < 5
+
+
+def test_told_to_leave_it_leaves_nothing_but_its_folder(start: Callable[..., Started]) -> None:
+    agent = start()
+    agent.run("import time; print('up', flush=True); time.sleep(1000)")
+    wait_until(lambda: "up" in agent.log(), what="the task")
+    agent.link.leave()
+    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
+    assert agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip() == agent.reply.folder
+
+
+def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:
+    """To the agent, with these papers."""
+    authority = agent.authority.certificate
+    credentials = (
+        grpc.ssl_channel_credentials(authority)
+        if identity is None
+        else grpc.ssl_channel_credentials(authority, identity.key, identity.certificate)
+    )
+    options = [("grpc.ssl_target_name_override", server_name("h1")), ("grpc.enable_http_proxy", 0)]
+    return grpc.secure_channel(agent.target, credentials, options=options)
+
+
+def _renew(agent: Started, identity: Identity | None) -> str:
+    """What comes of a call with these papers: OK, or gRPC's word for the refusal."""
+    with _channel(agent, identity) as channel:
+        try:
+            agent_pb2_grpc.AgentStub(channel).Renew(pb.RenewRequest(), timeout=5)
+        except grpc.RpcError as error:
+            return str(error.code().name)
+    return "OK"
+
+
+def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(start: Callable[..., Started]) -> None:
+    agent = start()
+    assert _renew(agent, agent.authority.launcher()) == "OK"
+    strangers = {
+        "without": None,
+        "of another cluster": Authority("test").launcher(),
+        "expired": agent.authority.launcher(datetime.timedelta(hours=-1)),
+        "of an agent, not of a launcher": agent.authority.agent("h1"),
+    }
+    log = Path(agent.reply.folder) / "supervisor.log"
+    for name, identity in strangers.items():
+        before = len(agent.host.run("cat", str(log)))
+        assert _renew(agent, identity) == "UNAVAILABLE", name
+        said = wait_until(lambda before=before: agent.host.run("cat", str(log))[before:], what="the agent's log")
+        assert "andshake" in said, name
+    with grpc.insecure_channel(agent.target) as channel, pytest.raises(grpc.RpcError):
+        agent_pb2_grpc.AgentStub(channel).Renew(pb.RenewRequest(), timeout=5)
+
+
+def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(start: Callable[..., Started]) -> None:
+    agent = start()
+    listening = [entry.replace("[::ffff:", "").replace("]", "") for entry in agent.host.run("ss", "-ltnH").split()]
+    assert f"{agent.host.address}:{agent.reply.port}" in listening
+    assert not [entry for entry in listening if entry.endswith(f":{agent.reply.port}") and not entry.startswith(agent.host.address)]
+    secret = agent.identity.key.decode().splitlines()[1]
+    assert not agent.host.run("sh", "-c", f"grep -rl {secret} {agent.reply.folder} /tmp /run /root/.ssh 2>/dev/null || true")
+    assert secret not in agent.host.run("sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' ' '")

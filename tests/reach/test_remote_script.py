@@ -1,0 +1,159 @@
+"""Asking a Python that has nothing of psclust: what it is like, and every way in which it may be of no use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import psutil
+import pytest
+
+import psclust
+from psclust.errors import StartError
+from psclust.reach.python.dialogue import Script, local_script
+from psclust.reach.python.local_process import LocalProcess
+from psclust.reach.python.remote_command import BOOT
+from psclust.reach.python.remote_python import look, own_digest
+from psclust.reach.ssh.log_in_errors import SshError
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.process
+
+
+def python(folder: Path, *lines: str) -> str:
+    """A program that stands where an interpreter should; `$1` is `-c`, `$2` what it is to run."""
+    path = folder / "python"
+    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    path.chmod(0o755)
+    return str(path)
+
+
+def asked(script: Script) -> str:
+    with script:
+        return look("here", script).version
+
+
+def test_it_says_what_it_is_and_has_without_importing_it() -> None:
+    with local_script(sys.executable) as script:
+        found = look("here", script)
+    assert found.version == ".".join(map(str, sys.version_info[:3]))
+    assert found.executable == sys.executable
+    assert (found.tensorflow or "").startswith("2.")
+    assert (found.psclust is not None, found.missing) == (True, ())
+    assert abs(found.clock) < 0.1 + found.clock_error
+    assert found.state in found.disks
+    assert all(free > 0 for free in found.disks.values())
+
+
+def test_the_digest_of_psclust_is_of_its_sources_alone(tmp_path: Path) -> None:
+    from psclust.reach.python.on_host.look import package_digest
+
+    (tmp_path / "a.py").write_text("1")
+    first = package_digest(str(tmp_path))
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.py").write_text("cache")
+    (tmp_path / "shim.so").write_text("compiled")
+    assert package_digest(str(tmp_path)) == first
+    (tmp_path / "a.py").write_text("2")
+    assert package_digest(str(tmp_path)) != first
+    assert package_digest(str(Path(psclust.__file__).parent)) == own_digest()
+
+
+def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
+    monkeypatch.chdir(tmp_path)
+    noisy = python(tmp_path, "echo Welcome; echo 'today: {}'", f'exec {sys.executable} "$@"')
+    assert asked(local_script(noisy)).startswith("3.")
+
+
+def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path) -> None:
+    old = python(tmp_path, f'exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $2"')
+    with pytest.raises(StartError, match=r"this machine: \S+ is Python 3\.9\.2; psclust needs 3\.10 or newer\. Name another one under"):
+        local_script(old)
+    broken = python(tmp_path, "echo 'libpython is missing' >&2; exit 4")
+    with pytest.raises(StartError, match=r"this machine: \S+ ended with 4: libpython is missing\."):
+        local_script(broken)
+    with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there"):
+        local_script("/no/python")
+
+
+def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with local_script(sys.executable) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
+        script.ask("mesh", {"step": "listen"})
+
+
+AGENT = """
+import json, os, subprocess, sys, time
+assert sys.stdin.read() == "what to be"
+while not os.path.exists({go!r}):
+    time.sleep(0.02)
+shown = open("/proc/self/cmdline").read().rstrip("\\0")
+left = subprocess.Popen(["sleep", "1000"], stdin=-3, stdout=-3, stderr=-3).pid
+print(json.dumps({"pid": left, "cwd": os.getcwd(), "shown": shown, "files": os.listdir("/proc/self/fd")}))
+"""
+
+
+@pytest.mark.parametrize("hung_up", [False, True])
+def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path, hung_up: bool) -> None:
+    (tmp_path / "agent.py").write_text(AGENT.replace("{go!r}", repr(str(tmp_path / "go"))))
+    with LocalProcess([sys.executable, "-c", BOOT]) as process, Script("here", nullcontext(process), [sys.executable]) as script:
+        script.tell("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": "what to be"})
+        if hung_up:
+            process.close_stdin()
+        (tmp_path / "go").touch()
+        done = script.answer(60)
+    assert (done["code"], done["stderr"]) == (0, "")
+    reply = json.loads(done["stdout"])
+    assert (reply["cwd"], reply["shown"]) == ("/", f"{sys.executable} -m agent")
+    assert len(reply["files"]) == 4  # its own three and the folder it looks into: the log-in can end
+    if hung_up:
+        wait_until(lambda: not _lives(reply["pid"]), what="its end")
+    else:
+        assert _lives(reply["pid"])
+        os.kill(reply["pid"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("line", "code", "said"), [("sys.exit('no room')", 1, "no room\n"), ("sys.exit(3)", 3, ""), ("1 / 0", 1, "Zero")])
+def test_what_ends_an_agent_at_its_start_is_heard(tmp_path: Path, line: str, code: int, said: str) -> None:
+    (tmp_path / "agent.py").write_text(f"import sys\n{line}\n")
+    with local_script(sys.executable) as script:
+        done = script.ask("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": ""})
+    assert done["code"] == code
+    assert said in done["stderr"]
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
+    """A process that has ended, with the code for `no Python`, before anything could be written to it."""
+
+    stderr = b""
+
+    def __exit__(self, *details: object) -> None:
+        return None
+
+    def write(self, data: bytes) -> None:
+        raise SshError("h: it ended before it had read its input (Socket is closed).")
+
+    def read_line(self, deadline: float | None) -> bytes:
+        return b""
+
+    def close_stdin(self) -> None:
+        return None
+
+    def wait(self, deadline: float | None) -> int:
+        return 127
+
+
+def test_a_process_that_ended_before_it_was_told_anything_says_why() -> None:
+    with pytest.raises(SshError, match=r"h: no Python there \(tried /a, /b\)"):
+        Script("h", _GoneAtOnce(), ["/a", "/b"])
