@@ -1,0 +1,15 @@
+"""Names for TensorFlow's types in signatures. TensorFlow ships no type information, so each is `Any` to mypy; they tell the reader."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+# Loading nothing, this module may be imported where TensorFlow is not loaded yet.
+Tensor: TypeAlias = Any  # tf.Tensor, or a value that tf.convert_to_tensor takes
+Gradient: TypeAlias = Any  # tf.Tensor or tf.IndexedSlices
+Variable: TypeAlias = Any  # a resource variable, or a ShardedVariable; not placement's description of one
+Operation: TypeAlias = Any  # tf.Operation
+Graph: TypeAlias = Any  # tf.Graph
+Session: TypeAlias = Any  # tf.compat.v1.Session
+Optimizer: TypeAlias = Any  # tf.compat.v1.train.Optimizer
+Accumulator: TypeAlias = Any  # tf.compat.v1.ConditionalAccumulator, or the sparse one
