@@ -105,7 +105,7 @@ def _homes(
 
     file, cwd = request.file, Path(request.site.cwd)
     shared = all(python.shared for python in pythons.values())
-    root = Path(file.sync) if file.sync else None if shared else cwd
+    root = Path(file.ship) if file.ship else None if shared else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
     tree = program_tree(root, without=secrets) if root else None
     shipped = ship(scripts, pythons, tree, run)

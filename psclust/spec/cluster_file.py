@@ -322,7 +322,7 @@ class _Common(_Model):
     env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
     python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")
     cwd: Text | None = Field(default=None, description="The tasks' working folder; default: where `up` was called.")
-    sync: Text | None = Field(
+    ship: Text | None = Field(
         default=None,
         description="The program's folder, relative to this file: shipped to the hosts, less what .gitignore leaves out, and the tasks' "
         "working folder there.",

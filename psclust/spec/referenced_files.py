@@ -10,9 +10,6 @@ from psclust.spec.env_file import parse_env_file
 from psclust.spec.files import read_text
 from psclust.spec.problems import Origins, Problem
 
-# Elsewhere these words behind this key mean how variables are updated.
-_UPDATES = ("true", "false", "yes", "no", "on", "off", "sync", "async")
-
 
 def path_beside(key: str, value: str, origins: Origins, file: Path | None) -> Path:
     base = file.parent if file is not None and (key,) not in origins.flags else Path()
@@ -20,17 +17,16 @@ def path_beside(key: str, value: str, origins: Origins, file: Path | None) -> Pa
 
 
 def find_beside(text: ClusterText, origins: Origins, file: Path | None) -> tuple[dict[str, str], list[Problem], list[str]]:
-    """`sync` and `env_file` as absolute paths, mistakes in naming them, and finished lines about those in the environment file."""
+    """`ship` and `env_file` as absolute paths, mistakes in naming them, and finished lines about those in the environment file."""
     found: dict[str, str] = {}
     problems: list[Problem] = []
     lines: list[str] = []
-    if text.sync is not None:
-        folder = path_beside("sync", text.sync, origins, file)
+    if text.ship is not None:
+        folder = path_beside("ship", text.ship, origins, file)
         if not folder.is_dir():
             what = "this is a file; name the folder it is in" if folder.exists() else "there is no such folder; check the name"
-            hint = " To train synchronously write update: sync." if text.sync in _UPDATES else ""
-            problems.append(Problem(("sync",), f"{folder}: {what}.{hint}"))
-        found["sync"] = str(folder.absolute())
+            problems.append(Problem(("ship",), f"{folder}: {what}."))
+        found["ship"] = str(folder.absolute())
     if text.env_file is not None:
         path = path_beside("env_file", text.env_file, origins, file)
         try:

@@ -25,6 +25,7 @@ _ELSEWHERE = {
     "command": "program",
     "script": "program",
     "arguments": "args",
+    "sync": "ship (the folder to send to hosts) or update: sync (synchronous training)",
     "async": "update: async",
     "timeout": "deadlines.run",
 }

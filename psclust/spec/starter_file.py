@@ -37,7 +37,7 @@ jobs:
 # Where: nothing means this machine. A number behind a host is how many tasks it takes.
 # hosts: node1:2, user@node2:2, node[03-04]:1
 # ports: 2300-2399            # else free ports are found
-# sync: .                     # ship this folder to the hosts, less what .gitignore leaves out
+# ship: .                     # the folder to send to the hosts, less what .gitignore leaves out
 
 # env: {{OMP_NUM_THREADS: 1}}
 # pass_env: [HF_TOKEN]        # variables of your shell that tasks on other hosts get

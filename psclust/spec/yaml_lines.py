@@ -37,7 +37,7 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "env.*",
             "python",
             "cwd",
-            "sync",
+            "ship",
             "env_file",
             "pass_env.*",
             "interface",

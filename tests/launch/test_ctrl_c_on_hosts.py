@@ -104,7 +104,7 @@ def _nothing_is_left(hosts: HostBed) -> None:
 
 def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
     """Looked at, sent to, agents, servers, programs: each is a Python or a copy of one, and each is held while Ctrl-C comes."""
-    write_file(far, hosts, PATIENT, python=str(gate.python), sync=".", jobs=JOBS, deadlines=PATIENCE)
+    write_file(far, hosts, PATIENT, python=str(gate.python), ship=".", jobs=JOBS, deadlines=PATIENCE)
     running = far.start("up")
     wait_until(lambda: "is up" in running.output, what="the cluster")
     calls = min(len(gate.calls(host)) for host in hosts.hosts)

@@ -78,7 +78,7 @@ def test_too_much_is_refused_and_the_biggest_are_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         tree(tmp_path, most=8_000_000)
     assert str(caught.value) == (
-        f"sync: {tmp_path} holds 8 MB, more than the 8 MB that are sent to hosts; the biggest: data/images/ (5 MB), data/labels (3 MB), "
+        f"ship: {tmp_path} holds 8 MB, more than the 8 MB that are sent to hosts; the biggest: data/images/ (5 MB), data/labels (3 MB), "
         "runs/1/ (400,000 bytes). List data in .gitignore and keep it where every host reads it, or name a smaller folder."
     )
 

@@ -62,7 +62,7 @@ def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> Non
         "placement",
         "hosts",
         "ports",
-        "sync",
+        "ship",
         "env",
         "pass_env",
         "restart",

@@ -22,9 +22,9 @@ MISTAKES = {
     "worker: 2": "1: worker: unknown key; a job stands indented under jobs: worker, with its count.",
     "wokrers: 2": "1: wokrers: unknown key; a job stands indented under jobs: worker, with its count.",
     "num_ps: 2": "1: num_ps: unknown key; a job stands indented under jobs: ps, with its count.",
-    "sync: true": "1: sync: FOLDER/true: there is no such folder; check the name. To train synchronously write update: sync.",
-    "sync: missing": "1: sync: FOLDER/missing: there is no such folder; check the name.",
-    "name: x\nsync: cluster.yaml": "2: sync: FOLDER/cluster.yaml: this is a file; name the folder it is in.",
+    "sync: .": "1: sync: unknown key; write ship (the folder to send to hosts) or update: sync (synchronous training) instead.",
+    "ship: missing": "1: ship: FOLDER/missing: there is no such folder; check the name.",
+    "name: x\nship: cluster.yaml": "2: ship: FOLDER/cluster.yaml: this is a file; name the folder it is in.",
     "env_file: .evn": "1: env_file: FOLDER/.evn: there is no such file; check the name.",
     "pass_env: [A=1]": "1: pass_env[0]: found the text 'A=1'; write a variable's name, or a pattern of names such as WANDB_*.",
     "pass_env: HF_TOKEN": "1: pass_env: found the text 'HF_TOKEN'; write a list: [HF_TOKEN].",
@@ -253,9 +253,9 @@ def test_mistakes_in_the_hostfile_come_with_those_of_the_cluster_file(tmp_path: 
 def test_a_folder_to_ship_and_a_file_of_variables_stand_beside_the_cluster_file(tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / ".env").write_text("A=1\n")
-    path = write(tmp_path, "sync: code\nenv_file: .env\npass_env: [HF_TOKEN, 'WANDB_*']\nssh: {parallel: 2, deadline: 2m}")
+    path = write(tmp_path, "ship: code\nenv_file: .env\npass_env: [HF_TOKEN, 'WANDB_*']\nssh: {parallel: 2, deadline: 2m}")
     file = load(path, default_name="x")
-    assert (file.sync, file.env_file) == (str(tmp_path / "code"), str(tmp_path / ".env"))
+    assert (file.ship, file.env_file) == (str(tmp_path / "code"), str(tmp_path / ".env"))
     assert file.pass_env == ["HF_TOKEN", "WANDB_*"]
     assert (file.ssh.parallel, file.ssh.deadline) == (2, 120.0)
 

@@ -64,7 +64,7 @@ def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_B
         return Tree(clean_name(root.name), root, tuple(_entry(root, path, path.relative_to(root).as_posix()) for path in found))
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise UsageError(f"sync: {error.filename}: {why}; it cannot be sent. Make it readable, or list it in .gitignore.") from None
+        raise UsageError(f"ship: {error.filename}: {why}; it cannot be sent. Make it readable, or list it in .gitignore.") from None
 
 
 def package_tree() -> Tree:
@@ -132,7 +132,7 @@ def _too_much(root: Path, sizes: dict[Path, int], most: int) -> str:
             break
     biggest = ", ".join(f"{name} ({megabytes(size)})" for name, size in sums.most_common(3))
     return (
-        f"sync: {root} holds {megabytes(total)}, more than the {megabytes(most)} that are sent to hosts; the biggest: {biggest}. "
+        f"ship: {root} holds {megabytes(total)}, more than the {megabytes(most)} that are sent to hosts; the biggest: {biggest}. "
         "List data in .gitignore and keep it where every host reads it, or name a smaller folder."
     )
 

@@ -99,7 +99,7 @@ def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
                     left -= len(data)
                     yield data
         except OSError as error:
-            raise StartError(f"sync: {entry.source}: {error.strerror}. Start again when nobody writes there.") from None
+            raise StartError(f"ship: {entry.source}: {error.strerror}. Start again when nobody writes there.") from None
         while left:
             filling = bytes(min(left, _CHUNK))
             left -= len(filling)
