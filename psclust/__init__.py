@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing's own, without importing it: type checkers take this name for true
 if TYPE_CHECKING:
     from psclust import estimator as estimator
-    from psclust.replication.batch_norm import batch_normalization
+    from psclust.replication.statistics.batch_norm import batch_normalization
     from psclust.train import schedules as schedules
     from psclust.train.config import TrainConfig
     from psclust.train.hooks.early_stopping import EarlyStopping
@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "EarlyStopping": "psclust.train.hooks.early_stopping",
-    "batch_normalization": "psclust.replication.batch_norm",
+    "batch_normalization": "psclust.replication.statistics.batch_norm",
     "Program": "psclust.train.program",
     "EstimatorSpec": "psclust.train.program",
     "ModeKeys": "psclust.train.program",

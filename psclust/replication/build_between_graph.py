@@ -15,16 +15,16 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.build_in_graph import StepOps, tower_step
-from psclust.replication.device_names import Layout
-from psclust.replication.inputs import ReplicaInput
-from psclust.replication.local_towers import build_local_towers
+from psclust.replication.device_layout import Layout
+from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
+from psclust.replication.statistics.tower_statistics import kept_by_towers
 from psclust.replication.sync.all_reduce import BarrierExchange, GraphExchange, check_statistics
 from psclust.replication.sync.backup_ops import gradients_needed
 from psclust.replication.sync.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.tower import Tower, TowerKind, build_tower
-from psclust.replication.tower_statistics import kept_by_towers
-from psclust.replication.train_op import refuse_train_op
+from psclust.replication.towers.local_towers import build_local_towers
+from psclust.replication.towers.tower import Tower, TowerKind, build_tower
+from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.dry_build import places_for
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.pulls import pull_once

@@ -14,18 +14,18 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.device_names import Layout
-from psclust.replication.gate import await_batch
-from psclust.replication.gradients import by_host, weighted_mean
-from psclust.replication.inputs import ReplicaInput, build_input, until_all_ended
+from psclust.replication.device_layout import Layout
+from psclust.replication.input.end_of_data import await_batch, until_all_ended
+from psclust.replication.input.replica_input import ReplicaInput, build_input
+from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
 from psclust.replication.settings import Settings
-from psclust.replication.split import split_input
+from psclust.replication.statistics.tower_statistics import kept_by_towers, move_own
 from psclust.replication.sync.all_reduce import GraphExchange, check_statistics
-from psclust.replication.tower import Tower, TowerKind, build_tower
-from psclust.replication.tower_statistics import kept_by_towers, move_own
-from psclust.replication.train_op import advance_with, refuse_train_op
-from psclust.replication.update import apply_update
+from psclust.replication.towers.tower import Tower, TowerKind, build_tower
+from psclust.replication.update.apply_update import apply_update
+from psclust.replication.update.gradients import by_host, weighted_mean
+from psclust.replication.update.train_op import advance_with, refuse_train_op
 from psclust.replication.variables.dry_build import places_for
 from psclust.replication.variables.places import TOWER_SCOPE
 from psclust.replication.variables.training_state import State, create_state

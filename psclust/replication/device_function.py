@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from psclust.replication.device_names import Layout, host_of
+from psclust.replication.device_layout import Layout, host_of
 
 
 class Strategy(Protocol):

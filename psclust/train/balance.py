@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from psclust.placement.table import warning
-from psclust.replication.device_names import Layout
-from psclust.replication.tower import Tower
+from psclust.replication.device_layout import Layout
+from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.dry_build import describe
 
 LOG = logging.getLogger(__name__)

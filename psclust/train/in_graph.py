@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.build_in_graph import InGraph, StepOps, build_in_graph
-from psclust.replication.device_names import Layout
-from psclust.replication.inputs import END_OF_DATA
+from psclust.replication.device_layout import Layout
+from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.train.balance import warn_if_uneven
 from psclust.train.between_graph.pace import StepValues, TowerPace
 from psclust.train.checkpoints.checkpoint import Checkpoints

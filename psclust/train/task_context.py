@@ -9,7 +9,7 @@ from pathlib import Path
 
 from psclust.errors import UsageError
 from psclust.placement.policy import Policy
-from psclust.replication.device_names import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, Layout
 from psclust.spec.cluster import ClusterSpec, Task
 
 IN_GRAPH = "in-graph"

@@ -28,7 +28,7 @@ def test_it_can_be_built(program: Any, replication: str) -> None:
     from psclust.placement.policy import Policy
     from psclust.replication.build_between_graph import build_between_graph
     from psclust.replication.build_in_graph import build_in_graph
-    from psclust.replication.device_names import Layout
+    from psclust.replication.device_layout import Layout
 
     workers = ("/job:worker/task:0", "/job:worker/task:1")
     policy = Policy("balanced", max_shard_bytes=32 * 1024)

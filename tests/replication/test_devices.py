@@ -11,7 +11,7 @@ import tensorflow as tf
 import psclust
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_names import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, Layout
 
 pytestmark = pytest.mark.tensorflow
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import psclust
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_names import Layout
+from psclust.replication.device_layout import Layout
 
 pytestmark = pytest.mark.tensorflow
 

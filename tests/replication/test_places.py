@@ -52,7 +52,7 @@ def built(replication: str, model: Any, policy: Policy, ps: int = 2) -> Mapping[
 
     from psclust.replication.build_between_graph import build_between_graph
     from psclust.replication.build_in_graph import build_in_graph
-    from psclust.replication.device_names import Layout
+    from psclust.replication.device_layout import Layout
 
     if replication == "in-graph":
         build_in_graph(model, Layout(ps, WORKERS, "/job:client/task:0", policy), sync=True)
@@ -295,7 +295,7 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
 
 def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     from psclust.replication.build_between_graph import build_between_graph
-    from psclust.replication.device_names import Layout
+    from psclust.replication.device_layout import Layout
     from psclust.train.balance import warn_if_uneven
 
     layout = Layout(2, WORKERS, WORKERS[0], Policy(max_shard_bytes=3000))

@@ -11,7 +11,7 @@ import psclust
 from psclust.errors import UsageError
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_names import Layout, host_of
+from psclust.replication.device_layout import Layout, host_of
 from psclust.train.tower_devices import input_of, own_devices
 
 pytestmark = pytest.mark.tensorflow

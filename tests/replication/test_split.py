@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import psclust
 from psclust.errors import UsageError
-from psclust.replication.inputs import build_input
-from psclust.replication.split import split_input
+from psclust.replication.input.replica_input import build_input
+from psclust.replication.input.split_batch import split_input
 
 pytestmark = pytest.mark.tensorflow
 

@@ -12,8 +12,8 @@ import psclust
 from psclust.errors import UsageError
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_names import LOCAL, Layout
-from psclust.replication.inputs import build_input
+from psclust.replication.device_layout import LOCAL, Layout
+from psclust.replication.input.replica_input import build_input
 
 pytestmark = pytest.mark.tensorflow
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.device_names import Layout
+from psclust.replication.device_layout import Layout
 from psclust.replication.variables.training_state import create_state
 from psclust.train.checkpoints.checkpoint import Checkpoints, spread
 from psclust.train.checkpoints.initialize import Source, Variables

@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 import toys
 
-from psclust.replication.device_names import Layout
+from psclust.replication.device_layout import Layout
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier import Kind
 from psclust.replication.sync.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
-from psclust.replication.tower import TowerKind, build_tower
+from psclust.replication.towers.tower import TowerKind, build_tower
 from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.testing.wait import wait_until

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from psclust.errors import UsageError
-from psclust.replication.device_names import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, Layout
 from psclust.spec.cluster import Task
 from psclust.train.task_context import TaskContext, read_context
 

@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.device_names import Layout
+from psclust.replication.device_layout import Layout
 from psclust.replication.settings import Settings
 
 _Key = tuple[int, str, int]

@@ -15,10 +15,10 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.device_names import Layout
-from psclust.replication.gradients import GradientsAndVariables
+from psclust.replication.device_layout import Layout
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import accumulator_for, at, op_of, push, take
+from psclust.replication.update.gradients import GradientsAndVariables
 from psclust.spec.counted import counted
 
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.replication.device_names import Layout
-from psclust.replication.gradients import GradientsAndVariables, scale
+from psclust.replication.device_layout import Layout
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import accumulator_for, at, op_of, push, take
 from psclust.replication.sync.all_reduce import BarrierExchange
 from psclust.replication.sync.backup_ops import BackupOps, backup_ops, own_accumulators
 from psclust.replication.sync.barrier import Kind
-from psclust.replication.tower import Tower
-from psclust.replication.update import apply_update
+from psclust.replication.towers.tower import Tower
+from psclust.replication.update.apply_update import apply_update
+from psclust.replication.update.gradients import GradientsAndVariables, scale
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.buckets import send_gradients
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 from psclust.placement.partition import cut
 from psclust.placement.policy import ROUND_ROBIN, place
 from psclust.placement.variable import Variable
-from psclust.replication.device_names import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, Layout
 from psclust.replication.model import Model
-from psclust.replication.tower import Tower, TowerKind, build_tower
+from psclust.replication.towers.tower import Tower, TowerKind, build_tower
 from psclust.replication.variables.places import DIVISIBLE, Places
 from psclust.replication.variables.training_state import create_state
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.device_names import Layout
+from psclust.replication.device_layout import Layout
 
 POSITIONS = "psclust/positions"
 DONE = "psclust/done"

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.device_names import host_of
-from psclust.replication.gradients import GradientsAndVariables
+from psclust.replication.device_layout import host_of
+from psclust.replication.update.gradients import GradientsAndVariables
 
 # Below it, copying costs less than a message of its own.
 SMALL_BYTES = 32 * 1024

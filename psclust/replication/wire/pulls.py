@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.device_names import host_of
+from psclust.replication.device_layout import host_of
 from psclust.replication.wire.buckets import carry, is_small
 
 

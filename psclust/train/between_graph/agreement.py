@@ -15,7 +15,7 @@ import tensorflow as tf
 from psclust.errors import PsclustError, UsageError
 from psclust.placement.variable import Variable
 from psclust.replication.device_function import is_slot
-from psclust.replication.device_names import Layout
+from psclust.replication.device_layout import Layout
 from psclust.replication.variables.dry_build import pieces
 
 _POLL_S = 0.1

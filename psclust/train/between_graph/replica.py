@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import StepOps
-from psclust.replication.device_names import Layout
+from psclust.replication.device_layout import Layout
 from psclust.train.balance import warn_if_uneven
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.pace import Pace, StepValues

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import NotFiniteError
-from psclust.replication.update import NOT_FINITE
+from psclust.replication.update.apply_update import NOT_FINITE
 
 _REPORT = re.compile(NOT_FINITE + r" step=(\d+) variables=([^;]*);")
 _NOT_WRITTEN = "psclust_not_written"

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.inputs import checked_dataset, count_examples, split_batch
+from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
 from psclust.replication.model import ModeKeys, Shard
-from psclust.replication.tower import checked_loss
+from psclust.replication.towers.tower import checked_loss
 from psclust.spec.counted import counted
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.job import Job
@@ -57,7 +57,7 @@ class EvaluationGraph:
             dataset = _finite(checked_dataset(job.program.dataset(ModeKeys.EVAL, Shard())), self._steps)
             iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
             batch = iterator.get_next()
-            spec = job.program.spec(*split_batch(batch), ModeKeys.EVAL)
+            spec = job.program.spec(*features_and_labels(batch), ModeKeys.EVAL)
             loss = checked_loss(spec)
             metrics = {name: _pair(name, metric) for name, metric in (spec.eval_metric_ops or {}).items()}
             with tf.control_dependencies([update for _, update in metrics.values() if update is not None]):

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.inputs import checked_dataset, split_batch
+from psclust.replication.input.batches import checked_dataset, features_and_labels
 from psclust.replication.model import ModeKeys, Shard
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.job import Job
@@ -31,7 +31,7 @@ def predict(job: Job) -> Iterator[Any]:
     with graph.as_default():
         tf.compat.v1.train.get_or_create_global_step()
         iterator = tf.compat.v1.data.make_initializable_iterator(checked_dataset(job.program.dataset(ModeKeys.PREDICT, Shard())))
-        features, _ = split_batch(iterator.get_next())
+        features, _ = features_and_labels(iterator.get_next())
         spec = job.program.spec(features, None, ModeKeys.PREDICT)
         predictions = checked_predictions(spec)
         hooks = Hooks([*(spec.prediction_hooks or ()), *job.hooks])

@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.replica_context import Exchange, Replica, Statistic, current_replica
+from psclust.replication.towers.replica_context import Exchange, Replica, Statistic, current_replica
 
 
 def batch_normalization(

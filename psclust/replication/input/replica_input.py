@@ -10,14 +10,11 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.graph_walk import before, reached
+from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
 from psclust.replication.model import ModeKeys, Model, Shard
 
 # Ops whose kernel is a Python callback; they run only in the process that built the graph.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
-# The name of the op that ends a step of filled up inputs when all of them have ended, and of the one behind it.
-END_OF_DATA = "psclust_end_of_data"
-_GOES_ON = "psclust_goes_on"
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1, divis
 
     def following() -> tuple[Any, Any, Any]:
         batch, flag = iterator.get_next()
-        return *split_batch(batch), count_examples(batch) * flag
+        return *features_and_labels(batch), count_examples(batch) * flag
 
     features, labels, examples = following()
     return ReplicaInput(features, labels, examples, iterator.initializer, skip, endless, following)
@@ -67,56 +64,6 @@ def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1, divis
 def new_skip() -> Any:
     """The placeholder of `ReplicaInput.skip`."""
     return tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="skip")
-
-
-def checked_dataset(dataset: Any) -> Any:
-    """`dataset` itself; raises UsageError where an input function returned something else."""
-    if not isinstance(dataset, tf.data.Dataset):
-        raise UsageError(f"input_fn returned a {type(dataset).__name__}; return a tf.data.Dataset of (features, labels) batches")
-    return dataset
-
-
-def split_batch(batch: Any) -> tuple[Any, Any]:
-    """(features, labels) of one dataset element; labels are None where the dataset yields features only."""
-    if isinstance(batch, tuple):
-        if len(batch) == 2:
-            return batch
-        if len(batch) == 1:
-            return batch[0], None
-        raise UsageError(
-            f"input_fn yields tuples of {len(batch)} elements; yield (features, labels), each a tensor or a structure of tensors"
-        )
-    return batch, None
-
-
-def count_examples(batch: Any) -> Any:
-    """int64 scalar: the leading dimension of the batch's first tensor, 1 where that is a scalar."""
-    return count_rows(next(value for value in tf.nest.flatten(batch) if value is not None))
-
-
-def count_rows(value: Any) -> Any:
-    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 of a scalar."""
-    if isinstance(value, tf.RaggedTensor):
-        return value.nrows(tf.int64)
-    if isinstance(value, tf.SparseTensor):
-        return value.dense_shape[0]
-    # Not even the rank is known of what Python code hands over.
-    return tf.shape(value, tf.int64)[0] if value.shape.rank else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]
-
-
-def until_all_ended(total: Any) -> Any:
-    """`total`, int64 scalar, the examples of a step of filled up inputs. Where there are none, raises OutOfRangeError, as an input that is
-    not filled up does; its message names END_OF_DATA."""
-    nothing = tf.compat.v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).take(0))
-    going = tf.cond(total > 0, lambda: tf.identity(total), lambda: nothing.get_next(name=END_OF_DATA))
-    return tf.identity(going, name=_GOES_ON)
-
-
-def ends_of(examples: Any) -> list[Any]:
-    """The ops that fail at the end of the data of which `examples` counts a batch: that of `until_all_ended`, else the iterators'."""
-    behind = reached(examples.op, before).values()
-    together = [operation for operation in behind if operation.name.split("/")[-1].startswith(_GOES_ON)]
-    return together or [operation for operation in behind if operation.type == "IteratorGetNext"] or [examples.op]
 
 
 def refuse_python_input(graph: Any) -> None:

@@ -13,13 +13,14 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.device_function import Strategy
-from psclust.replication.device_names import Layout, host_of
-from psclust.replication.inputs import ReplicaInput, build_input, new_skip, until_all_ended
+from psclust.replication.device_layout import Layout, host_of
+from psclust.replication.input.end_of_data import until_all_ended
+from psclust.replication.input.replica_input import ReplicaInput, build_input, new_skip
+from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
-from psclust.replication.split import split_input
 from psclust.replication.sync.all_reduce import GraphExchange
-from psclust.replication.tower import Tower, TowerKind, build_tower, joined
-from psclust.replication.train_op import refuse_train_op
+from psclust.replication.towers.tower import Tower, TowerKind, build_tower, joined
+from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.places import TOWER_SCOPE
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.batch_norm import move
-from psclust.replication.replica_context import Statistic
 from psclust.replication.settings import Settings
-from psclust.replication.tower import Tower
+from psclust.replication.statistics.batch_norm import move
+from psclust.replication.towers.replica_context import Statistic
+from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.training_state import State
 
 

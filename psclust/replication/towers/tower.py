@@ -11,14 +11,14 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.device_function import Strategy, is_slot, replica_scope
-from psclust.replication.device_names import Layout, host_of
-from psclust.replication.gradients import GradientsAndVariables, present, scale, summed
-from psclust.replication.inputs import ReplicaInput, build_input, refuse_python_input
+from psclust.replication.device_layout import Layout, host_of
+from psclust.replication.input.replica_input import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
-from psclust.replication.own_collections import own_collections, regularize_every_tower
-from psclust.replication.replica_context import Exchange, Replica, Statistic, building
 from psclust.replication.settings import refuse_ignored
-from psclust.replication.warnings import warn_of_silence
+from psclust.replication.towers.own_collections import own_collections, regularize_every_tower
+from psclust.replication.towers.replica_context import Exchange, Replica, Statistic, building
+from psclust.replication.towers.silent_mistakes import warn_of_silence
+from psclust.replication.update.gradients import GradientsAndVariables, present, scale, summed
 
 
 @dataclass(frozen=True)

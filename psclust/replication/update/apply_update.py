@@ -12,11 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.batch_norm import move
-from psclust.replication.device_names import Layout
-from psclust.replication.gradients import GradientsAndVariables, clip, decay
-from psclust.replication.replica_context import Statistic
+from psclust.replication.device_layout import Layout
 from psclust.replication.settings import Settings
+from psclust.replication.statistics.batch_norm import move
+from psclust.replication.towers.replica_context import Statistic
+from psclust.replication.update.gradients import GradientsAndVariables, clip, decay
 from psclust.replication.variables.training_state import State
 
 # In the message of the op that refuses an update with values that are not finite.

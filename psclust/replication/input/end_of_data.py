@@ -11,10 +11,12 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.graph_walk import after, before, reached
-from psclust.replication.inputs import ends_of
 
 # Stateful for TensorFlow, though they change nothing.
 _READS = frozenset({"ReadVariableOp", "VarHandleOp", "Identity", "Placeholder"})
+# The name of the op that ends a step of filled up inputs when all of them have ended, and of the one behind it.
+END_OF_DATA = "psclust_end_of_data"
+_GOES_ON = "psclust_goes_on"
 
 
 def await_batch(step: Any, examples: Any, built: int) -> None:
@@ -33,3 +35,18 @@ def _changes_something(operation: Any) -> bool:
     if operation.type in _READS:
         return False
     return bool(operation.op_def.is_stateful) or any(value.dtype._is_ref_dtype for value in operation.inputs)
+
+
+def until_all_ended(total: Any) -> Any:
+    """`total`, int64 scalar, the examples of a step of filled up inputs. Where there are none, raises OutOfRangeError, as an input that is
+    not filled up does; its message names END_OF_DATA."""
+    nothing = tf.compat.v1.data.make_one_shot_iterator(tf.data.Dataset.from_tensors(tf.constant(0, tf.int64)).take(0))
+    going = tf.cond(total > 0, lambda: tf.identity(total), lambda: nothing.get_next(name=END_OF_DATA))
+    return tf.identity(going, name=_GOES_ON)
+
+
+def ends_of(examples: Any) -> list[Any]:
+    """The ops that fail at the end of the data of which `examples` counts a batch: that of `until_all_ended`, else the iterators'."""
+    behind = reached(examples.op, before).values()
+    together = [operation for operation in behind if operation.name.split("/")[-1].startswith(_GOES_ON)]
+    return together or [operation for operation in behind if operation.type == "IteratorGetNext"] or [examples.op]

@@ -13,7 +13,8 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.inputs import ReplicaInput, count_examples, count_rows
+from psclust.replication.input.batches import count_examples, count_rows
+from psclust.replication.input.replica_input import ReplicaInput
 
 _Part = tuple[Any, Any, Any]
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.graph_walk import before, reached
-from psclust.replication.tower import Tower
+from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.training_state import State
 
 _CHANGE = (

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.device_names import host_of
+from psclust.replication.device_layout import host_of
 
 GradientsAndVariables = Sequence[tuple[Any, Any]]
 

@@ -1,0 +1,43 @@
+"""Batches of a user's input function: checked, taken apart and counted."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from psclust.errors import UsageError
+from psclust.replication.tf_types import Tensor
+
+
+def checked_dataset(dataset: Tensor) -> Tensor:
+    """`dataset` itself; raises UsageError where an input function returned something else."""
+    if not isinstance(dataset, tf.data.Dataset):
+        raise UsageError(f"input_fn returned a {type(dataset).__name__}; return a tf.data.Dataset of (features, labels) batches")
+    return dataset
+
+
+def features_and_labels(batch: Tensor) -> tuple[Tensor, Tensor]:
+    """(features, labels) of one dataset element; labels are None where the dataset yields features only."""
+    if isinstance(batch, tuple):
+        if len(batch) == 2:
+            return batch
+        if len(batch) == 1:
+            return batch[0], None
+        raise UsageError(
+            f"input_fn yields tuples of {len(batch)} elements; yield (features, labels), each a tensor or a structure of tensors"
+        )
+    return batch, None
+
+
+def count_examples(batch: Tensor) -> Tensor:
+    """int64 scalar: the leading dimension of the batch's first tensor, 1 where that is a scalar."""
+    return count_rows(next(value for value in tf.nest.flatten(batch) if value is not None))
+
+
+def count_rows(value: Tensor) -> Tensor:
+    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 of a scalar."""
+    if isinstance(value, tf.RaggedTensor):
+        return value.nrows(tf.int64)
+    if isinstance(value, tf.SparseTensor):
+        return value.dense_shape[0]
+    # Not even the rank is known of what Python code hands over.
+    return tf.shape(value, tf.int64)[0] if value.shape.rank else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]
