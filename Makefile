@@ -27,7 +27,7 @@ golden: $(VENV)/.test
 
 proto:
 	$(BIN)/pip install -q "grpcio-tools==1.74.*" "setuptools<80"
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto psclust/control/supervisor_process.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto psclust/control/supervisor.proto
 
 # What the bind shim is built with; without root, what is missing is listed.
 .PHONY: system test-system

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from psclust.agent.hand_over import hand_over
+from psclust.agent.standing_protocol import delegate
 from psclust.errors import PsclustError
 
 _HERE = "--here"
@@ -14,7 +14,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--standing"]:
         return _stand()
     if arguments != [_HERE]:
-        code = hand_over(["-m", "psclust.agent", _HERE])
+        code = delegate(["-m", "psclust.agent", _HERE])
         if code is not None:
             return code
     from psclust.agent import process
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _stand() -> int:
-    from psclust.agent.standing import stand
+    from psclust.agent.standing_agent import stand
 
     try:
         return stand()

@@ -25,7 +25,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class HostAccess:
+class AgentAccess:
     """How to reach the agent of `host`: `target` is what to dial, `identity` what to show. lease_s: how long it stays without a word. via:
     the fields of a Host through whose SSH connection to dial, None to dial directly."""
 
@@ -39,7 +39,7 @@ class HostAccess:
         return json.dumps({**self.__dict__, "identity": self.identity.to_json()})
 
     @classmethod
-    def from_json(cls, text: str) -> HostAccess:
+    def from_json(cls, text: str) -> AgentAccess:
         data: dict[str, Any] = json.loads(text)
         return cls(**{**data, "identity": Identity.from_json(data["identity"])})
 

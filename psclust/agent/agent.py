@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from psclust.agent.event_log import EventLog
-from psclust.agent.lease import Held, clock, patience
+from psclust.agent.lease import AgentLease, clock, patience
 from psclust.errors import PsclustError
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
@@ -55,9 +55,9 @@ class Agent:
 
     def __init__(self, folder: RunFolder, lease_s: float, grace_s: float) -> None:
         self.folder = folder
-        self.ledger = EventLog()
-        self._held = Held(clock() + patience(lease_s), grace_s)
-        self._renewed = threading.Condition()  # guards `_held`
+        self.event_log = EventLog()
+        self._lease = AgentLease(clock() + patience(lease_s), grace_s)
+        self._renewed = threading.Condition()  # guards `_lease`
         self._mailbox: Mailbox[None] = Mailbox()
         self._tasks: dict[Task, _Running] = {}
         self._attempts: set[tuple[Task, int]] = set()
@@ -68,16 +68,16 @@ class Agent:
     # ---- from any thread
 
     def started(self, task: Task, pid: int) -> None:
-        self.ledger.add(events.Started(task, pid))
+        self.event_log.add(events.Started(task, pid))
         self._mailbox.soon(lambda: self._begun(task))
 
     def not_started(self, task: Task, reason: str) -> None:
         self._ended(task)
-        self.ledger.add(events.NotStarted(task, reason))
+        self.event_log.add(events.NotStarted(task, reason))
 
     def exited(self, task: Task, code: int) -> None:
         self._ended(task)
-        self.ledger.add(events.Exited(task, code))
+        self.event_log.add(events.Exited(task, code))
 
     def soon(self, work: Callable[[], None]) -> None:
         self._mailbox.soon(work)
@@ -91,7 +91,7 @@ class Agent:
         with self._renewed:
             if self._leaving is not None:
                 raise LeavingError(self._leaving)
-            self._held.renew(until)
+            self._lease.renew(until)
             self._renewed.notify_all()
         return clock()
 
@@ -145,7 +145,7 @@ class Agent:
         """Of the latest attempt."""
         return self._transport.output(task)
 
-    # ---- the keeper's own thread
+    # ---- the agent's own thread
 
     def run(self, transport: LocalTransport) -> None:
         """Until told to leave, or until the lease has run out; then nothing is alive."""
@@ -164,7 +164,7 @@ class Agent:
             self._leaving = _SILENT
 
     def _is_held(self) -> bool:
-        return not self._held.is_over(clock())
+        return not self._lease.is_over(clock())
 
     def _turn(self) -> None:
         waiting = any(entry.awaited and entry.plan.serves for entry in self._tasks.values())
@@ -172,17 +172,17 @@ class Agent:
         for entry in self._tasks.values():
             if entry.awaited and self._transport.serving(entry.plan):
                 entry.serving = True
-                self.ledger.add(events.Serving(entry.plan.task))
+                self.event_log.add(events.Serving(entry.plan.task))
 
     def _stop_all(self) -> None:
         # The launcher counts on it that all have ended when lease and grace are over, however late this process has noticed.
-        kill_at = self._held.kill_at if self._leaving == _SILENT else clock() + self._held.grace_s
+        kill_at = self._lease.kill_at if self._leaving == _SILENT else clock() + self._lease.grace_s
         signals: tuple[Literal["TERM", "KILL"], ...] = ("TERM", "KILL")
         for number in signals:
             for task, entry in self._tasks.items():
                 if entry.alive:
                     self._transport.signal(task, number)
-            end = kill_at if number == "TERM" else clock() + self._held.grace_s
+            end = kill_at if number == "TERM" else clock() + self._lease.grace_s
             while any(entry.alive for entry in self._tasks.values()) and clock() < end:
                 self._turn()
 

@@ -1,4 +1,4 @@
-"""RPCs in, calls to the keeper out: the service of an agent."""
+"""RPCs in, calls to the agent out: the service of an agent."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ _LISTEN_S = 30.0
 
 
 class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
-    """One keeper as a service."""
+    """One agent as a service."""
 
-    def __init__(self, keeper: Agent) -> None:
-        self._keeper = keeper
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
         self._listeners: list[socket.socket] = []
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
         self._stop_listening()  # on ports that tasks may need
         wanted = [PortRequest(_task(port.task), port.address, port.wanted) for port in request.ports]
         try:
-            ports = self._keeper.call(lambda transport: transport.reserve(wanted))
+            ports = self._agent.call(lambda transport: transport.reserve(wanted))
         except PsclustError as error:
             refuse(context, error)
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
 
     def Release(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Nothing:
         with _orders(context):
-            self._keeper.call(lambda transport: transport.release(_task(request)))
+            self._agent.call(lambda transport: transport.release(_task(request)))
         return pb.Nothing()
 
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Nothing:
         with _orders(context):
-            self._keeper.start(TaskPlan.from_json(request.plan), request.attempt)
+            self._agent.start(TaskPlan.from_json(request.plan), request.attempt)
         return pb.Nothing()
 
     def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Nothing:
         with _orders(context):
-            self._keeper.signal(_task(request.task), "KILL" if request.kill else "TERM")
+            self._agent.signal(_task(request.task), "KILL" if request.kill else "TERM")
         return pb.Nothing()
 
     def Renew(self, request: pb.RenewRequest, context: grpc.ServicerContext) -> pb.Renewed:
         try:
-            return pb.Renewed(clock=self._keeper.renew(request.until))
+            return pb.Renewed(clock=self._agent.renew(request.until))
         except LeavingError as error:
             refuse(context, error)
 
@@ -92,25 +92,25 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
             listener.close()
 
     def Leave(self, request: pb.Nothing, context: grpc.ServicerContext) -> pb.Nothing:
-        self._keeper.leave("the launcher said so")
-        while context.is_active() and not self._keeper.ended.wait(_TURN_S):
+        self._agent.leave("the launcher said so")
+        while context.is_active() and not self._agent.ended.wait(_TURN_S):
             pass
         return pb.Nothing()
 
     def Follow(self, request: pb.FollowRequest, context: grpc.ServicerContext) -> Iterator[pb.News]:
         LOG.info("%s follows from event %d", context.peer(), request.after)
-        after, logs, progress = request.after, _Logs(self._keeper, dict(request.offsets)), _Progress(self._keeper)
+        after, logs, progress = request.after, _Logs(self._agent, dict(request.offsets)), _Progress(self._agent)
         said = False
         while context.is_active():
-            over = self._keeper.ended.is_set()  # before the last news are looked for
-            entries = self._keeper.ledger.after(after, 0 if over else _TURN_S)
-            if self._keeper.leaving is not None and not said:
+            over = self._agent.ended.is_set()  # before the last news are looked for
+            entries = self._agent.event_log.after(after, 0 if over else _TURN_S)
+            if self._agent.leaving is not None and not said:
                 # Before the news of any task's end, which would be taken for the task's own.
                 said = True
-                yield pb.News(leaving=self._keeper.leaving)
+                yield pb.News(leaving=self._agent.leaving)
             ended = [entry.what.task for entry in entries if isinstance(entry.what, Exited)]
             for task in ended:
-                self._keeper.drain(task, _DRAIN_S)
+                self._agent.drain(task, _DRAIN_S)
             # What a task printed arrives before the news of its end.
             yield from logs.news()
             yield from progress.news()
@@ -133,25 +133,25 @@ def _orders(context: grpc.ServicerContext) -> Iterator[None]:
 class _Logs:
     """What has been sent of each log."""
 
-    def __init__(self, keeper: Agent, offsets: dict[str, int]) -> None:
-        self._keeper = keeper
+    def __init__(self, agent: Agent, offsets: dict[str, int]) -> None:
+        self._agent = agent
         self._offsets = offsets
         self._lost: dict[tuple[Task, int], int] = {}
 
     def news(self) -> Iterator[pb.News]:
-        attempts = self._keeper.attempts()
+        attempts = self._agent.attempts()
         latest = dict(attempts)  # the last one of each task wins
         for task, attempt in attempts:
-            found = self._keeper.output(task)
+            found = self._agent.output(task)
             yield from self._kept(task, attempt)
             if attempt == latest[task] and found.lost != self._lost.get((task, attempt), 0):
                 self._lost[task, attempt] = found.lost
-                offset = self._offsets.get(self._keeper.folder.log(task, attempt).name, 0)
+                offset = self._offsets.get(self._agent.folder.log(task, attempt).name, 0)
                 unkept = pb.Output(task=_id(task), attempt=attempt, offset=offset, lost=found.lost, unkept=found.unkept)
                 yield pb.News(output=unkept)
 
     def _kept(self, task: Task, attempt: int) -> Iterator[pb.News]:
-        path = self._keeper.folder.log(task, attempt)
+        path = self._agent.folder.log(task, attempt)
         offset = self._offsets.get(path.name, 0)
         try:
             if path.stat().st_size <= offset:
@@ -169,13 +169,13 @@ class _Logs:
 class _Progress:
     """What has been sent of each task's progress file. A new attempt may write the very same as the one before."""
 
-    def __init__(self, keeper: Agent) -> None:
-        self._keeper = keeper
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
         self._sent: dict[Task, tuple[int, bytes]] = {}
 
     def news(self) -> Iterator[pb.News]:
-        for task, attempt in dict(self._keeper.attempts()).items():
-            path = self._keeper.folder.progress(task)
+        for task, attempt in dict(self._agent.attempts()).items():
+            path = self._agent.folder.progress(task)
             try:
                 known = (attempt, path.read_bytes())
             except OSError:

@@ -29,7 +29,7 @@ def patience(lease_s: float) -> float:
 
 
 @dataclass
-class Held:
+class AgentLease:
     """The agent's side: its tasks may run until `until`, on its own clock. grace_s: between TERM and KILL."""
 
     until: float
@@ -57,7 +57,7 @@ class _Answer:
     theirs: float
 
 
-class Granted:
+class LauncherLease:
     """The launcher's side, for one agent that was started with a lease of `lease_s` before `now`. more_s: for it to be reached again after
     a cut, beyond what is usual. Times are the launcher's, where not said otherwise."""
 

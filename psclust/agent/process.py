@@ -139,16 +139,16 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     from psclust.transport.local import LocalTransport
 
     guard.become_subreaper()
-    keeper = Agent(folder, request.lease_s, request.grace_s)
-    signal.signal(signal.SIGCHLD, lambda *_: keeper.children_changed())
-    own_guard.on_term(lambda: keeper.leave("its guard was killed" if own_guard.is_gone() else "it was told to (SIGTERM)"))
+    agent = Agent(folder, request.lease_s, request.grace_s)
+    signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
+    own_guard.on_term(lambda: agent.leave("its guard was killed" if own_guard.is_gone() else "it was told to (SIGTERM)"))
     environ = {**os.environ, **request.environ}
     site = Site(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
-    transport = LocalTransport(keeper, environ, library_environment(site), log=2)
+    transport = LocalTransport(agent, environ, library_environment(site), log=2)
     for load in request.warm:
         transport.warm(sys.executable, load, {})
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
-    service = AgentService(keeper)
+    service = AgentService(agent)
     agent_pb2_grpc.add_AgentServicer_to_server(service, server)
     identity = request.identity
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
@@ -160,7 +160,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), site.shim, own)
     with open(ready, "w", encoding="utf-8") as pipe:
         pipe.write(reply.to_json() + "\n")
-    keeper.run(transport)
+    agent.run(transport)
     transport.close()
     # Whoever follows has a moment to read the last news.
     server.stop(grace=0.5).wait()

@@ -74,7 +74,7 @@ class HeldRun:
             time.sleep(_POLL_S)
 
     def _force(self) -> None:
-        from psclust.control.force_end import end_by_force
+        from psclust.control.forced_stop import force_stop
 
         self.forced = True
-        end_by_force(self.folder, _GONE_S)
+        force_stop(self.folder, _GONE_S)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
-from psclust.agent.access import HostAccess
+from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.certificates import Authority
 from psclust.errors import StartError
@@ -25,7 +25,7 @@ _PARALLEL = 32
 
 
 @dataclass(frozen=True)
-class Home:
+class AgentFolders:
     """Where an agent lives on its host: the folder that psclust was shipped to (None: it is installed there), the program's, and the
     run's."""
 
@@ -35,7 +35,7 @@ class Home:
 
 
 @dataclass(frozen=True)
-class Order:
+class AgentSettings:
     """What all agents of a run are told. lease_s, grace_s: seconds. environ: for all tasks, secrets perhaps. warm: what each host
     should load at once. addresses: each host's own end of its SSH connection.
     ports: auto, or the range that tasks are to have. tunnel: hosts whose agents are to be dialled through SSH."""
@@ -51,7 +51,7 @@ class Order:
     tunnel: Mapping[str, Host] = field(default_factory=dict)
 
 
-class Reachable(Protocol):
+class ReachProbe(Protocol):
     """What is asked of a supervisor that has the agents (`SupervisorClient`)."""
 
     def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]: ...
@@ -59,57 +59,59 @@ class Reachable(Protocol):
     def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
 
 
-def start_agents(scripts: Scripts, homes: Mapping[str, Home], order: Order, took: Callable[[HostAccess], None]) -> dict[str, AgentReply]:
-    """Starts an agent on every host of `homes`, all at once; `took` is called with each as soon as it can be dialled. Raises StartError
+def start_agents(
+    scripts: Scripts, folders: Mapping[str, AgentFolders], settings: AgentSettings, took: Callable[[AgentAccess], None]
+) -> dict[str, AgentReply]:
+    """Starts an agent on every host of `folders`, all at once; `took` is called with each as soon as it can be dialled. Raises StartError
     with a line for each that could not be started."""
-    authority = Authority(order.name)
+    authority = Authority(settings.name)
     launcher = authority.launcher()
 
     def start(host: str) -> AgentReply:
         request = AgentRequest(
             host=host,
-            folder=homes[host].folder,
-            address=order.addresses.get(host) or "127.0.0.1",
-            lease_s=order.lease_s,
-            grace_s=order.grace_s,
+            folder=folders[host].folder,
+            address=settings.addresses.get(host) or "127.0.0.1",
+            lease_s=settings.lease_s,
+            grace_s=settings.grace_s,
             identity=authority.agent(host),
-            environ=order.environ,
-            interface=order.interface,
-            ports=order.ports,
-            warm=tuple(order.warm.get(host, ())),
+            environ=settings.environ,
+            interface=settings.interface,
+            ports=settings.ports,
+            warm=tuple(settings.warm.get(host, ())),
         )
         # Its secrets travel on standard input alone, to the host and there.
-        question = {"module": AGENT, "path": homes[host].package, "stdin": request.to_json()}
+        question = {"module": AGENT, "path": folders[host].package, "stdin": request.to_json()}
         done = scripts.ask(host, "start_agent", question, timeout=_START_S)
         if done["code"] != 0:
             how = f"its agent {describe_exit(done['code'])} as it started"
             raise SshError(f"{host}: {_last_line(done['stderr']) or how}")
         reply = AgentReply.from_json(done["stdout"])
-        via = asdict(order.tunnel[host]) if host in order.tunnel else None
-        took(HostAccess(host, f"{reply.address}:{reply.port}", launcher, order.lease_s, via))
+        via = asdict(settings.tunnel[host]) if host in settings.tunnel else None
+        took(AgentAccess(host, f"{reply.address}:{reply.port}", launcher, settings.lease_s, via))
         return reply
 
-    return scripts.ssh.each(start, list(homes))
+    return scripts.ssh.each(start, list(folders))
 
 
-def places(replies: Mapping[str, AgentReply], homes: Mapping[str, Home], addresses: Mapping[str, str]) -> dict[str, Place]:
+def places(replies: Mapping[str, AgentReply], folders: Mapping[str, AgentFolders], addresses: Mapping[str, str]) -> dict[str, Place]:
     """What planning must know of each host."""
     return {
-        host: Place(Site(environ=reply.environ, cwd=homes[host].cwd, python=reply.python, shim=reply.shim), reply.folder, addresses[host])
+        host: Place(Site(environ=reply.environ, cwd=folders[host].cwd, python=reply.python, shim=reply.shim), reply.folder, addresses[host])
         for host, reply in replies.items()
     }
 
 
-def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], order: Order) -> dict[str, str]:
+def common_addresses(supervisor: ReachProbe, replies: Mapping[str, AgentReply], settings: AgentSettings) -> dict[str, str]:
     """An address of each host that all hosts reach, on a port of those that tasks will have: the one its agent listens on if that is so,
     else, unless the user has chosen an interface, the first of its others. Raises StartError, which names who does not reach whom."""
-    listening = fan_out(list(replies), lambda host: supervisor.listen(host, [replies[host].address], order.ports), parallel=_PARALLEL)
+    listening = fan_out(list(replies), lambda host: supervisor.listen(host, [replies[host].address], settings.ports), parallel=_PARALLEL)
     own = {where: host for host, found in all_or_error(dict(listening)).items() for where in found}
     found, missing = _reached_by_all(supervisor, own)
-    if missing and order.interface is None:
+    if missing and settings.interface is None:
         others: dict[str, str] = {}
         for host in missing:
-            others |= dict.fromkeys(supervisor.listen(host, [], order.ports), host)
+            others |= dict.fromkeys(supervisor.listen(host, [], settings.ports), host)
         more, _ = _reached_by_all(supervisor, others)
         found |= more
     lines = [
@@ -123,7 +125,7 @@ def common_addresses(supervisor: Reachable, replies: Mapping[str, AgentReply], o
     return {host: found[host] for host in replies}
 
 
-def _reached_by_all(supervisor: Reachable, addresses: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
+def _reached_by_all(supervisor: ReachProbe, addresses: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
     """(host -> the first of its addresses that everybody reaches, host -> who does not reach the last of them)."""
     reached = supervisor.reach(list(addresses)) if addresses else {}
     found: dict[str, str] = {}

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
-from psclust.agent.access import HostAccess
-from psclust.control.agent_link import HostLink, HostListener
-from psclust.control.awake import watch
+from psclust.agent.access import AgentAccess
+from psclust.control.agent_client import AgentClient, HostListener
+from psclust.control.suspend_detector import start_suspend_detector
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
@@ -25,14 +25,14 @@ class RemoteTransport:
         self._local = local
         self._folder = folder
         self._listener = listener
-        self._links: dict[str, HostLink] = {}
+        self._links: dict[str, AgentClient] = {}
         self._hosts: dict[Task, str] = {}
-        self._awake = watch()
+        self._suspend_detector = start_suspend_detector()
 
-    def connect(self, agents: Sequence[HostAccess]) -> None:
+    def connect(self, agents: Sequence[AgentAccess]) -> None:
         """Take over agents that have been started."""
         for access in agents:
-            self._links[access.host] = HostLink(access, self._folder, self._listener, self._awake)
+            self._links[access.host] = AgentClient(access, self._folder, self._listener, self._suspend_detector)
 
     def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]:
         """host -> those of the addresses (host:port) that accept a connection from there."""
@@ -40,7 +40,7 @@ class RemoteTransport:
             return dict(zip(self._links, pool.map(lambda link: link.reach(addresses), self._links.values()), strict=True))
 
     def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]:
-        """See `HostLink.listen`."""
+        """See `AgentClient.listen`."""
         return self._links[host].listen(addresses, ports)
 
     def extend_lease(self, seconds: float) -> None:
@@ -113,5 +113,5 @@ class RemoteTransport:
             list(pool.map(lambda link: link.leave(), self._links.values()))
         self._local.close()
 
-    def _link(self, task: Task) -> HostLink | None:
+    def _link(self, task: Task) -> AgentClient | None:
         return self._links.get(self._hosts.get(task, ""))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from psclust.agent.access import HostAccess
+from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refusal
 from psclust.control import supervisor_pb2 as pb
 from psclust.control import supervisor_pb2_grpc
@@ -49,12 +49,12 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
     def detach(self) -> None:
         self._call(lambda: self._stub.Detach(pb.Empty(), timeout=_CALL_DEADLINE))
 
-    def connect(self, agents: Sequence[HostAccess]) -> None:
+    def connect(self, agents: Sequence[AgentAccess]) -> None:
         """Hand over agents on other hosts."""
         self._call(lambda: self._stub.Connect(pb.Agents(json=[access.to_json() for access in agents]), timeout=_CALL_DEADLINE))
 
     def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]:
-        """See `HostLink.listen`."""
+        """See `AgentClient.listen`."""
         request = pb.ListenRequest(host=host, addresses=addresses, ports=ports)
         return list(self._call(lambda: self._stub.Listen(request, timeout=_CALL_DEADLINE)).addresses)
 

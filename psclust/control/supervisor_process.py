@@ -82,14 +82,14 @@ def _hold(lease: int, supervisor: Supervisor, detached: threading.Event) -> None
         supervisor.post(events.Stop("the `psclust up` that held this run is gone", exit_code=130))
 
 
-def _serve(supervisor: Supervisor, fleet: RemoteTransport, folder: RunFolder, detached: threading.Event):  # type: ignore[no-untyped-def]
+def _serve(supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event):  # type: ignore[no-untyped-def]
     import grpc
 
     from psclust.control import supervisor_pb2_grpc
     from psclust.control.supervisor_service import SupervisorService
 
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=[("grpc.max_receive_message_length", -1)])
-    supervisor_pb2_grpc.add_SupervisorServicer_to_server(SupervisorService(supervisor, fleet, detached), server)
+    supervisor_pb2_grpc.add_SupervisorServicer_to_server(SupervisorService(supervisor, transport, detached), server)
     server.add_insecure_port(folder.socket_address())
     server.start()
     return server

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import grpc
 
-from psclust.agent.access import HostAccess
+from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refuse
 from psclust.control import supervisor_pb2 as pb
 from psclust.control import supervisor_pb2_grpc
@@ -26,9 +26,9 @@ _WATCH_INTERVAL = 1.0
 class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore[misc]
     """One run's supervisor, and its agents on other hosts, as a service."""
 
-    def __init__(self, supervisor: Supervisor, fleet: RemoteTransport, detached: threading.Event) -> None:
+    def __init__(self, supervisor: Supervisor, transport: RemoteTransport, detached: threading.Event) -> None:
         self._supervisor = supervisor
-        self._fleet = fleet
+        self._transport = transport
         self._detached = detached
 
     def Watch(self, request: pb.Empty, context: grpc.ServicerContext) -> Iterator[pb.Status]:
@@ -45,22 +45,22 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
         self._detached.set()
         deadlines = self._supervisor.deadlines()
         if deadlines is not None:
-            self._fleet.extend_lease(deadlines.detached)
+            self._transport.extend_lease(deadlines.detached)
         return pb.Empty()
 
     def Connect(self, request: pb.Agents, context: grpc.ServicerContext) -> pb.Empty:
-        self._fleet.connect([HostAccess.from_json(text) for text in request.json])
+        self._transport.connect([AgentAccess.from_json(text) for text in request.json])
         return pb.Empty()
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.ReachRequest:
         try:
-            return pb.ReachRequest(addresses=self._fleet.listen(request.host, list(request.addresses), request.ports))
+            return pb.ReachRequest(addresses=self._transport.listen(request.host, list(request.addresses), request.ports))
         except PsclustError as error:
             refuse(context, error)
 
     def Reach(self, request: pb.ReachRequest, context: grpc.ServicerContext) -> pb.ReachReply:
         try:
-            reached = self._fleet.reach(list(request.addresses))
+            reached = self._transport.reach(list(request.addresses))
         except PsclustError as error:
             refuse(context, error)
         return pb.ReachReply(hosts=[pb.ReachReply.Host(name=name, addresses=found) for name, found in reached.items()])

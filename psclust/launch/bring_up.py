@@ -23,7 +23,7 @@ from psclust.spec.import_time import is_read
 from psclust.transport.fork_server_client import Load
 
 if TYPE_CHECKING:
-    from psclust.control.bootstrap import Home
+    from psclust.control.bootstrap import AgentFolders
     from psclust.control.supervisor_client import SupervisorClient
     from psclust.reach.python.dialogues import Scripts
     from psclust.reach.python.remote_python import RemotePython
@@ -50,7 +50,7 @@ def bring_up(
 ) -> dict[str, Place]:
     """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
     the user. Raises StartError with all failures together."""
-    from psclust.control.bootstrap import Order, common_addresses, places, start_agents
+    from psclust.control.bootstrap import AgentSettings, common_addresses, places, start_agents
     from psclust.reach.python.dialogues import Scripts
     from psclust.reach.python.remote_command import candidates
 
@@ -61,21 +61,21 @@ def bring_up(
         folders = {host: agent_folder(python.state, request.cluster.name, folder.id, host) for host, python in pythons.items()}
         run = f"{request.cluster.name}.{folder.id}"
         take_note(request.cluster, run, hosts, pythons, folders)  # before anything is left there
-        homes = _homes(scripts, request, pythons, folders, run, say)
-        order = Order(
+        agent_folders = _agent_folders(scripts, request, pythons, folders, run, say)
+        settings = AgentSettings(
             name=request.cluster.name,
             lease_s=file.deadlines.lease,
             grace_s=file.deadlines.stop,
             interface=file.interface,
             environ=_passed(file),
             warm=_loads(request),
-            addresses={host: address for host in homes if (address := own.get(host) or ssh.address_of(host))},
+            addresses={host: address for host in agent_folders if (address := own.get(host) or ssh.address_of(host))},
             ports=file.ports if "-" in file.ports else "auto",
             tunnel={host.name: host for host in hosts} if file.tunnel else {},
         )
-        replies = start_agents(scripts, homes, order, lambda access: client.connect([access]))
-        addresses = common_addresses(client, replies, order)
-    return places(replies, homes, addresses)
+        replies = start_agents(scripts, agent_folders, settings, lambda access: client.connect([access]))
+        addresses = common_addresses(client, replies, settings)
+    return places(replies, agent_folders, addresses)
 
 
 def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
@@ -90,16 +90,16 @@ def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
         )
 
 
-def _homes(
+def _agent_folders(
     scripts: Scripts,
     request: UpRequest,
     pythons: Mapping[str, RemotePython],
     folders: Mapping[str, str],
     run: str,
     say: Callable[[str], None],
-) -> dict[str, Home]:
+) -> dict[str, AgentFolders]:
     """Where an agent can live on each host: psclust, the program's folder and the run's own; what is not there is sent."""
-    from psclust.control.bootstrap import Home
+    from psclust.control.bootstrap import AgentFolders
     from psclust.reach.ship.manifest import program_tree
     from psclust.reach.ship.ship_folder import ship
 
@@ -115,7 +115,7 @@ def _homes(
         say(f"sent {counted(sent, 'file')}, {size / 1e6:.1f} MB, to {counted(len(shipped), 'host')}")
     below = os.path.relpath(cwd, root) if root and cwd.is_relative_to(root) else "."
     return {
-        host: Home(each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd), folders[host])
+        host: AgentFolders(each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd), folders[host])
         for host, each in shipped.items()
     }
 

@@ -17,19 +17,19 @@ from psclust.transport.local import LocalTransport
 
 
 class Late:
-    """A keeper that is about to move again long after its lease was over; an order waits for it."""
+    """An agent that is about to move again long after its lease was over; an order waits for it."""
 
     def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
-        self.keeper = Agent(ClusterFolder(folder / "late").new_run(), lease_s=-60.0, grace_s=0.1)
-        self._transport = LocalTransport(self.keeper, {}, {}, log=2)
-        self.order: Future[str] = pool.submit(self.keeper.call, lambda transport: "carried out")
-        self._thread = threading.Thread(target=self.keeper.run, args=(self._transport,))
+        self.agent = Agent(ClusterFolder(folder / "late").new_run(), lease_s=-60.0, grace_s=0.1)
+        self._transport = LocalTransport(self.agent, {}, {}, log=2)
+        self.order: Future[str] = pool.submit(self.agent.call, lambda transport: "carried out")
+        self._thread = threading.Thread(target=self.agent.run, args=(self._transport,))
 
     def move(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
-        self.keeper.leave("the test is over")
+        self.agent.leave("the test is over")
         self._thread.join(60)
         self._transport.close()
 
@@ -44,18 +44,18 @@ def late(tmp_path: Path) -> Iterator[Late]:
 
 def test_a_renewal_that_waits_is_read_before_the_clock_is_looked_at(late: Late) -> None:
     late.move()
-    assert late.keeper.renew(clock() + 60) > 0
+    assert late.agent.renew(clock() + 60) > 0
     assert late.order.result(60) == "carried out"
-    assert late.keeper.leaving is None
+    assert late.agent.leaving is None
 
 
 @pytest.mark.parametrize("stale", [False, True])
 def test_without_one_that_still_holds_all_ends_and_no_order_is_carried_out(late: Late, stale: bool) -> None:
     late.move()
     if stale:
-        late.keeper.renew(clock() - 1)
+        late.agent.renew(clock() - 1)
     with pytest.raises(LeavingError, match="not been heard for the time of its lease"):
         late.order.result(60)
-    wait_until(late.keeper.ended.is_set, what="the end")
+    wait_until(late.agent.ended.is_set, what="the end")
     with pytest.raises(LeavingError):
-        late.keeper.renew(clock() + 60)
+        late.agent.renew(clock() + 60)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from psclust.agent.lease import RECONNECT_S, Granted, Held, interval, patience
-from psclust.control.awake import Awake
+from psclust.agent.lease import RECONNECT_S, AgentLease, LauncherLease, interval, patience
+from psclust.control.suspend_detector import SuspendDetector
 
 SKEW = 5000.0  # by which the agent's clock is ahead
 GRACE = 2.0
@@ -30,34 +30,34 @@ class Line:
 
     def play(self, until: float) -> tuple[float | None, float | None]:
         """When the agent gave up its tasks, and when it was given up; None: not before `until`."""
-        granted, held = Granted(self.lease_s, 0.0), Held(patience(self.lease_s) + SKEW, GRACE)
+        launcher, agent = LauncherLease(self.lease_s, 0.0), AgentLease(patience(self.lease_s) + SKEW, GRACE)
         now, due, waiting = 0.0, 0.0, []
         given_up = None
         while now < until:
             if now >= due:
-                end = granted.grant(now)
+                end = launcher.grant(now)
                 there = now + self.way if self.hears else self.arrives(now)
                 waiting.append((there, self.arrives(there), now, end))
                 due = now + interval(self.lease_s)
             for message in [entry for entry in waiting if entry[0] <= now]:
                 there, back, sent, end = message
                 if end is not None:
-                    held.renew(end)
+                    agent.renew(end)
                     waiting[waiting.index(message)] = (there, back, sent, None)
                 if back <= now:
-                    granted.answered(sent, now, there + SKEW)
+                    launcher.answered(sent, now, there + SKEW)
                     waiting = [entry for entry in waiting if entry[2] != sent]
-            if held.is_over(now + SKEW):
-                return now, self._given_up(granted, now)
-            if granted.is_over(now):
+            if agent.is_over(now + SKEW):
+                return now, self._given_up(launcher, now)
+            if launcher.is_over(now):
                 given_up = now
                 break
             now += TICK
         return None, given_up
 
-    def _given_up(self, granted: Granted, now: float) -> float:
-        while not granted.is_over(now):
-            granted.grant(now)
+    def _given_up(self, launcher: LauncherLease, now: float) -> float:
+        while not launcher.is_over(now):
+            launcher.grant(now)
             now += TICK
         return now
 
@@ -87,47 +87,47 @@ def test_no_host_is_given_up_before_its_agent_has_given_up_and_soon_after(lease_
 
 
 def test_a_grant_that_was_held_up_is_worth_no_more_than_when_it_was_sent() -> None:
-    held = Held(until=100.0, grace_s=GRACE)
-    granted = Granted(5, now=0.0)
-    granted.answered(sent=0.0, heard=0.2, theirs=92.0)
-    end = granted.grant(now=2.0)
+    agent = AgentLease(until=100.0, grace_s=GRACE)
+    launcher = LauncherLease(5, now=0.0)
+    launcher.answered(sent=0.0, heard=0.2, theirs=92.0)
+    end = launcher.grant(now=2.0)
     assert end == 94 + patience(5)
     for now in (110.0, 94 + patience(5) + 0.1):
-        held.renew(end)
-        assert held.is_over(now)
-    assert held.kill_at == end + GRACE
+        agent.renew(end)
+        assert agent.is_over(now)
+    assert agent.kill_at == end + GRACE
 
 
 def test_an_early_grant_that_arrives_after_a_later_one_takes_nothing_back() -> None:
-    held = Held(until=100.0, grace_s=GRACE)
-    held.renew(120)
-    held.renew(110)
-    held.renew(0)
-    assert not held.is_over(119.9)
+    agent = AgentLease(until=100.0, grace_s=GRACE)
+    agent.renew(120)
+    agent.renew(110)
+    agent.renew(0)
+    assert not agent.is_over(119.9)
 
 
 def test_before_the_agents_clock_is_known_only_the_clock_is_asked_for() -> None:
-    granted = Granted(5, now=0.0)
-    assert granted.grant(1.0) == 0
-    assert not granted.is_over(patience(5))
-    assert granted.is_over(patience(5) + 0.1)
+    launcher = LauncherLease(5, now=0.0)
+    assert launcher.grant(1.0) == 0
+    assert not launcher.is_over(patience(5))
+    assert launcher.is_over(patience(5) + 0.1)
 
 
 def test_what_is_granted_without_an_answer_stays_the_same_until_there_is_one() -> None:
-    granted = Granted(5, now=0.0)
-    granted.answered(0.0, 0.0, 50.0)
-    first = granted.grant(1.0)
-    assert [granted.grant(now) for now in (2.0, 9.0)] == [first, first]
-    granted.answered(9.0, 9.1, 59.0)
-    assert granted.grant(9.5) == 59.5 + patience(5)
-    granted.extend(3600)
-    granted.answered(9.5, 9.6, 59.5)
-    assert granted.grant(10.0) == 60 + patience(3600)
-    assert not granted.is_over(3600)
+    launcher = LauncherLease(5, now=0.0)
+    launcher.answered(0.0, 0.0, 50.0)
+    first = launcher.grant(1.0)
+    assert [launcher.grant(now) for now in (2.0, 9.0)] == [first, first]
+    launcher.answered(9.0, 9.1, 59.0)
+    assert launcher.grant(9.5) == 59.5 + patience(5)
+    launcher.extend(3600)
+    launcher.answered(9.5, 9.6, 59.5)
+    assert launcher.grant(10.0) == 60 + patience(3600)
+    assert not launcher.is_over(3600)
 
 
 @pytest.mark.parametrize(
-    ("looks", "since", "now", "asleep"),
+    ("looks", "since", "now", "suspended_s"),
     [
         ([0.5, 1.0, 1.9], 0.0, 2.4, 0.0),
         ([0.5, 30.5], 0.0, 31.0, 30.0),
@@ -137,8 +137,8 @@ def test_what_is_granted_without_an_answer_stays_the_same_until_there_is_one() -
         ([0.5, 10.5, 11.0, 21.0], 0.0, 21.5, 20.0),
     ],
 )
-def test_the_time_in_which_nobody_looked_at_the_clock_was_slept(looks: list[float], since: float, now: float, asleep: float) -> None:
-    awake = Awake(0.0)
+def test_the_time_in_which_nobody_looked_at_the_clock_was_slept(looks: list[float], since: float, now: float, suspended_s: float) -> None:
+    detector = SuspendDetector(0.0)
     for look in looks:
-        awake.look(look)
-    assert awake.asleep(since, now) == pytest.approx(asleep)
+        detector.sample(look)
+    assert detector.suspended_s(since, now) == pytest.approx(suspended_s)

@@ -18,14 +18,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psclust.agent.hand_over import socket_path
+from psclust.agent.standing_protocol import socket_path
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
 NOBODY = 65534
 # As somebody else, once everything is loaded that only we can read.
-AS_NOBODY = f"import os, psutil; from psclust.agent.standing import stand; os.setuid({NOBODY}); stand()"
+AS_NOBODY = f"import os, psutil; from psclust.agent.standing_agent import stand; os.setuid({NOBODY}); stand()"
 
 
 @pytest.fixture

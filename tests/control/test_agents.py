@@ -18,9 +18,9 @@ import pytest
 import psclust
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
-from psclust.agent.access import HostAccess, Identity, server_name
+from psclust.agent.access import AgentAccess, Identity, server_name
 from psclust.agent.process import AgentReply, AgentRequest
-from psclust.control.agent_link import HostLink
+from psclust.control.agent_client import AgentClient
 from psclust.control.certificates import Authority
 from psclust.errors import StartError
 from psclust.plan.task_plan import RestartPolicy, TaskPlan
@@ -78,7 +78,7 @@ class Started:
     authority: Authority
     identity: Identity
     reply: AgentReply
-    link: HostLink
+    link: AgentClient
     heard: Heard
     folder: RunFolder
 
@@ -118,7 +118,7 @@ def task_plan(task: Task, host: str, script: str) -> TaskPlan:
 
 @pytest.fixture
 def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    links: list[HostLink] = []
+    links: list[AgentClient] = []
 
     def start(lease_s: float = 20.0, environ: dict[str, str] | None = None, via: Host | None = None) -> Started:
         host, authority = bed[0], Authority("test")
@@ -132,8 +132,8 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         assert done.returncode == 0, done.stderr
         reply, folder, heard = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Heard()
         folder.create()
-        access = HostAccess(host.name, f"{host.address}:{reply.port}", authority.launcher(), lease_s, asdict(via) if via else None)
-        links.append(HostLink(access, folder, heard))
+        access = AgentAccess(host.name, f"{host.address}:{reply.port}", authority.launcher(), lease_s, asdict(via) if via else None)
+        links.append(AgentClient(access, folder, heard))
         return Started(host, authority, identity, reply, links[-1], heard, folder)
 
     yield start

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from psclust.agent.process import AgentReply
-from psclust.control.bootstrap import Order, common_addresses
+from psclust.control.bootstrap import AgentSettings, common_addresses
 from psclust.errors import StartError
 
 PORT = 2300
@@ -31,7 +31,7 @@ class Network:
 
 def found(network: Network, interface: str | None = None) -> dict[str, str]:
     replies = {host: AgentReply(1, own[0], 4000, "0", "python", "/run", None, {}) for host, own in network.own.items()}
-    return common_addresses(network, replies, Order("n", 30.0, 5.0, interface, {}, {}, {}))
+    return common_addresses(network, replies, AgentSettings("n", 30.0, 5.0, interface, {}, {}, {}))
 
 
 def test_the_address_that_ssh_reached_where_all_reach_it() -> None:

@@ -89,7 +89,7 @@ def _end(cluster: ClusterFolder, *, now: bool) -> None:
 
 def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
     """Whether the run is ending by itself; a supervisor that does not answer has been killed, and everything that it has started."""
-    from psclust.control.force_end import end_by_force
+    from psclust.control.forced_stop import force_stop
     from psclust.control.supervisor_client import SupervisorClient
 
     with SupervisorClient(folder) as client:
@@ -105,6 +105,6 @@ def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
         else:
             return True
     output.say(f"the supervisor of {cluster.name} does not answer; it and everything that it has started is killed")
-    if not end_by_force(folder, _DEADLINE):
+    if not force_stop(folder, _DEADLINE):
         raise StartError(f"{cluster.name} is still alive {_DEADLINE:g} s after it was killed; see {folder.supervisor_log}")
     return False

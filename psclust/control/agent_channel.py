@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from psclust.agent.access import HostAccess, server_name
+from psclust.agent.access import AgentAccess, server_name
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ _OPTIONS = [
 _DIRECT = [("grpc.min_reconnect_backoff_ms", 2000)]
 
 
-class Line:
+class AgentChannel:
     """`channel` to the agent; `close` it."""
 
-    def __init__(self, access: HostAccess) -> None:
+    def __init__(self, access: AgentAccess) -> None:
         self._tunnel = _tunnel(access)
         identity = access.identity
         credentials = grpc.ssl_channel_credentials(identity.authority, identity.key, identity.certificate)
@@ -42,7 +42,7 @@ class Line:
             self._tunnel.close()
 
 
-def _tunnel(access: HostAccess) -> Tunnel | None:
+def _tunnel(access: AgentAccess) -> Tunnel | None:
     if access.via is None:
         return None
     from psclust.reach.ssh.tunnel import Tunnel

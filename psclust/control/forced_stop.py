@@ -15,7 +15,7 @@ from psclust.rundir.folder import ClusterFolder, RunFolder
 _POLL = 0.02
 
 
-def end_by_force(folder: RunFolder, patience_s: float) -> bool:
+def force_stop(folder: RunFolder, patience_s: float) -> bool:
     """KILL the supervisor of a live run; its guard, woken if it stands still, then ends everything else, also what has left its process
     group. Whether nothing holds the run any more, after at most `patience_s` seconds."""
     cluster = ClusterFolder(folder.path.parent)

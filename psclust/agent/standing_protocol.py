@@ -22,7 +22,7 @@ _LOST = 3  # exit code where the standing agent has ended before the command has
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver(AbstractContextManager["HandedOver"]):
+class DelegatedCommand(AbstractContextManager["DelegatedCommand"]):
     """A command as it stands, and three open files, closed on leaving."""
 
     argv: list[str]
@@ -42,7 +42,7 @@ def socket_path(environ: Mapping[str, str]) -> Path:
     return Path(folder) / "psclust" / f"agent-{_NUMBER}.sock"
 
 
-def hand_over(arguments: list[str]) -> int | None:
+def delegate(arguments: list[str]) -> int | None:
     """Has the standing agent run this Python with `arguments`, and waits for its end; its exit code. None where nobody has taken it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, connection.makefile("rb") as answers:
         connection.settimeout(_ANSWER_S)
@@ -65,7 +65,7 @@ def say(connection: socket.socket, message: Mapping[str, Any]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def receive(connection: socket.socket) -> HandedOver:
+def receive(connection: socket.socket) -> DelegatedCommand:
     """Raises OSError or ValueError for anything that is no command with three files."""
     header, files, _, _ = socket.recv_fds(connection, _LENGTH.size, 3, socket.MSG_CMSG_CLOEXEC)
     with ExitStack() as undo:
@@ -76,7 +76,7 @@ def receive(connection: socket.socket) -> HandedOver:
         with connection.makefile("rb") as stream:
             message = json.loads(stream.read(min(_LENGTH.unpack(header)[0], _MOST_BYTES)))
         try:
-            order = HandedOver(list(message["argv"]), str(message["cwd"]), dict(message["environ"]), list(files))
+            order = DelegatedCommand(list(message["argv"]), str(message["cwd"]), dict(message["environ"]), list(files))
         except (KeyError, TypeError) as error:
             raise ValueError(f"no command: {error}") from None
         undo.pop_all()

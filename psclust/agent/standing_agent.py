@@ -1,6 +1,6 @@
 """The standing agent, `python -m psclust.agent --standing`: a process that is always there, so that the agents of runs become its children
 in place of those of an SSH log-in. They are then in its control group and under its limits, and no log-out ends them. It runs what a
-log-in of the same user hands over (`hand_over`), hands no secret on and keeps none. When it is told to stop, so are they."""
+log-in of the same user hands over (`delegate`), hands no secret on and keeps none. When it is told to stop, so are they."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from psclust.agent import guard
-from psclust.agent.hand_over import HandedOver, peer_uid, receive, say, socket_path
+from psclust.agent.standing_protocol import DelegatedCommand, peer_uid, receive, say, socket_path
 from psclust.errors import StartError
 
 LOG = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class StandingAgent:
                     os.killpg(child.pid, signal.SIGTERM)
 
 
-def _start(order: HandedOver) -> subprocess.Popen[bytes]:
+def _start(order: DelegatedCommand) -> subprocess.Popen[bytes]:
     """As whoever handed it over would have run it; in a session of its own, because no terminal's keys are meant for it."""
     return subprocess.Popen(
         order.argv,

@@ -15,11 +15,11 @@ import grpc
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
-from psclust.agent.access import HostAccess
-from psclust.agent.lease import LOG_IN_S, Granted, clock, interval
+from psclust.agent.access import AgentAccess
+from psclust.agent.lease import LOG_IN_S, LauncherLease, clock, interval
 from psclust.agent.refusal import Refusal, refusal
-from psclust.control.awake import Awake, watch
-from psclust.control.dial import Line
+from psclust.control.agent_channel import AgentChannel
+from psclust.control.suspend_detector import SuspendDetector, start_suspend_detector
 from psclust.errors import StartError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
@@ -58,17 +58,19 @@ class _Order:
     refused: Callable[[str], object]
 
 
-class HostLink:
+class AgentClient:
     """Threads of its own: one sends orders, one reads news and puts output and progress into `folder`, one renews the lease."""
 
-    def __init__(self, access: HostAccess, folder: RunFolder, listener: HostListener, awake: Awake | None = None) -> None:
+    def __init__(
+        self, access: AgentAccess, folder: RunFolder, listener: HostListener, suspend_detector: SuspendDetector | None = None
+    ) -> None:
         self.access = access
         self._folder = folder
         self._listener = listener
-        self._awake = awake or watch()
-        self._granted = Granted(access.lease_s, clock(), LOG_IN_S if access.via else 0.0)
-        self._line = Line(access)
-        self._stub = agent_pb2_grpc.AgentStub(self._line.channel)
+        self._suspend_detector = suspend_detector or start_suspend_detector()
+        self._lease = LauncherLease(access.lease_s, clock(), LOG_IN_S if access.via else 0.0)
+        self._connection = AgentChannel(access)
+        self._stub = agent_pb2_grpc.AgentStub(self._connection.channel)
         self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
         self._after = 0
         self._offsets: dict[str, int] = {}
@@ -130,7 +132,7 @@ class HostLink:
 
     def extend_lease(self, seconds: float) -> None:
         """From now on the agent stays for `seconds` without a word."""
-        self._granted.extend(seconds)
+        self._lease.extend(seconds)
         self._renew_now.set()
 
     def leave(self, timeout: float = 30.0) -> None:
@@ -147,11 +149,11 @@ class HostLink:
                 self._following.join(_LEAVE_S)
         except grpc.RpcError as error:
             LOG.warning("%s: its agent could not be told to leave (%s)", self.access.host, error.code().name)
-        self._line.close()
+        self._connection.close()
 
     def is_silent(self) -> bool:
         """Whether it has not been heard for so long that it is not worth waiting for."""
-        return time.monotonic() - self._heard > min(_SILENT_S, self._granted.lease_s)
+        return time.monotonic() - self._heard > min(_SILENT_S, self._lease.lease_s)
 
     # ---- threads
 
@@ -196,18 +198,18 @@ class HostLink:
         while not self._is_over():
             sent = clock()
             try:
-                reply = self._stub.Renew(pb.RenewRequest(until=self._granted.grant(sent)), timeout=_RENEW_S, wait_for_ready=True)
+                reply = self._stub.Renew(pb.RenewRequest(until=self._lease.grant(sent)), timeout=_RENEW_S, wait_for_ready=True)
             except grpc.RpcError as error:
                 if (refused := refusal(error)) is not None:
                     self._give_up(f"its agent has left: {refused}")
-                elif self._granted.is_over(clock()):
-                    self._give_up(f"its agent has not answered for {clock() - self._granted.contact:.0f} s")
+                elif self._lease.is_over(clock()):
+                    self._give_up(f"its agent has not answered for {clock() - self._lease.contact:.0f} s")
                 self._renew_now.wait(_AGAIN_S)
             else:
-                self._granted.answered(sent, clock(), reply.clock)
+                self._lease.answered(sent, clock(), reply.clock)
                 self._heard = time.monotonic()
                 self._say_whether_cut(False)
-                self._renew_now.wait(interval(self._granted.lease_s))
+                self._renew_now.wait(interval(self._lease.lease_s))
             self._renew_now.clear()
 
     def _give_up(self, reason: str) -> None:
@@ -215,8 +217,8 @@ class HostLink:
             return
         self._why_lost = reason
         self._lost.set()
-        lease_s = self._granted.lease_s
-        asleep = self._awake.asleep(self._granted.contact, clock())
+        lease_s = self._lease.lease_s
+        asleep = self._suspend_detector.suspended_s(self._lease.contact, clock())
         if asleep < lease_s:
             self._listener.host_lost(self.access.host, reason)
             return
