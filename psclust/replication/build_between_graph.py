@@ -21,7 +21,7 @@ from psclust.replication.model import Model
 from psclust.replication.statistics.tower_statistics import kept_by_towers
 from psclust.replication.sync.all_reduce import BarrierExchange, GraphExchange, check_statistics
 from psclust.replication.sync.backup_ops import gradients_needed
-from psclust.replication.sync.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
+from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
 from psclust.replication.towers.local_towers import build_local_towers
 from psclust.replication.towers.tower import Tower, TowerKind, build_tower
 from psclust.replication.update.train_op import refuse_train_op
@@ -32,21 +32,21 @@ from psclust.replication.wire.pulls import pull_once
 
 @dataclass(frozen=True)
 class BetweenGraph:
-    """One worker's graph. step: what an asynchronous step fetches; None when synchronous, where `worker` has the replica's side of the
-    barrier and `chief`, on the chief only, the other side. tower: all of `towers`, those on the worker's devices, as one."""
+    """One worker's graph. step: what an asynchronous step fetches; None when synchronous, where `participant` has the replica's side of
+    the barrier and `coordinator`, on the chief only, the other side. tower: all of `towers`, those on the worker's devices, as one."""
 
     state: State
     input: ReplicaInput
     tower: Tower
     step: StepOps | None
-    worker: WorkerOps | None
-    chief: ChiefOps | None
+    participant: ParticipantOps | None
+    coordinator: CoordinatorOps | None
     towers: Sequence[Tower] = ()
 
     @property
     def next_step(self) -> Any:
         """int64 scalar, the global step that a run of this replica's step leads to."""
-        ops = self.step or self.worker
+        ops = self.step or self.participant
         assert ops is not None
         return ops.step if isinstance(ops, StepOps) else ops.step[0][-1]
 
@@ -82,9 +82,9 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     refuse_train_op(tower, "synchronous replication")
     kept_by_towers(model.config, len(layout.towers.workers), in_step=False)
     channel = build_channel(tower.contributions, layout, exchange, needed)
-    worker = worker_ops(tower, channel, layout, replica, updates)
-    chiefs = chief_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
-    return BetweenGraph(state, tower.input, tower, None, worker, chiefs, towers)
+    participant = participant_ops(tower, channel, layout, replica, updates)
+    coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
+    return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 
 def _exchanges(model: Model, layout: Layout, replica: int, *, sync: bool) -> tuple[BarrierExchange | None, GraphExchange | None]:

@@ -18,8 +18,8 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.estimator import install
-from psclust.train.find_program import load_program
 from psclust.train.job import Job
+from psclust.train.load_program import load_program
 from psclust.train.modes import run
 from psclust.train.offline.describe import FLAG, describe_program
 from psclust.train.program_options import Options, parse_changes, parse_options

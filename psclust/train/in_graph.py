@@ -14,14 +14,14 @@ import tensorflow as tf
 from psclust.replication.build_in_graph import InGraph, StepOps, build_in_graph
 from psclust.replication.device_layout import Layout
 from psclust.replication.input.end_of_data import END_OF_DATA
-from psclust.train.balance import warn_if_uneven
-from psclust.train.between_graph.pace import StepValues, TowerPace
+from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
-from psclust.train.checkpoints.initialize import Source, Variables
-from psclust.train.hooks.config_hooks import feature_hooks
-from psclust.train.hooks.nan_guard import check_loss
+from psclust.train.checkpoints.initializer import Initializer, Source
+from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
+from psclust.train.nan_guard import check_loss
+from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, recover, session_config, start_server
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained
@@ -36,7 +36,7 @@ class _Client:
     job: Job
     layout: Layout
     built: InGraph
-    variables: Variables
+    variables: Initializer
     checkpoints: Checkpoints
     saver: Saver
     hooks: Hooks
@@ -55,11 +55,11 @@ def train_towers(job: Job) -> None:
         # Where towers have steps of their own, one step runs one tower.
         seen = built.towers if len(built.steps) == 1 else built.towers[:1]
         hooks = Hooks(
-            [*training_hooks(spec, chief=True), *job.hooks, *feature_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
+            [*training_hooks(spec, chief=True), *job.hooks, *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
         )
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
         saver = Saver(checkpoints, job.save_s, job.program.config.save_steps)
-        client = _Client(job, layout, built, Variables(spec.scaffold), checkpoints, saver, hooks)
+        client = _Client(job, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks)
     graph.finalize()
 
     def attempt() -> None:
@@ -100,7 +100,7 @@ def _train(client: _Client, session: Any) -> None:
                 client.saver.maybe(session, made)
         else:
             clocks = [int(position) // state.batches for position in positions]
-            _run_threads(client, session, TowerPace(clocks, job.context.max_staleness))
+            _run_threads(client, session, TowerStalenessBound(clocks, job.context.max_staleness))
     step = int(session.run(state.global_step))
     client.saver.save(session, step)
     LOG.info("trained to step %d%s", step, job.reporter.remarks)
@@ -141,7 +141,7 @@ def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
         raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
 
 
-def _run_threads(client: _Client, session: Any, pace: TowerPace) -> None:
+def _run_threads(client: _Client, session: Any, pace: TowerStalenessBound) -> None:
     """One thread a tower, each with its own train op; this thread saves. The first error of any ends all."""
     errors: list[Exception] = []
     stop = threading.Event()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from psclust.errors import UsageError
 from psclust.replication.model import EstimatorSpec, ModeKeys, Shard, as_spec
-from psclust.train.arguments import call_with, takes
 from psclust.train.config import TrainConfig, changed
+from psclust.train.optional_arguments import call_with, takes
 
 if TYPE_CHECKING:
     from psclust.train.offline.evaluation import Evaluation

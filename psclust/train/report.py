@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from psclust.spec.counted import counted
-from psclust.train.between_graph.staleness import Staleness
+from psclust.train.asynchronous.staleness import Staleness
 from psclust.train.progress import Progress, ProgressFile
 
 LOG = logging.getLogger(__name__)

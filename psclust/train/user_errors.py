@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import ModelError, PsclustError, UsageError
-from psclust.train.hooks.nan_guard import gradients_error
+from psclust.train.nan_guard import gradients_error
 from psclust.train.session import is_lost_peer
 
 _PACKAGE, _SITE = Path(__file__).parents[1], Path(str(tf.__file__)).parents[1]

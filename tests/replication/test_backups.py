@@ -6,12 +6,12 @@ from psclust.replication.sync.backups import BackupBarrier
 from psclust.replication.sync.barrier import Kind, Message, Token
 
 
-def _join(worker: int, nonce: int) -> Message:
-    return Message(Kind.JOIN, worker, nonce, 0, 0)
+def _join(worker: int, incarnation: int) -> Message:
+    return Message(Kind.JOIN, worker, incarnation, 0, 0)
 
 
-def _gradient(worker: int, round_: int, nonce: int | None = None, examples: int = 8) -> Message:
-    return Message(Kind.GRADIENT, worker, 10 + worker if nonce is None else nonce, round_, examples)
+def _gradient(worker: int, round_: int, incarnation: int | None = None, examples: int = 8) -> Message:
+    return Message(Kind.GRADIENT, worker, 10 + worker if incarnation is None else incarnation, round_, examples)
 
 
 def _leave(worker: int) -> Message:
@@ -19,7 +19,7 @@ def _leave(worker: int) -> Message:
 
 
 def _three(needed: int = 2) -> BackupBarrier:
-    """Workers 0, 1 and 2 with nonces 10, 11 and 12 hold tokens of round 100."""
+    """Workers 0, 1 and 2 with incarnations 10, 11 and 12 hold tokens of round 100."""
     barrier = BackupBarrier({0, 1, 2}, 100, needed)
     for worker in range(3):
         assert barrier.receive(_join(worker, 10 + worker)) == (Token(worker, Kind.GO, 10 + worker, 100),)
@@ -99,9 +99,9 @@ def test_the_successor_of_a_lost_worker_gets_a_number_its_former_self_never_had(
     assert barrier.receive(_join(2, 99)) == (Token(2, Kind.GO, 99, 102),)
     # What the lost one said last counts for nothing, what the others hold is still good.
     assert barrier.receive(_gradient(2, 100)) == ()
-    assert barrier.receive(_gradient(2, 100, nonce=99)) == ()
+    assert barrier.receive(_gradient(2, 100, incarnation=99)) == ()
     barrier.receive(_gradient(0, 100))
-    barrier.receive(_gradient(2, 102, nonce=99))
+    barrier.receive(_gradient(2, 102, incarnation=99))
     assert barrier.contributions == {0: 8, 2: 8}
     assert barrier.advance() == [Token(0, Kind.GO, 10, 103), Token(2, Kind.GO, 99, 103)]
     assert barrier.receive(_gradient(1, 100)) == (Token(1, Kind.LATE, 11, 103),)

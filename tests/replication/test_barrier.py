@@ -5,24 +5,24 @@ from __future__ import annotations
 from psclust.replication.sync.barrier import Barrier, Kind, Message, Token
 
 
-def _join(worker: int, nonce: int) -> Message:
-    return Message(Kind.JOIN, worker, nonce, 0, 0)
+def _join(worker: int, incarnation: int) -> Message:
+    return Message(Kind.JOIN, worker, incarnation, 0, 0)
 
 
-def _gradient(worker: int, nonce: int, round_: int, examples: int = 8) -> Message:
-    return Message(Kind.GRADIENT, worker, nonce, round_, examples)
+def _gradient(worker: int, incarnation: int, round_: int, examples: int = 8) -> Message:
+    return Message(Kind.GRADIENT, worker, incarnation, round_, examples)
 
 
-def _leave(worker: int, nonce: int) -> Message:
-    return Message(Kind.LEAVE, worker, nonce, 0, 0)
+def _leave(worker: int, incarnation: int) -> Message:
+    return Message(Kind.LEAVE, worker, incarnation, 0, 0)
 
 
-def _go(worker: int, nonce: int, round_: int) -> Token:
-    return Token(worker, Kind.GO, nonce, round_)
+def _go(worker: int, incarnation: int, round_: int) -> Token:
+    return Token(worker, Kind.GO, incarnation, round_)
 
 
 def _two() -> Barrier:
-    """Workers 0 and 1 with nonces 10 and 11 hold tokens of round 100."""
+    """Workers 0 and 1 with incarnations 10 and 11 hold tokens of round 100."""
     barrier = Barrier({0, 1}, 100)
     assert barrier.receive(_join(0, 10)) == (_go(0, 10, 100),)
     assert barrier.receive(_join(1, 11)) == (_go(1, 11, 100),)

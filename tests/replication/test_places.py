@@ -296,7 +296,7 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
 def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     from psclust.replication.build_between_graph import build_between_graph
     from psclust.replication.device_layout import Layout
-    from psclust.train.balance import warn_if_uneven
+    from psclust.train.placement_warning import warn_if_uneven
 
     layout = Layout(2, WORKERS, WORKERS[0], Policy(max_shard_bytes=3000))
     tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower

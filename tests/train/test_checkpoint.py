@@ -16,7 +16,7 @@ from psclust.errors import PsclustError
 from psclust.replication.device_layout import Layout
 from psclust.replication.variables.training_state import create_state
 from psclust.train.checkpoints.checkpoint import Checkpoints, spread
-from psclust.train.checkpoints.initialize import Source, Variables
+from psclust.train.checkpoints.initializer import Initializer, Source
 
 pytestmark = pytest.mark.tensorflow
 
@@ -28,7 +28,7 @@ class Model:
     session: Any
     v: Any
     state: Any
-    variables: Variables
+    variables: Initializer
     checkpoints: Checkpoints
 
     def set(self, value: float) -> None:
@@ -47,7 +47,7 @@ def _model(
         state = create_state(Layout(0, ("",) * replicas, ""))
         ones = tf.compat.v1.ones_initializer()
         v = tf.compat.v1.get_variable(name, shape, initializer=ones, use_resource=use_resource)
-        variables = Variables()
+        variables = Initializer()
         with tf.compat.v1.Session(graph=graph) as session:
             yield Model(session, v, state, variables, Checkpoints(variables.all, folder, ""))
 

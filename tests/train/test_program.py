@@ -10,7 +10,7 @@ import pytest
 
 import psclust
 from psclust.errors import UsageError
-from psclust.train.arguments import call_with
+from psclust.train.optional_arguments import call_with
 
 SHARD = psclust.Shard(1, 4)
 

@@ -36,7 +36,7 @@ class BackupBarrier(Barrier):
         """As of any barrier; a gradient that is answered at once has come too late."""
         if message.kind is not Kind.GRADIENT:
             return super().receive(message)
-        if self._nonces.get(message.worker) != message.nonce or self._held.get(message.worker) != message.round:
+        if self._incarnations.get(message.worker) != message.incarnation or self._held.get(message.worker) != message.round:
             return ()
         del self._held[message.worker]
         if message.round < self._opened:
@@ -58,7 +58,7 @@ class BackupBarrier(Barrier):
         self.round += 1
         self._opened = self.round
         self._examples.clear()
-        return [self._token(worker) for worker in sorted(self._nonces.keys() - self._held.keys())]
+        return [self._token(worker) for worker in sorted(self._incarnations.keys() - self._held.keys())]
 
     def _token(self, worker: int, kind: Kind = Kind.GO) -> Token:
         self._held[worker] = self.round

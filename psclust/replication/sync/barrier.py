@@ -8,7 +8,7 @@ then sends a message and waits for its next token. The chief applies the mean wh
 message. Rounds only grow, also across restarts of the chief (they start from the clock), and accumulators refuse a gradient with an older
 number, so whatever arrives late counts for nothing.
 
-Who comes back is known by a new *nonce*. A worker that dies in the middle of a round may have pushed part of its gradient; its
+Who comes back is known by a new *incarnation*. A worker that dies in the middle of a round may have pushed part of its gradient; its
 successor is *unsure* until all others have delivered and the accumulators show whether a part is there. If so, the round is void and
 everybody computes the step again; if not, the successor simply gets the token.
 """
@@ -38,18 +38,18 @@ class Message:
 
     kind: Kind
     worker: int
-    nonce: int
+    incarnation: int
     round: int
     examples: int
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Chief to `worker`; on the wire int64 [kind, nonce, round, step], in the worker's own queue."""
+    """Chief to `worker`; on the wire int64 [kind, incarnation, round, step], in the worker's own queue."""
 
     worker: int
     kind: Kind
-    nonce: int
+    incarnation: int
     round: int
 
 
@@ -61,7 +61,7 @@ class Barrier:
         self.round = first_round
         self.stopping = False
         self._expected = set(workers)
-        self._nonces: dict[int, int] = {}
+        self._incarnations: dict[int, int] = {}
         self._unsure: set[int] = set()
         self._examples: dict[int, int] = {}
 
@@ -88,7 +88,7 @@ class Barrier:
         """Takes one message in; returns the tokens to send at once."""
         if message.kind is Kind.JOIN:
             return self._join(message)
-        if self._nonces.get(message.worker) == message.nonce:
+        if self._incarnations.get(message.worker) == message.incarnation:
             if message.kind is Kind.LEAVE:
                 return self._leave(message)
             if message.round == self.round and message.worker in self._expected:
@@ -96,11 +96,11 @@ class Barrier:
         return ()
 
     def _join(self, message: Message) -> Sequence[Token]:
-        before = self._nonces.get(message.worker)
-        if before == message.nonce:
+        before = self._incarnations.get(message.worker)
+        if before == message.incarnation:
             return ()
         self._expected.add(message.worker)
-        self._nonces[message.worker] = message.nonce
+        self._incarnations[message.worker] = message.incarnation
         if message.worker in self._examples:
             return ()
         if before is not None:
@@ -115,8 +115,8 @@ class Barrier:
     def _leave(self, message: Message) -> Sequence[Token]:
         self._expected.discard(message.worker)
         self._unsure.discard(message.worker)
-        del self._nonces[message.worker]
-        return (Token(message.worker, Kind.STOP, message.nonce, self.round),)
+        del self._incarnations[message.worker]
+        return (Token(message.worker, Kind.STOP, message.incarnation, self.round),)
 
     def clear(self) -> Sequence[Token]:
         """No gradient was found of those who are unsure: they join the round."""
@@ -133,7 +133,7 @@ class Barrier:
         self.round += 1
         self._examples.clear()
         self._unsure.clear()
-        return [self._token(worker) for worker in sorted(self._nonces)]
+        return [self._token(worker) for worker in sorted(self._incarnations)]
 
     def _token(self, worker: int, kind: Kind = Kind.GO) -> Token:
-        return Token(worker, Kind.STOP if self.stopping else kind, self._nonces[worker], self.round)
+        return Token(worker, Kind.STOP if self.stopping else kind, self._incarnations[worker], self.round)

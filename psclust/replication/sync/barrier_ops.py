@@ -46,13 +46,13 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class WorkerOps:
-    """kind, nonce, round: int64 scalar placeholders that describe the message.
-    step: fetches (token, loss, examples) after one gradient was computed, pushed and reported; needs `nonce` and `round`.
-    say: sends a message of `kind` without a gradient. token: waits for this worker's next token, int64 [kind, nonce, round, step]."""
+class ParticipantOps:
+    """kind, incarnation, round: int64 scalar placeholders that describe the message.
+    step: fetches (token, loss, examples) after one gradient was computed, pushed and reported; needs `incarnation` and `round`.
+    say: sends a message of `kind` without a gradient. token: waits for this worker's next token, int64 [kind, incarnation, round, step]."""
 
     kind: Any
-    nonce: Any
+    incarnation: Any
     round: Any
     step: Sequence[Any]
     say: Any
@@ -60,9 +60,9 @@ class WorkerOps:
 
 
 @dataclass(frozen=True)
-class ChiefOps:
-    """round, step, count: int64 or int32 scalar placeholders; rows: int64 [workers, 3], (kind, nonce, round) of the tokens to send, kind -1
-    where none is. orders: int64 [2 + 4 * workers], all that an update needs in one message, see `orders_of`.
+class CoordinatorOps:
+    """round, step, count: int64 or int32 scalar placeholders; rows: int64 [workers, 3], (kind, incarnation, round) of the tokens to send,
+    kind -1 where none is. orders: int64 [2 + 4 * workers], all that an update needs in one message, see `orders_of`.
 
     pending: int32, messages waiting. receive: int64 [at least count, 5], all that are waiting.
     open: refuses gradients older than `round` from now on. counts: int32 [accumulators], gradients held.
@@ -107,16 +107,16 @@ def build_channel(
     return Channel(accumulators, messages, tokens, needed, exchange)
 
 
-def worker_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, updates: Sequence[Any]) -> WorkerOps:
+def participant_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, updates: Sequence[Any]) -> ParticipantOps:
     """The side of the barrier that replica number `replica` runs; `updates` are run with every step."""
     with tf.device(layout.workers[replica]):
-        kind, nonce = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "nonce"))
+        kind, incarnation = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "incarnation"))
         round_ = channel.exchange.round if channel.exchange else tf.compat.v1.placeholder(tf.int64, [], name="round")
         worker = tf.constant(replica, tf.int64)
-        done = tf.stack([tf.constant(int(Kind.GRADIENT), tf.int64), worker, nonce, round_, tf.constant(0, tf.int64)])
+        done = tf.stack([tf.constant(int(Kind.GRADIENT), tf.int64), worker, incarnation, round_, tf.constant(0, tf.int64)])
         # A sum, because of a stack TensorFlow knows every element by itself, and would take the round out of it before the batch is there.
         done += tower.input.examples * tf.one_hot(_EXAMPLES, _MESSAGE_FIELDS, dtype=tf.int64)
-        other = tf.stack([kind, worker, nonce, round_, tf.constant(0, tf.int64)])
+        other = tf.stack([kind, worker, incarnation, round_, tf.constant(0, tf.int64)])
     accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
     sent = send_gradients(tower.contributions, layout.workers[replica])
     # The stamp is taken from the report, which waits for the batch: at the end of the data nothing may be pushed, not even a gradient that
@@ -130,10 +130,10 @@ def worker_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, upd
             next_token = channel.tokens[replica].dequeue()
         say = channel.messages.enqueue(other)
         token = channel.tokens[replica].dequeue()
-    return WorkerOps(kind, nonce, round_, (next_token, tower.loss, tower.input.examples), say, token)
+    return ParticipantOps(kind, incarnation, round_, (next_token, tower.loss, tower.input.examples), say, token)
 
 
-def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layout: Layout, settings: Settings) -> ChiefOps:
+def coordinator_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layout: Layout, settings: Settings) -> CoordinatorOps:
     """The side of the barrier that the chief runs."""
     workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]
     accumulators, exchange = list(zip(channel.accumulators, variables, strict=True)), channel.exchange
@@ -150,7 +150,7 @@ def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layo
         receive = _receive(channel, count)
         with tf.control_dependencies([_send(channel, tokens, applied)]):
             update = tf.concat([tf.reshape(_receive(channel, tf.cast(orders[1], tf.int32)), [-1]), [applied]], 0)
-        return ChiefOps(
+        return CoordinatorOps(
             round=round_,
             step=step,
             count=count,
@@ -172,8 +172,8 @@ def chief_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layo
 
 
 def orders_of(examples: int, count: int, batches: Any, rows: Any) -> Any:
-    """The value of `ChiefOps.orders`: the examples of the round, how many messages to wait for then, how many batches of each worker are
-    used up with the step, int64 [workers], and its `rows`."""
+    """The value of `CoordinatorOps.orders`: the examples of the round, how many messages to wait for then, how many batches of each worker
+    are used up with the step, int64 [workers], and its `rows`."""
     return np.concatenate([[examples, count], batches, np.ravel(rows)])
 
 

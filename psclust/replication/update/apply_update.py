@@ -51,7 +51,7 @@ def apply_update(
 
 
 def _all_finite(gradients: GradientsAndVariables, state: State) -> Any:
-    """Fails with the names of the variables whose gradient is not finite; `psclust.train.hooks.nan_guard` reads them."""
+    """Fails with the names of the variables whose gradient is not finite; `psclust.train.nan_guard` reads them."""
     flags = []
     for gradient, variable in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient

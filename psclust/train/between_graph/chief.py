@@ -9,13 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.sync.barrier_ops import ChiefOps
-from psclust.train.between_graph.ended import Ended
+from psclust.replication.sync.barrier_ops import CoordinatorOps
+from psclust.train.between_graph.ended_replicas import EndedReplicas
 from psclust.train.between_graph.replica import Replica
-from psclust.train.checkpoints.initialize import Source
+from psclust.train.checkpoints.initializer import Source
 from psclust.train.job import Job
 from psclust.train.session import answers, close
-from psclust.train.sync.coordinator import Driver
+from psclust.train.sync.coordinator import BarrierCoordinator
 
 LOG = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Chief(Replica):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         run = str(job.context.run_dir) if job.context.run_dir else None
-        self._ended = Ended(job.model_dir / "ended.json", run)
+        self._ended = EndedReplicas(job.model_dir / "ended.json", run)
         self._next_look = 0.0
         self._silent_since: dict[int, float] = {}
 
@@ -41,11 +41,11 @@ class Chief(Replica):
         fresh = self._prepare(session)
         self.hooks.start(session)
         self.saver.start(self.step(session))
-        if self.built.chief is None:
+        if self.built.coordinator is None:
             self.train(session)
             self._await_others(session)
         else:
-            self._lead_in_step(session, self.built.chief, fresh=fresh)
+            self._lead_in_step(session, self.built.coordinator, fresh=fresh)
         step = self.step(session)
         self.saver.save(session, step)
         LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
@@ -87,44 +87,44 @@ class Chief(Replica):
         somebody_ended = self._ended.add(self.done(session))
         self.saver.maybe(session, step, event=somebody_ended)
 
-    def _lead_in_step(self, session: Any, ops: ChiefOps, *, fresh: bool) -> None:
+    def _lead_in_step(self, session: Any, ops: CoordinatorOps, *, fresh: bool) -> None:
         """Synchronous: the own replica in this thread, the barrier in another."""
-        driver = Driver(
+        coordinator = BarrierCoordinator(
             session,
             ops,
             len(self.job.context.replicas),
             self.step(session),
             finished=list(self._ended),
             enough=self.job.enough,
-            left=lambda replica: self._left(session, replica, driver),
+            left=lambda replica: self._left(session, replica, coordinator),
             updated=lambda step: self.saver.maybe(session, step),
             dropped=lambda replica: self.job.reporter.dropped(),
             fresh=fresh,
         )
-        if self.stop.is_up(session):
-            driver.stop()
-        driver.start()
+        if self.stop.is_set(session):
+            coordinator.stop()
+        coordinator.start()
         try:
             self.train(session)
-            self._wait(lambda: driver.wait(_POLL_S), lambda: driver.awaited)
+            self._wait(lambda: coordinator.wait(_POLL_S), lambda: coordinator.awaited)
         except (tf.errors.OpError, RuntimeError) as error:
             # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
             # CancelledError in a running call and a RuntimeError in the next.
-            first = driver.error
+            first = coordinator.error
             close(session)
-            driver.wait()
+            coordinator.wait()
             if first is None:
                 raise
             raise first from error
-        if driver.error is not None:
-            raise driver.error
+        if coordinator.error is not None:
+            raise coordinator.error
 
-    def _left(self, session: Any, replica: int, driver: Driver) -> None:
+    def _left(self, session: Any, replica: int, coordinator: BarrierCoordinator) -> None:
         self.mark_done(session, replica, True)
         self._ended.add([replica])
         self.saver.maybe(session, self.step(session), event=True)
-        if self.stop.is_up(session):
-            driver.stop()
+        if self.stop.is_set(session):
+            coordinator.stop()
 
     def _await_others(self, session: Any) -> None:
         """Asynchronous: when the own data has ended."""

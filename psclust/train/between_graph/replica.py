@@ -13,18 +13,18 @@ import tensorflow as tf
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import StepOps
 from psclust.replication.device_layout import Layout
-from psclust.train.balance import warn_if_uneven
+from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
-from psclust.train.between_graph.pace import Pace, StepValues
-from psclust.train.between_graph.stop_flag import StopSign
+from psclust.train.between_graph.stop_flag import StopFlag
 from psclust.train.checkpoints.checkpoint import Checkpoints
-from psclust.train.checkpoints.initialize import Variables
-from psclust.train.hooks.config_hooks import feature_hooks
-from psclust.train.hooks.nan_guard import check_loss
+from psclust.train.checkpoints.initializer import Initializer
+from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job, Saver, no_data
+from psclust.train.nan_guard import check_loss
+from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, session_config, start_server
-from psclust.train.sync.participant import Member
+from psclust.train.sync.participant import BarrierParticipant
 from psclust.train.user_errors import explained
 
 LOG = logging.getLogger(__name__)
@@ -55,11 +55,11 @@ class Replica:
             numbered = not config.split_batch or config.moving_statistics == "sync"
             self.agreement = Agreement(self.built.tower.variables, layout, len(layout.devices) if numbered else None)
             self.hooks = Hooks(self._hooks(layout))
-            self.variables = Variables(self.built.tower.spec.scaffold)
+            self.variables = Initializer(self.built.tower.spec.scaffold)
             refuse_unshared(self.variables.all, layout)
             self.checkpoints = Checkpoints(self.variables.all, self.job.model_dir, context.layout.client, config)
             self.saver = Saver(self.checkpoints, self.job.save_s, config.save_steps)
-            self.stop = StopSign(self.state)
+            self.stop = StopFlag(self.state)
             self._pace = self._own_pace()
             self._who = tf.compat.v1.placeholder(tf.int32, [], name="who")
             self._whether = tf.compat.v1.placeholder(tf.int64, [], name="whether")
@@ -72,14 +72,14 @@ class Replica:
         if chief:
             warn_if_uneven(tower, layout)
             staleness = self.built.step.staleness if self.built.step else None
-            hooks += feature_hooks(self.job, self.built.next_step, tower.loss, self.built.towers, staleness)
+            hooks += configured_hooks(self.job, self.built.next_step, tower.loss, self.built.towers, staleness)
         return hooks
 
-    def _own_pace(self) -> Pace | None:
+    def _own_pace(self) -> StalenessBound | None:
         context, ops = self.job.context, self.built.step
         if ops is None or context.max_staleness is None or len(context.replicas) < 2:
             return None
-        return Pace(self.state, self.number, ops.step, context.max_staleness)
+        return StalenessBound(self.state, self.number, ops.step, context.max_staleness)
 
     def attempt(self) -> None:
         """One session, to the end of the training."""
@@ -99,7 +99,7 @@ class Replica:
         return self.agreement.compare(session, str(context.task), str(context.replicas[0]), _CHIEF_DEADLINE_S)
 
     def run(self, session: Any) -> None:
-        if self.built.worker is None:
+        if self.built.participant is None:
             self.variables.await_chief(session, _CHIEF_DEADLINE_S)
             self.hooks.start(session)
         else:
@@ -118,8 +118,8 @@ class Replica:
         self.job.reporter.phase("train")
         if self.built.step is not None:
             self._train_alone(session, self.built.step)
-        if self.built.worker is not None:
-            self._train_in_step(session, Member(session, self.built.worker, self.hooks))
+        if self.built.participant is not None:
+            self._train_in_step(session, BarrierParticipant(session, self.built.participant, self.hooks))
 
     def after_step(self, session: Any, step: int) -> None:
         """Called after every asynchronous step."""
@@ -134,7 +134,7 @@ class Replica:
         pace, guard = self._pace, self.job.program.config.nan_guard
         run = self.hooks.callable(session, [*ops.fetches, *(pace.fetches if pace else ())])
         step, lead = pace.look(session, 0.0) if pace else (self.step(session), 0)
-        while not self.job.enough(step) and not self.stop.seen(session):
+        while not self.job.enough(step) and not self.stop.poll(session):
             if pace and pace.holds(lead):
                 self.while_held(session, step)
                 step, lead = pace.look(session)
@@ -149,13 +149,13 @@ class Replica:
             self.job.reporter.step(step, made.loss, made.examples, made.staleness)
             self.after_step(session, step)
             if self.hooks.stop_requested:
-                self.stop.put_up(session)
+                self.stop.set(session)
                 break
         self.mark_done(session, self.number, True)
 
-    def _train_in_step(self, session: Any, member: Member) -> None:
+    def _train_in_step(self, session: Any, participant: BarrierParticipant) -> None:
         """Synchronous: one gradient a token. The chief marks who has ended."""
-        grant = member.join()
+        grant = participant.join()
         if not self.job.context.is_chief:
             self.hooks.start(session)
         guard = self.job.program.config.nan_guard
@@ -163,24 +163,24 @@ class Replica:
         endless = bool(session.run(self.built.input.endless))
         while grant.go:
             try:
-                grant, loss, examples = member.step()
+                grant, loss, examples = participant.step()
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
                 if self.job.program.config.drop_uneven:
                     # No further step has a batch of every replica.
-                    self.stop.put_up(session)
+                    self.stop.set(session)
                 break
             position += self.state.batches
             if examples and grant.sure:
                 check_loss(guard, grant.step, loss)
             self.job.reporter.step(grant.step, loss, examples)
             if self.hooks.stop_requested:
-                self.stop.put_up(session)
+                self.stop.set(session)
                 break
             if not (grant.sure or grant.late or endless) and position != self._position(session):
                 # The batch was read for nothing; back to it.
                 position = self._start_input(session)
-        member.leave()
+        participant.leave()
 
     def step(self, session: Any) -> int:
         return int(session.run(self.state.global_step))

@@ -10,7 +10,7 @@ from psclust.replication.variables.training_state import State
 _INTERVAL_S = 0.5
 
 
-class StopSign:
+class StopFlag:
     """Adds its op to the current graph. Reading costs a round trip, so a replica that only wants to know looks twice a second."""
 
     def __init__(self, state: State) -> None:
@@ -18,16 +18,16 @@ class StopSign:
         self._raise = state.ask_to_stop()
         self._next = 0.0
 
-    def put_up(self, session: Any) -> None:
+    def set(self, session: Any) -> None:
         session.run(self._raise)
 
-    def is_up(self, session: Any) -> bool:
+    def is_set(self, session: Any) -> bool:
         return bool(session.run(self._flag)[0])
 
-    def seen(self, session: Any) -> bool:
+    def poll(self, session: Any) -> bool:
         """As `is_up`, but False between two looks."""
         now = time.monotonic()
         if now < self._next:
             return False
         self._next = now + _INTERVAL_S
-        return self.is_up(session)
+        return self.is_set(session)

@@ -20,7 +20,7 @@ from psclust.errors import PsclustError
 from psclust.replication.variables.training_state import PASSING, POSITIONS
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
 from psclust.train.config import TrainConfig
-from psclust.train.hooks.nan_guard import all_finite, not_written_error
+from psclust.train.nan_guard import all_finite, not_written_error
 from psclust.train.session import brief, is_lost_peer, system_reason
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Setup:
+class ScaffoldOps:
     """The scaffold's ops. Made before the graph is finished; `scaffold` None asks for nothing."""
 
     def __init__(self, scaffold: Any) -> None:

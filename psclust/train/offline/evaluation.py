@@ -19,8 +19,8 @@ from psclust.replication.towers.tower import checked_loss
 from psclust.spec.counted import counted
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.job import Job
-from psclust.train.offline.inference import Restorer, restored
 from psclust.train.offline.json_values import as_json
+from psclust.train.offline.restorer import Restorer, restored
 
 LOG = logging.getLogger(__name__)
 

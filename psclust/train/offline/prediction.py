@@ -16,8 +16,8 @@ from psclust.replication.input.batches import checked_dataset, features_and_labe
 from psclust.replication.model import ModeKeys, Shard
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.job import Job
-from psclust.train.offline.inference import Restorer, restored
 from psclust.train.offline.json_values import as_json
+from psclust.train.offline.restorer import Restorer, restored
 
 LOG = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ import tensorflow as tf
 from psclust.errors import UsageError
 from psclust.estimator.export import PredictOutput, named
 from psclust.replication.model import ModeKeys
-from psclust.train.arguments import call_with
 from psclust.train.job import Job
-from psclust.train.offline.inference import Restorer, restored
 from psclust.train.offline.prediction import checked_predictions
+from psclust.train.offline.restorer import Restorer, restored
+from psclust.train.optional_arguments import call_with
 from psclust.train.session import system_reason
 
 LOG = logging.getLogger(__name__)

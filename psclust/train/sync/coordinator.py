@@ -16,7 +16,7 @@ import numpy as np
 
 from psclust.replication.sync.backups import BackupBarrier
 from psclust.replication.sync.barrier import Barrier, Kind, Message, Token
-from psclust.replication.sync.barrier_ops import ChiefOps, orders_of
+from psclust.replication.sync.barrier_ops import CoordinatorOps, orders_of
 from psclust.train.session import close
 from psclust.train.sync.own_gradients import OwnGradients
 
@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 _SLACK = 100
 
 
-class Driver:
+class BarrierCoordinator:
     """Drives the barrier of `workers` replicas in `session`, in a thread of its own, from global step `step` on.
 
     finished: replicas that had ended before. enough(step): whether training stops at that step. left(replica): called when a replica has
@@ -37,7 +37,7 @@ class Driver:
     def __init__(
         self,
         session: Any,
-        ops: ChiefOps,
+        ops: CoordinatorOps,
         workers: int,
         step: int,
         *,
@@ -152,7 +152,7 @@ class Driver:
     def _rows(self, tokens: Sequence[Token]) -> Any:
         rows = np.full([self._workers, 3], -1, np.int64)
         for token in tokens:
-            rows[token.worker] = (token.kind, token.nonce, token.round)
+            rows[token.worker] = (token.kind, token.incarnation, token.round)
         return rows
 
     def _round(self) -> None:

@@ -11,7 +11,7 @@ from psclust.train.hooks.summaries import Summaries
 from psclust.train.job import Job
 
 
-def feature_hooks(job: Job, step: Any, loss: Any, towers: Sequence[Any], staleness: Any = None) -> list[Any]:
+def configured_hooks(job: Job, step: Any, loss: Any, towers: Sequence[Any], staleness: Any = None) -> list[Any]:
     """The hooks of the task that leads the training. step, loss, staleness: tensors of the step that one run leads to. towers: those whose
     summaries such a run computes anyway. Adds ops to the current graph."""
     config, hooks = job.program.config, []

@@ -16,14 +16,14 @@ from psclust.replication.device_layout import Layout
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier import Kind
-from psclust.replication.sync.barrier_ops import ChiefOps, WorkerOps, build_channel, chief_ops, worker_ops
+from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
 from psclust.replication.towers.tower import TowerKind, build_tower
 from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.testing.wait import wait_until
 from psclust.train.hooks.session_hooks import Hooks
-from psclust.train.sync.coordinator import Driver
-from psclust.train.sync.participant import Grant, Member
+from psclust.train.sync.coordinator import BarrierCoordinator
+from psclust.train.sync.participant import BarrierParticipant, Grant
 
 pytestmark = pytest.mark.tensorflow
 
@@ -35,15 +35,15 @@ class Bench:
 
     session: Any
     state: State
-    chief: ChiefOps
-    workers: list[WorkerOps]
+    chief: CoordinatorOps
+    workers: list[ParticipantOps]
     half_pushes: list[Any]
     other_halves: list[Any]
     ended: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
 
-    def drive(self, stop_at: int | None = None) -> Driver:
-        driver = Driver(
+    def drive(self, stop_at: int | None = None) -> BarrierCoordinator:
+        coordinator = BarrierCoordinator(
             self.session,
             self.chief,
             len(self.workers),
@@ -54,18 +54,18 @@ class Bench:
             updated=lambda step: None,
             dropped=self.dropped.append,
         )
-        driver.start()
+        coordinator.start()
         # Taken out of the way, so that every introduction is made once and the tests know which messages there are.
         for worker in self.workers:
             assert self.session.run(worker.token)[0] == Kind.RESYNC
-        return driver
+        return coordinator
 
-    def join(self, replica: int) -> Member:
-        member = Member(self.session, self.workers[replica], Hooks())
-        assert member.join().go
-        return member
+    def join(self, replica: int) -> BarrierParticipant:
+        participant = BarrierParticipant(self.session, self.workers[replica], Hooks())
+        assert participant.join().go
+        return participant
 
-    def join_both(self) -> tuple[Member, Member]:
+    def join_both(self) -> tuple[BarrierParticipant, BarrierParticipant]:
         """Tokens are handed out when both are there."""
         one = Background(lambda: self.join(0))
         other = self.join(1)
@@ -81,8 +81,8 @@ def made_bench(replicas: int, needed: int | None = None) -> Iterator[Bench]:
         optimizer = toys.tally.optimizer(state.global_step)
         tower = build_tower(toys.tally, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout, needed=needed)
-        workers = [worker_ops(tower, channel, layout, replica, ()) for replica in range(replicas)]
-        chief = chief_ops(tower, channel, optimizer, state, layout, toys.tally.config)
+        workers = [participant_ops(tower, channel, layout, replica, ()) for replica in range(replicas)]
+        chief = coordinator_ops(tower, channel, optimizer, state, layout, toys.tally.config)
         halves: list[list[Any]] = [[], []]
         for replica, worker in enumerate(workers):
             own = channel.accumulators if needed is None else own_accumulators(tower.gradients, replica)
@@ -116,7 +116,7 @@ class Background:
         return wait_until(lambda: self._results, what="a token")[0]
 
 
-def _both_step(one: Member, other: Member) -> tuple[Grant, Grant]:
+def _both_step(one: BarrierParticipant, other: BarrierParticipant) -> tuple[Grant, Grant]:
     waiting = Background(one.step)
     grant = other.step()[0]
     return waiting.result()[0], grant
@@ -145,7 +145,7 @@ def test_a_worker_that_died_before_it_pushed_anything_is_simply_replaced(bench: 
 def test_a_worker_that_died_half_way_through_its_push_voids_the_round(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.drive()
     ops = bench.workers[1]
-    bench.session.run(ops.say, {ops.kind: Kind.JOIN, ops.nonce: 5, ops.round: 0})
+    bench.session.run(ops.say, {ops.kind: Kind.JOIN, ops.incarnation: 5, ops.round: 0})
     survivor = bench.join(0)
     kind, _, round_, _ = bench.session.run(ops.token)
     assert kind == Kind.GO
@@ -169,31 +169,31 @@ def test_a_gradient_of_an_older_round_counts_for_nothing(bench: Bench) -> None:
 
 
 def test_whoever_leaves_is_acknowledged_and_no_longer_awaited(bench: Bench) -> None:
-    driver = bench.drive()
+    coordinator = bench.drive()
     one, other = bench.join_both()
     leaving = Background(other.leave)
     assert one.step()[0] == Grant(True, 1, True)
     leaving.result()
     assert bench.ended == [1]
     one.leave()
-    assert driver.wait(300)
+    assert coordinator.wait(300)
     assert bench.ended == [1, 0]
-    assert driver.error is None
+    assert coordinator.error is None
 
 
 def test_at_the_last_step_everybody_is_told_to_stop(bench: Bench) -> None:
-    driver = bench.drive(stop_at=1)
+    coordinator = bench.drive(stop_at=1)
     one, other = bench.join_both()
     assert _both_step(one, other) == (Grant(False, 1, True), Grant(False, 1, True))
     leaving = Background(one.leave)
     other.leave()
     leaving.result()
-    assert driver.wait(300)
+    assert coordinator.wait(300)
 
 
 def test_a_lost_session_ends_the_driver_with_its_error(bench: Bench) -> None:
-    driver = bench.drive()
+    coordinator = bench.drive()
     bench.join_both()
     bench.session.close()
-    assert driver.wait(300)
-    assert isinstance(driver.error, (tf.errors.CancelledError, RuntimeError))
+    assert coordinator.wait(300)
+    assert isinstance(coordinator.error, (tf.errors.CancelledError, RuntimeError))

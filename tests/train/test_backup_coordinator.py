@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_driver import Background, Bench, made_bench
+from test_coordinator import Background, Bench, made_bench
 
 from psclust.replication.sync.barrier import Kind
-from psclust.train.sync.participant import Grant, Member
+from psclust.train.sync.participant import BarrierParticipant, Grant
 
 pytestmark = pytest.mark.tensorflow
 
@@ -21,16 +21,16 @@ def bench() -> Iterator[Bench]:
         yield made
 
 
-def _join_by_hand(bench: Bench, replica: int, nonce: int) -> int:
+def _join_by_hand(bench: Bench, replica: int, incarnation: int) -> int:
     """The round of the token of a replica that the test plays itself."""
     ops = bench.workers[replica]
-    bench.session.run(ops.say, {ops.kind: Kind.JOIN, ops.nonce: nonce, ops.round: 0})
+    bench.session.run(ops.say, {ops.kind: Kind.JOIN, ops.incarnation: incarnation, ops.round: 0})
     kind, _, round_, _ = bench.session.run(ops.token)
     assert kind == Kind.GO
     return int(round_)
 
 
-def _step(one: Member, other: Member) -> tuple[Grant, Grant]:
+def _step(one: BarrierParticipant, other: BarrierParticipant) -> tuple[Grant, Grant]:
     waiting = Background(one.step)
     grant = other.step()[0]
     return waiting.result()[0], grant
@@ -55,13 +55,13 @@ def test_half_a_gradient_that_arrives_before_the_step_is_made_is_not_in_it(bench
     assert _values(bench)[:2] == (_ones(1.0), _ones(1.0))
     # The rest arrives, and says so: late.
     bench.session.run(bench.other_halves[2], {ops.round: round_})
-    bench.session.run(ops.say, {ops.kind: Kind.GRADIENT, ops.nonce: 5, ops.round: round_})
-    kind, nonce, next_round, step = bench.session.run(ops.token)
-    assert (kind, nonce, next_round, step) == (Kind.LATE, 5, round_ + 1, 1)
+    bench.session.run(ops.say, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: round_})
+    kind, incarnation, next_round, step = bench.session.run(ops.token)
+    assert (kind, incarnation, next_round, step) == (Kind.LATE, 5, round_ + 1, 1)
     assert bench.dropped == [2]
     # It goes on in the step that is being made, and nothing of the dropped gradient is left.
     bench.session.run([bench.half_pushes[2], bench.other_halves[2]], {ops.round: next_round})
-    bench.session.run(ops.say, {ops.kind: Kind.GRADIENT, ops.nonce: 5, ops.round: next_round})
+    bench.session.run(ops.say, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: next_round})
     assert one.step()[0] == Grant(True, 2, True)
     # This gradient by hand brought no examples and 7 for each variable: (-2 + 7) / 2 examples.
     assert _values(bench) == (
@@ -106,15 +106,15 @@ def test_a_late_worker_steps_again_and_its_batch_is_used_up_with_the_next_update
 
 
 def test_the_end_waits_for_the_late_and_for_nobody_else(bench: Bench) -> None:
-    driver = bench.drive(stop_at=1)
+    coordinator = bench.drive(stop_at=1)
     one, other, late = bench.join(0), bench.join(1), bench.join(2)
     assert _step(one, other) == (Grant(False, 1, True), Grant(False, 1, True))
-    for member in (one, other):
-        member.leave()
-    assert not driver.wait(0.0)
+    for participant in (one, other):
+        participant.leave()
+    assert not coordinator.wait(0.0)
     grant: Any = late.step()[0]
     assert not grant.go
     late.leave()
-    assert driver.wait(300)
-    assert driver.error is None
+    assert coordinator.wait(300)
+    assert coordinator.error is None
     assert bench.ended == [0, 1, 2]

@@ -14,7 +14,7 @@ from pathlib import Path
 LOG = logging.getLogger(__name__)
 
 
-class Ended:
+class EndedReplicas:
     """A set of replica numbers, kept in the JSON file at `path`. `run` identifies the run; None keeps nothing on disk."""
 
     def __init__(self, path: Path, run: str | None) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.train.checkpoints.averages import averages, refuse_without_averages
 from psclust.train.checkpoints.checkpoint import entry_of, refuse_another_model
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
-from psclust.train.checkpoints.scaffold import Setup
+from psclust.train.checkpoints.moving_averages import averages, refuse_without_averages
+from psclust.train.checkpoints.scaffold import ScaffoldOps
 from psclust.train.config import TrainConfig
 from psclust.train.session import open_session
 from psclust.train.user_errors import explained
@@ -30,7 +30,7 @@ class Restorer:
     """
 
     def __init__(self, scaffold: Any = None, config: TrainConfig | None = None) -> None:
-        self._setup = Setup(scaffold)
+        self._setup = ScaffoldOps(scaffold)
         variables = tf.compat.v1.global_variables()
         given = getattr(scaffold, "saver", None)
         self._averages = averages() if given is None and config is not None and config.average_decay is not None else None

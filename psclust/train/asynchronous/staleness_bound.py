@@ -31,7 +31,7 @@ class StepValues(NamedTuple):
         return cls(int(counts[0]), float(report[0]), int(report[1]), int(counts[1]) if len(counts) > 1 else None, int(lead))
 
 
-class Pace:
+class StalenessBound:
     """That of one replica with a session of its own: the clocks are on the ps. Adds its ops to the current graph. `step`: the tensor that a
     run of the replica leads to."""
 
@@ -51,7 +51,7 @@ class Pace:
         return int(step), int(lead)
 
 
-class TowerPace:
+class TowerStalenessBound:
     """That of towers which are driven by threads of one process. `clocks`: where each begins; `bound` None holds nobody."""
 
     def __init__(self, clocks: Sequence[int], bound: int | None) -> None:

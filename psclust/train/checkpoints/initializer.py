@@ -16,7 +16,7 @@ import tensorflow as tf
 from psclust.errors import PsclustError
 from psclust.replication.variables.training_state import STOP
 from psclust.train.checkpoints.checkpoint import Checkpoints
-from psclust.train.checkpoints.scaffold import Setup
+from psclust.train.checkpoints.scaffold import ScaffoldOps
 
 LOG = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ class Source(Enum):
     INITIAL = "initial"
 
 
-class Variables:
+class Initializer:
     """The global variables of the current graph, and what starts afresh with every session of a process: local variables and tables."""
 
     def __init__(self, scaffold: Any = None) -> None:
         self.all: Sequence[Any] = tf.compat.v1.global_variables()
-        self._setup = Setup(scaffold)
+        self._setup = ScaffoldOps(scaffold)
         with tf.name_scope("initialized"):
             self._initialized = [_is_initialized(variable) for variable in self.all]
             self._local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
