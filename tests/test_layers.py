@@ -128,7 +128,7 @@ def test_a_breach_would_be_seen(place: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("place", "source"),
     [
-        ("cli/x.py", "import psclust\nfrom psclust.supervise.machine import step"),
+        ("cli/x.py", "import psclust\nfrom psclust.supervise.state_machine import step"),
         ("train/x.py", "import tensorflow as tf\nfrom psclust.replication import wire\nfrom psclust.rundir import folder"),
         ("testing/x.py", "from psclust.transport.api import Transport"),
         ("__init__.py", "if TYPE_CHECKING:\n    from psclust.train.program import Program"),

@@ -18,7 +18,7 @@ from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.mailbox import Mailbox
 from psclust.transport.api import Output
-from psclust.transport.local import LocalTransport
+from psclust.transport.local_transport import LocalTransport
 
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")

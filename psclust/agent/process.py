@@ -22,9 +22,9 @@ from psclust.agent.access import Identity
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.environment import Site, library_environment
 from psclust.rundir.folder import RunFolder
+from psclust.transport.bind_shim import bind_shim
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import listen_in
-from psclust.transport.shim import bind_shim
 
 _PORT_TRIES = 10
 OPTIONS = [
@@ -136,7 +136,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     from psclust.agent import agent_pb2_grpc
     from psclust.agent.agent import Agent
     from psclust.agent.agent_service import AgentService
-    from psclust.transport.local import LocalTransport
+    from psclust.transport.local_transport import LocalTransport
 
     guard.become_subreaper()
     agent = Agent(folder, request.lease_s, request.grace_s)

@@ -9,8 +9,8 @@ from psclust.cli import streams
 from psclust.cli.live_view import LiveView
 from psclust.cli.output import duration
 from psclust.rundir.folder import RunFolder
-from psclust.rundir.last_lines import last_lines
-from psclust.rundir.log import LogReader
+from psclust.rundir.log_reader import LogReader
+from psclust.rundir.log_tail import tail_offsets
 from psclust.rundir.status import Progress, RunStatus, TaskStatus
 from psclust.spec.cluster import Task
 
@@ -82,7 +82,7 @@ class Follower:
             known = Task.parse(task.task)
             is_first = task.task not in self._attempts
             logs = {attempt: self._folder.log(known, attempt) for attempt in range(self._attempts.get(task.task, 0) + 1, task.attempt + 1)}
-            begin = last_lines(list(logs.values()), self._last) if is_first and self._last is not None else {}
+            begin = tail_offsets(list(logs.values()), self._last) if is_first and self._last is not None else {}
             for attempt, path in logs.items():
                 self._readers[path] = (task.task, attempt, LogReader(path, offset=begin.get(path, 0)))
             self._attempts[task.task] = task.attempt

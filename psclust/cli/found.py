@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from psclust.errors import NoRunError, UsageError
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
-from psclust.rundir.record import read_status
 from psclust.rundir.status import RunStatus
+from psclust.rundir.status_file import read_status
 from psclust.spec.cluster import Task
 
 

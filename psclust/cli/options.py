@@ -19,7 +19,7 @@ from psclust.plan.layout import lay_out
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.load import Override, load
-from psclust.transport.shim import bind_shim
+from psclust.transport.bind_shim import bind_shim
 
 DEFAULT_FILE = "psclust.yaml"
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -26,7 +26,7 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder, write_atomically
 from psclust.spec.cluster import Task
 from psclust.transport.api import Listener, Output
-from psclust.transport.pump import append
+from psclust.transport.log_pump import append
 
 LOG = logging.getLogger(__name__)
 

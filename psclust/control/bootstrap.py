@@ -17,7 +17,7 @@ from psclust.reach.python.dialogues import Scripts
 from psclust.reach.python.remote_command import AGENT
 from psclust.reach.ssh.log_in_errors import SshError
 from psclust.spec.cluster import Host
-from psclust.supervise.death import describe_exit
+from psclust.supervise.exit_code import describe_exit
 from psclust.transport.fork_server_client import Load
 
 _START_S = 60.0

@@ -15,7 +15,7 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.transport.api import Output
-from psclust.transport.local import LocalTransport
+from psclust.transport.local_transport import LocalTransport
 
 
 class RemoteTransport:

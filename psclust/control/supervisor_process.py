@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from psclust.agent import guard
 from psclust.rundir.folder import RunFolder
-from psclust.rundir.record import record_death
+from psclust.rundir.status_file import record_death
 from psclust.supervise import events
-from psclust.supervise.death import describe_exit
+from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.supervisor import Supervisor
 from psclust.transport.fork_server_client import Load
-from psclust.transport.local import LocalTransport
+from psclust.transport.local_transport import LocalTransport
 
 if TYPE_CHECKING:
     from psclust.control.remote_transport import RemoteTransport

@@ -171,7 +171,7 @@ def _differs(request: _Request, entry: JobLayout, task: Task, load: Preload) -> 
 
 
 def _server_command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
-    module = "psclust.runtime.python_server" if entry.job.server == "python" else "psclust.runtime.server"
+    module = "psclust.runtime.python_server" if entry.job.server == "python" else "psclust.runtime.bare_server"
     cluster = environment.render_cluster(request.cluster)
     preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
     flags = ["--cluster", cluster, "--job", task.job, "--task", str(task.index)]

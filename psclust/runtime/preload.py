@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psclust.errors import StartError
 from psclust.runtime import linux_process
-from psclust.runtime.library import Library, environment_while_loading, load_library
+from psclust.runtime.tensorflow_library import Library, environment_while_loading, load_library
 
 if TYPE_CHECKING:
-    from psclust.runtime.interpreter import Interpreter
+    from psclust.runtime.forked_interpreter import Interpreter
 
 
 class Loaded(NamedTuple):
@@ -37,8 +37,8 @@ def library() -> Loaded:
 
 def tensorflow() -> Loaded:
     """The Python package, for clients: `import tensorflow` brings Keras and everything else that a script touches at its start."""
-    import psclust.runtime.forked_program  # noqa: F401 - what every child needs
-    from psclust.runtime.interpreter import Interpreter
+    import psclust.runtime.run_in_fork  # noqa: F401 - what every child needs
+    from psclust.runtime.forked_interpreter import Interpreter
 
     environment = dict(os.environ)
     path = list(sys.path)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from psclust.errors import PsclustError, StartError
+from psclust.runtime.bare_server import Request, not_started, parse, wait_for_a_signal
 from psclust.runtime.quiet_import import quiet_import
-from psclust.runtime.server import Request, not_started, parse, wait_for_a_signal
 
 
 def serve(argv: Sequence[str]) -> NoReturn:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from psclust.runtime.library import environment_while_loading
+from psclust.runtime.tensorflow_library import environment_while_loading
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 

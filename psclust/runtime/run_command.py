@@ -1,4 +1,4 @@
-"""Execute a command, a Python program through `runner`, and say in one sentence why it cannot be."""
+"""Execute a command, a Python program through `run_in_interpreter`, and say in one sentence why it cannot be."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from psclust.spec.python_command import program_at
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
-_FRONT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "front.py")
+_ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "interpreter_entry.py")
 
 
-def through_runner(argv: Sequence[str], recovery_wait: float | None) -> Sequence[str]:
-    """The command that runs `argv` by `psclust.runtime.runner`; `argv` itself where it is no Python program."""
+def through_entry(argv: Sequence[str], recovery_wait: float | None) -> Sequence[str]:
+    """The command that runs `argv` by `psclust.runtime.run_in_interpreter`; `argv` itself where it is no Python program."""
     program = program_at(argv)
     # psclust's own servers say themselves what they are.
     if program is None or "".join(argv[program : program + 2]).startswith("-mpsclust.runtime."):
         return argv
     wait = "-" if recovery_wait is None else str(recovery_wait)
-    return [*argv[:program], _FRONT, wait, *argv[1:]]
+    return [*argv[:program], _ENTRY, wait, *argv[1:]]
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:

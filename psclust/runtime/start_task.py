@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from psclust.runtime import linux_process, run_command, server
+from psclust.runtime import bare_server, linux_process, run_command
 from psclust.runtime.preload import Loaded
 from psclust.spec.import_time import IMPORT_READS, LIBRARY_READS, stale
 
-SERVER = ["-m", "psclust.runtime.server"]
+SERVER = ["-m", "psclust.runtime.bare_server"]
 
 
 class Task(NamedTuple):
@@ -70,13 +70,13 @@ def _begin(task: Task, parent: int, loaded: Loaded) -> NoReturn:
     arguments = list(task.argv[1:])
     if loaded.library is not None and arguments[:2] == SERVER and not stale(task.env, loaded.environment, LIBRARY_READS):
         _belong_to(task.supervisor, parent)
-        server.serve(arguments[2:], loaded.library)
+        bare_server.serve(arguments[2:], loaded.library)
     if loaded.interpreter is not None and arguments[:2] != SERVER and not stale(task.env, loaded.environment, IMPORT_READS):
-        from psclust.runtime import forked_program  # imported by who has loaded TensorFlow, and no business of who has not
+        from psclust.runtime import run_in_fork  # imported by who has loaded TensorFlow, and no business of who has not
 
-        forked_program.run(task.argv, task.env, task.recovery_wait, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
+        run_in_fork.run(task.argv, task.env, task.recovery_wait, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
     _belong_to(task.supervisor, parent)
-    run_command.execute(run_command.through_runner(task.argv, task.recovery_wait), task.env)
+    run_command.execute(run_command.through_entry(task.argv, task.recovery_wait), task.env)
 
 
 def _belong_to(supervisor: int, parent: int) -> None:

@@ -29,7 +29,7 @@ IMPORT_READS = (
 # fmt: on
 
 REFRESHED = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED", "OPENBLAS_NUM_THREADS"})
-"""Exceptions: `psclust.runtime.interpreter` brings these up to date in a forked task."""
+"""Exceptions: `psclust.runtime.forked_interpreter` brings these up to date in a forked task."""
 
 
 # fmt: off

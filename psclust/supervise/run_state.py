@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Died, HostLost, Outcome
-from psclust.supervise.phase import Phase, RunPhase
+
+
+class TaskPhase(str, Enum):
+    """A task's. STARTING: asked for, or a server that does not answer yet. FAILED: ended badly and is not started again."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    BACKOFF = "backoff"
+    STOPPING = "stopping"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class RunPhase(str, Enum):
+    """A run's. FINISHING: those who decide have ended, other programs get their grace."""
+
+    LIVE = "live"
+    FINISHING = "finishing"
+    STOPPING = "stopping"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +37,7 @@ class TaskState:
     """One task's history in brief. `due`: when the next thing happens by itself (start after back-off, KILL after TERM)."""
 
     plan: TaskPlan
-    phase: Phase = Phase.WAITING
+    phase: TaskPhase = TaskPhase.WAITING
     attempt: int = 0
     since: float = 0.0
     due: float | None = None
@@ -32,12 +54,12 @@ class TaskState:
 
     @property
     def alive(self) -> bool:
-        return self.phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING)
+        return self.phase in (TaskPhase.STARTING, TaskPhase.RUNNING, TaskPhase.STOPPING)
 
     @property
     def awaited(self) -> bool:
         """Whether it is a server, a bare one or a ps script, that has a process and has not answered yet."""
-        under_way = self.phase is Phase.STARTING if self.plan.serves else self.phase is Phase.RUNNING
+        under_way = self.phase is TaskPhase.STARTING if self.plan.serves else self.phase is TaskPhase.RUNNING
         return under_way and self.plan.role == "server" and self.plan.address is not None and self.pid is not None and not self.served
 
 

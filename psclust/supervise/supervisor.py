@@ -13,17 +13,16 @@ from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Deadlines, Plan
 from psclust.rundir.folder import RunFolder, write_atomically
-from psclust.rundir.record import write_status
 from psclust.rundir.status import FINISHED, SERVING, TRAINED, Progress, RunStatus
+from psclust.rundir.status_file import write_status
 from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.events import Event
-from psclust.supervise.machine import step
 from psclust.supervise.mailbox import Mailbox
-from psclust.supervise.move import plan_without
-from psclust.supervise.phase import Phase, RunPhase
-from psclust.supervise.run_state import RunState, TaskState
-from psclust.supervise.run_status import snapshot
+from psclust.supervise.replan import plan_without
+from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.snapshot import snapshot
+from psclust.supervise.state_machine import step
 from psclust.transport.api import Transport
 
 log = logging.getLogger(__name__)
@@ -137,7 +136,7 @@ class Supervisor:
         return self._status
 
     def _patience(self) -> float:
-        if any(entry.plan.serves and entry.phase is Phase.STARTING for entry in self._state.tasks.values()):
+        if any(entry.plan.serves and entry.phase is TaskPhase.STARTING for entry in self._state.tasks.values()):
             return _PROBE_INTERVAL
         waiting = _SCRIPT_INTERVAL if any(entry.awaited for entry in self._state.tasks.values()) else _IDLE_INTERVAL
         dues = [entry.due for entry in self._state.tasks.values() if entry.due is not None]
@@ -199,7 +198,7 @@ class Supervisor:
         self._handle(events.Tick())
 
     def _look_at_progress(self, entry: TaskState) -> None:
-        if entry.plan.role != "program" or entry.phase is not Phase.RUNNING or entry.finished:
+        if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.finished:
             return
         task = entry.plan.task
         try:

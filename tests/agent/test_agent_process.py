@@ -13,7 +13,7 @@ from psclust.agent.agent import Agent, LeavingError
 from psclust.agent.lease import clock
 from psclust.rundir.folder import ClusterFolder
 from psclust.testing.wait import wait_until
-from psclust.transport.local import LocalTransport
+from psclust.transport.local_transport import LocalTransport
 
 
 class Late:

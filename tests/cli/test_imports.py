@@ -54,7 +54,7 @@ def test_no_verb_imports_tensorflow(bed: CommandBed, args: str) -> None:
 
 
 def test_an_agent_imports_nothing_that_plans_or_logs_in() -> None:
-    parts = "psclust.agent.process, psclust.agent.agent_service, psclust.agent.agent, psclust.transport.local"
+    parts = "psclust.agent.process, psclust.agent.agent_service, psclust.agent.agent, psclust.transport.local_transport"
     run = subprocess.run([sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"], capture_output=True, text=True, check=True)
     modules = set(run.stdout.split())
     assert "grpc" in modules

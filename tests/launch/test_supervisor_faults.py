@@ -12,7 +12,7 @@ import psutil
 import pytest
 from full_disk import fill
 
-from psclust.rundir.record import read_status
+from psclust.rundir.status_file import read_status
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 

@@ -39,7 +39,7 @@ def tail(entry: Plan, task: str) -> list[str]:
 
 def test_without_a_program_every_task_is_a_bare_server_and_nobody_ends_the_run() -> None:
     made = plan()
-    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.server"] * 3
+    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.bare_server"] * 3
     assert all(task.serves and task.role == "server" and not task.decides and task.preload == "library" for task in made.tasks)
 
 
@@ -207,7 +207,7 @@ def test_no_preload_executes_everything_plainly() -> None:
 
 def test_a_python_server_is_a_plain_tf_train_server() -> None:
     made = plan(jobs={"ps": {"server": "python"}, "worker": 1})
-    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.python_server", "psclust.runtime.server"]
+    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.python_server", "psclust.runtime.bare_server"]
 
 
 def test_given_addresses_are_used_as_they_are() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psclust
 
-SERVER, PYTHON_SERVER = "psclust.runtime.server", "psclust.runtime.python_server"
+SERVER, PYTHON_SERVER = "psclust.runtime.bare_server", "psclust.runtime.python_server"
 ENVIRONMENT = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4"}
 
 

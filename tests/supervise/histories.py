@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.supervise.events import Apply, End, Event, Move, Outcome, Serving, Signal, Start, Started
-from psclust.supervise.machine import step
-from psclust.supervise.phase import Phase
-from psclust.supervise.run_state import RunState
+from psclust.supervise.run_state import RunState, TaskPhase
+from psclust.supervise.state_machine import step
 
 PS, W0, W1, CHIEF, EVAL = Task("ps", 0), Task("worker", 0), Task("worker", 1), Task("chief", 0), Task("evaluator", 0)
 LIMITS = Deadlines(start=60, stop=10, finish=30, run=None)
@@ -56,7 +55,7 @@ class Replay:
         self.said += fresh
         return fresh
 
-    def phase(self, task: Task) -> Phase:
+    def phase(self, task: Task) -> TaskPhase:
         return self.state.tasks[task].phase
 
     def up(self) -> Replay:

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SERVER = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["psclust.train.command_line", "psclust.runtime.server"])
+FORKS.set_forkserver_preload(["psclust.train.command_line", "psclust.runtime.bare_server"])
 
 
 def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
@@ -37,8 +37,8 @@ def fork_client(arguments: list[str], environment: dict[str, str], log: Path) ->
 
 
 def run_server(arguments: list[str]) -> None:
-    """What a forked server does: `python -m psclust.runtime.server`."""
-    from psclust.runtime.server import serve
+    """What a forked server does: `python -m psclust.runtime.bare_server`."""
+    from psclust.runtime.bare_server import serve
 
     os.environ.update(SERVER)
     serve(arguments)

@@ -12,7 +12,7 @@ from psclust.cli.follow import Follower
 from psclust.cli.found import current_run, find_cluster
 from psclust.cli.streams import reader_has_left
 from psclust.cli.summary import ending
-from psclust.rundir.record import read_status
+from psclust.rundir.status_file import read_status
 
 _POLL = 0.1
 

@@ -13,7 +13,7 @@ from psclust.cli.found import current_run
 from psclust.errors import NoRunError
 from psclust.rundir.folder import ClusterFolder, clusters, state_root
 from psclust.rundir.origin import Origin
-from psclust.rundir.record import read_status
+from psclust.rundir.status_file import read_status
 
 
 @dataclass(frozen=True, slots=True)

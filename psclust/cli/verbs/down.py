@@ -14,7 +14,7 @@ from psclust.cli.found import current_run, find_cluster
 from psclust.errors import NoRunError, StartError, UsageError
 from psclust.reach.ship.purge import purge as remove_what_is_left
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
-from psclust.rundir.record import read_status
+from psclust.rundir.status_file import read_status
 from psclust.spec.counted import counted
 
 _DEADLINE = 120.0

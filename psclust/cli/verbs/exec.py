@@ -13,7 +13,7 @@ from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
 from psclust.errors import PsclustError, UsageError
-from psclust.rundir.log import lines_of
+from psclust.rundir.log_reader import lines_of
 
 if TYPE_CHECKING:
     from psclust.reach.ssh.ssh_hosts import SshHosts

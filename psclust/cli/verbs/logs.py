@@ -13,7 +13,7 @@ from psclust.cli.follow import Follower
 from psclust.cli.found import find_tasks
 from psclust.cli.streams import reader_has_left
 from psclust.rundir.folder import RunFolder
-from psclust.rundir.record import read_status
+from psclust.rundir.status_file import read_status
 from psclust.spec.cluster import Task
 
 _POLL = 0.1

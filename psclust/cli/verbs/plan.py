@@ -25,7 +25,7 @@ from psclust.plan.task_plan import Plan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.spec.cluster import Task
 from psclust.spec.counted import counted
-from psclust.supervise.move import recall
+from psclust.supervise.replan import recall
 
 
 @click.command(context_settings=REQUEST_CONTEXT)

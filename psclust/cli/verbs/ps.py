@@ -10,8 +10,8 @@ import click
 from psclust.cli import output
 from psclust.cli.common_options import json_option, run_dir_option
 from psclust.cli.found import current_run, find_cluster
-from psclust.rundir.record import read_status
 from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.rundir.status_file import read_status
 from psclust.spec.cluster import LOCALHOST
 
 

@@ -36,11 +36,11 @@ from psclust.plan.plan_inputs import Recipe
 from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
-from psclust.rundir.record import read_status, write_status
 from psclust.rundir.status import RunStatus
+from psclust.rundir.status_file import read_status, write_status
 from psclust.spec.cluster import Host
 from psclust.spec.counted import counted
-from psclust.supervise.move import keep, recall
+from psclust.supervise.replan import keep, recall
 from psclust.transport.open_files import needed
 
 if TYPE_CHECKING:

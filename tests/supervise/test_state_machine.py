@@ -22,9 +22,8 @@ from psclust.supervise.events import (
     Stop,
     Tick,
 )
-from psclust.supervise.machine import TABLE, step
-from psclust.supervise.phase import Phase, RunPhase
-from psclust.supervise.run_state import RunState
+from psclust.supervise.run_state import RunPhase, RunState, TaskPhase
+from psclust.supervise.state_machine import TABLE, step
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def test_a_server_that_ignores_term_is_killed_after_the_grace(run: Replay) -> No
 
 def test_a_killed_worker_is_started_again_after_its_back_off(run: Replay) -> None:
     assert run.at(5, Exited(W1, -9)) == []
-    assert run.phase(W1) is Phase.BACKOFF
+    assert run.phase(W1) is TaskPhase.BACKOFF
     assert run.at(5.9, Tick()) == []
     assert run.at(6.3, Tick()) == ["start worker:1/2"]
 
@@ -81,7 +80,7 @@ def test_old_restarts_are_forgiven_after_the_window(run: Replay) -> None:
     now = 5.0
     for _ in range(6):
         run.at(now, Exited(W1, -9))
-        assert run.phase(W1) is Phase.BACKOFF
+        assert run.phase(W1) is TaskPhase.BACKOFF
         run.at(now + 60, Tick())
         run.at(now + 60, Started(W1, 200))
         now += 700
@@ -97,8 +96,8 @@ def test_a_programs_own_failure_ends_the_run_at_once(run: Replay) -> None:
 def test_a_failure_right_after_a_kill_elsewhere_is_collateral_and_restarted(run: Replay) -> None:
     run.at(5, Exited(PS, -9))
     run.at(5.5, Exited(W0, 1))
-    assert run.phase(W0) is Phase.BACKOFF
-    assert run.phase(PS) is Phase.BACKOFF
+    assert run.phase(W0) is TaskPhase.BACKOFF
+    assert run.phase(PS) is TaskPhase.BACKOFF
 
 
 def test_when_collateral_ends_the_run_the_first_cause_is_named() -> None:
@@ -167,13 +166,13 @@ def test_a_program_that_has_ended_well_may_serve_on_and_counts_as_done(run: Repl
     assert run.at(2, Joined(W0, done=True)) == []
     assert run.at(5, Joined(W1, done=True)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
     assert run.at(5.1, Exited(PS, -15), Exited(W0, -15), Exited(W1, -15)) == ["end 0"]
-    assert (run.phase(W0), run.state.tasks[W0].exit_code) == (Phase.DONE, 0)
+    assert (run.phase(W0), run.state.tasks[W0].exit_code) == (TaskPhase.DONE, 0)
 
 
 def test_a_program_that_has_ended_well_and_is_killed_while_it_serves_on_stays_done(run: Replay) -> None:
     run.at(2, Joined(W0, done=True))
     assert run.at(3, Exited(W0, -9)) == []
-    assert run.phase(W0) is Phase.DONE
+    assert run.phase(W0) is TaskPhase.DONE
 
 
 def test_a_run_in_which_all_have_joined_goes_on(run: Replay) -> None:
@@ -192,7 +191,7 @@ def test_an_evaluator_that_gave_up_never_ends_the_run() -> None:
     none_left = RestartPolicy("failure", 0, 600, 1, 30)
     run = Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(EVAL, restart=none_left))).up()
     assert run.at(5, Exited(EVAL, 1)) == []
-    assert run.phase(EVAL) is Phase.FAILED
+    assert run.phase(EVAL) is TaskPhase.FAILED
     assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
 
 
@@ -273,11 +272,11 @@ def test_events_of_unknown_or_ended_tasks_change_nothing(run: Replay) -> None:
     assert run.state == before or run.state.tasks[PS] == before.tasks[PS]
     run.at(6, Exited(W0, 0))
     assert run.at(7, Exited(W0, 1)) == []
-    assert run.phase(W0) is Phase.DONE
+    assert run.phase(W0) is TaskPhase.DONE
 
 
 def test_every_phase_in_which_a_task_lives_knows_how_it_can_end() -> None:
-    for phase in (Phase.STARTING, Phase.RUNNING, Phase.STOPPING):
+    for phase in (TaskPhase.STARTING, TaskPhase.RUNNING, TaskPhase.STOPPING):
         assert (phase, Exited) in TABLE
 
 

@@ -1,4 +1,4 @@
-"""A bare TensorFlow server, `python -m psclust.runtime.server`: what `tf.train.Server` wraps, through the C library, without `import
+"""A bare TensorFlow server, `python -m psclust.runtime.bare_server`: what `tf.train.Server` wraps, through the C library, without `import
 tensorflow`. A fork server that has loaded the library calls `serve` in a forked child instead, which skips the start of Python and the
 load."""
 
@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.runtime.library import Library, Refused, load_library
 from psclust.runtime.quiet_import import quiet_import
-from psclust.runtime.serverdef import Cluster, parse_cluster, server_def
+from psclust.runtime.server_def import Cluster, parse_cluster, server_def
+from psclust.runtime.tensorflow_library import Library, Refused, load_library
 
 
 class Request(NamedTuple):
@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(argv: Sequence[str]) -> Request:
     """The request in a command line. Raises UsageError."""
-    parser = _Parser(prog="psclust.runtime.server", description="Serve one task of a TensorFlow cluster.")
+    parser = _Parser(prog="psclust.runtime.bare_server", description="Serve one task of a TensorFlow cluster.")
     parser.add_argument("--cluster", required=True, help='the cluster spec in JSON: {"ps": ["host:port"], "worker": [...]}')
     parser.add_argument("--job", required=True, help="the job this server belongs to")
     parser.add_argument("--task", required=True, type=int, help="its index in the job")

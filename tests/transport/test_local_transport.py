@@ -14,7 +14,7 @@ import pytest
 from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.testing.wait import wait_until
-from psclust.transport.local import LocalTransport
+from psclust.transport.local_transport import LocalTransport
 
 pytestmark = pytest.mark.process
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from psclust.errors import NoRunError
 from psclust.rundir.folder import ENDING_BYTES, ClusterFolder, RunFolder, write_atomically
-from psclust.rundir.log import tail_of
+from psclust.rundir.log_tail import tail_of
 from psclust.rundir.status import RunStatus
 
 _LOG_LINES = 60  # of the supervisor, which a traceback does not exceed

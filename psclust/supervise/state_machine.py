@@ -22,7 +22,6 @@ from dataclasses import replace
 from psclust.plan.diff import compare
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
-from psclust.supervise.death import is_violent
 from psclust.supervise.events import (
     Action,
     Apply,
@@ -48,12 +47,12 @@ from psclust.supervise.events import (
     Tick,
     Trained,
 )
-from psclust.supervise.late import describe_stop
-from psclust.supervise.loss import has_no_place, lose, miss
-from psclust.supervise.outcome import COLLATERAL_WINDOW, deciders, failure, good_end
-from psclust.supervise.phase import Phase, RunPhase
+from psclust.supervise.exit_code import is_violent
+from psclust.supervise.host_loss import has_no_place, lose, miss
 from psclust.supervise.restart_rule import allowance
-from psclust.supervise.run_state import RunState, TaskState
+from psclust.supervise.run_end import COLLATERAL_WINDOW, deciders, failure, good_end
+from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.stragglers import describe_stop
 
 Result = tuple[RunState, list[Action]]
 
@@ -101,14 +100,14 @@ def _put(state: RunState, entry: TaskState) -> RunState:
 
 
 def _started(state: RunState, entry: TaskState, event: Started, now: float) -> Result:
-    phase = Phase.STARTING if entry.plan.serves else Phase.RUNNING
-    if entry.phase is Phase.STOPPING:
+    phase = TaskPhase.STARTING if entry.plan.serves else TaskPhase.RUNNING
+    if entry.phase is TaskPhase.STOPPING:
         return _put(state, replace(entry, pid=event.pid)), [Signal(entry.plan.task, "TERM")]
     return _put(state, replace(entry, phase=phase, pid=event.pid, since=now)), []
 
 
 def _serving(state: RunState, entry: TaskState, event: Serving, now: float) -> Result:
-    return _put(state, replace(entry, phase=Phase.RUNNING, served=True)), []
+    return _put(state, replace(entry, phase=TaskPhase.RUNNING, served=True)), []
 
 
 def _joined(state: RunState, entry: TaskState, event: Joined, now: float) -> Result:
@@ -120,7 +119,7 @@ def _trained(state: RunState, entry: TaskState, event: Trained, now: float) -> R
 
 
 def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
-    state = _put(state, replace(entry, phase=Phase.FAILED, pid=None, since=now))
+    state = _put(state, replace(entry, phase=TaskPhase.FAILED, pid=None, since=now))
     outcome = Outcome(False, 3, f"{entry.plan.task} could not be started: {event.reason}", cause=entry.plan.task)
     return _stop(state, outcome, now)
 
@@ -129,18 +128,18 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
     plan, lived = entry.plan, now - entry.since
     entry = replace(entry, pid=None, exit_code=0 if entry.finished else event.code, since=now, due=None)
     if entry.finished or (event.code in plan.ok_exit_codes and not plan.serves):
-        return _put(state, replace(entry, phase=Phase.DONE)), []
+        return _put(state, replace(entry, phase=TaskPhase.DONE)), []
     state = replace(state, deaths=(*state.deaths, Died(plan.task, event.code, now, entry.attempt, lived)))
     if state.phase is RunPhase.STOPPING or (state.phase is RunPhase.FINISHING and plan.role != "server"):
-        return _put(state, replace(entry, phase=Phase.FAILED)), []
+        return _put(state, replace(entry, phase=TaskPhase.FAILED)), []
     never_served = plan.serves and not entry.served and event.code > 0
     delay = (
         None if never_served or not _restartable(state, plan, event.code, now) else allowance(plan.restart, entry.restarts, now, plan.task)
     )
     if delay is not None:
         restarts = (*entry.restarts, now)
-        return _put(state, replace(entry, phase=Phase.BACKOFF, due=now + delay, restarts=restarts)), []
-    state = _put(state, replace(entry, phase=Phase.FAILED))
+        return _put(state, replace(entry, phase=TaskPhase.BACKOFF, due=now + delay, restarts=restarts)), []
+    state = _put(state, replace(entry, phase=TaskPhase.FAILED))
     if plan.role == "side":
         return state, []
     return _stop(state, failure(state, entry, now, exit_code=3 if never_served else 1), now)
@@ -162,14 +161,14 @@ def _never_started(state: RunState, entry: TaskState, event: NotStarted, now: fl
 def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
     if entry.removed:
         return replace(state, tasks={task: other for task, other in state.tasks.items() if task != entry.plan.task}), []
-    phase = Phase.WAITING if entry.again else Phase.DONE if entry.finished else Phase.STOPPED
+    phase = TaskPhase.WAITING if entry.again else TaskPhase.DONE if entry.finished else TaskPhase.STOPPED
     code = 0 if entry.finished else event.code
     return _put(state, replace(entry, phase=phase, pid=None, due=None, again=False, exit_code=code, since=now)), []
 
 
 def _restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
     if not entry.alive:
-        return _put(state, replace(entry, phase=Phase.WAITING, due=None)), []
+        return _put(state, replace(entry, phase=TaskPhase.WAITING, due=None)), []
     state, actions = _stop_task(state, entry, now)
     return _put(state, replace(state.tasks[entry.plan.task], again=True)), actions
 
@@ -179,25 +178,25 @@ def _restart_while_stopping(state: RunState, entry: TaskState, event: Restart, n
 
 
 Handler = Callable[..., Result]
-TABLE: dict[tuple[Phase, type], Handler] = {
-    (Phase.STARTING, Started): _started,
-    (Phase.STARTING, Serving): _serving,
-    (Phase.STARTING, NotStarted): _not_started,
-    (Phase.STARTING, Exited): _exited,
-    (Phase.STARTING, Restart): _restart,
-    (Phase.RUNNING, Serving): _serving,
-    (Phase.RUNNING, Joined): _joined,
-    (Phase.RUNNING, Trained): _trained,
-    (Phase.RUNNING, Exited): _exited,
-    (Phase.RUNNING, Restart): _restart,
-    (Phase.STOPPING, Started): _started,
-    (Phase.STOPPING, NotStarted): _never_started,
-    (Phase.STOPPING, Exited): _stopped,
-    (Phase.STOPPING, Restart): _restart_while_stopping,
-    (Phase.BACKOFF, Restart): _restart,
-    (Phase.DONE, Restart): _restart,
-    (Phase.STOPPED, Restart): _restart,
-    (Phase.FAILED, Restart): _restart,
+TABLE: dict[tuple[TaskPhase, type], Handler] = {
+    (TaskPhase.STARTING, Started): _started,
+    (TaskPhase.STARTING, Serving): _serving,
+    (TaskPhase.STARTING, NotStarted): _not_started,
+    (TaskPhase.STARTING, Exited): _exited,
+    (TaskPhase.STARTING, Restart): _restart,
+    (TaskPhase.RUNNING, Serving): _serving,
+    (TaskPhase.RUNNING, Joined): _joined,
+    (TaskPhase.RUNNING, Trained): _trained,
+    (TaskPhase.RUNNING, Exited): _exited,
+    (TaskPhase.RUNNING, Restart): _restart,
+    (TaskPhase.STOPPING, Started): _started,
+    (TaskPhase.STOPPING, NotStarted): _never_started,
+    (TaskPhase.STOPPING, Exited): _stopped,
+    (TaskPhase.STOPPING, Restart): _restart_while_stopping,
+    (TaskPhase.BACKOFF, Restart): _restart,
+    (TaskPhase.DONE, Restart): _restart,
+    (TaskPhase.STOPPED, Restart): _restart,
+    (TaskPhase.FAILED, Restart): _restart,
 }
 
 
@@ -233,7 +232,7 @@ def _apply(state: RunState, plan: Plan, now: float) -> Result:
 def _changed(old: TaskState, plan: TaskPlan, lost: tuple[str, ...]) -> TaskState:
     if old.alive:
         return replace(old, plan=plan)
-    return replace(old, plan=plan, phase=Phase.FAILED if plan.host in lost else Phase.WAITING, due=None)
+    return replace(old, plan=plan, phase=TaskPhase.FAILED if plan.host in lost else TaskPhase.WAITING, due=None)
 
 
 def _leaving(state: RunState, plan: Plan) -> dict[Task, TaskState]:
@@ -243,9 +242,9 @@ def _leaving(state: RunState, plan: Plan) -> dict[Task, TaskState]:
 
 def _stop_task(state: RunState, entry: TaskState, now: float) -> Result:
     assert state.plan is not None
-    if entry.phase is Phase.STOPPING:
+    if entry.phase is TaskPhase.STOPPING:
         return state, []
-    stopping = replace(entry, phase=Phase.STOPPING, due=now + state.plan.deadlines.stop)
+    stopping = replace(entry, phase=TaskPhase.STOPPING, due=now + state.plan.deadlines.stop)
     return _put(state, stopping), [Signal(entry.plan.task, "TERM")]
 
 
@@ -260,8 +259,8 @@ def _stop(state: RunState, outcome: Outcome, now: float) -> Result:
             state, more = _stop_task(state, entry, now)
             state = _put(state, replace(state.tasks[task], again=False))
             actions += more
-        elif entry.phase in (Phase.WAITING, Phase.BACKOFF):
-            state = _put(state, replace(entry, phase=Phase.STOPPED, due=None))
+        elif entry.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF):
+            state = _put(state, replace(entry, phase=TaskPhase.STOPPED, due=None))
     return state, actions
 
 
@@ -293,9 +292,9 @@ def _tick(state: RunState, now: float) -> Result:
     for task, entry in list(state.tasks.items()):
         if entry.due is None or now < entry.due:
             continue
-        if entry.phase is Phase.BACKOFF:
-            state = _put(state, replace(entry, phase=Phase.WAITING, due=None))
-        elif entry.phase is Phase.STOPPING:
+        if entry.phase is TaskPhase.BACKOFF:
+            state = _put(state, replace(entry, phase=TaskPhase.WAITING, due=None))
+        elif entry.phase is TaskPhase.STOPPING:
             state = _put(state, replace(entry, due=None))
             actions.append(Signal(task, "KILL"))
     state, more = _deadlines(state, now)
@@ -309,7 +308,7 @@ def _deadlines(state: RunState, now: float) -> Result:
     if limits.run is not None and now - state.began >= limits.run:
         text = f"the time limit of {limits.run:g} s was reached (deadlines.run)"
         return _stop(state, Outcome(limits.run_exit_code == 0, limits.run_exit_code, text), now)
-    missing = [task for task, entry in state.tasks.items() if entry.plan.serves and entry.phase in (Phase.WAITING, Phase.STARTING)]
+    missing = [task for task, entry in state.tasks.items() if entry.plan.serves and entry.phase in (TaskPhase.WAITING, TaskPhase.STARTING)]
     if missing and state.hold is None and now - max(state.applied, max(state.tasks[task].since for task in missing)) >= limits.start:
         names = ", ".join(map(str, missing))
         text = f"{names} did not answer within {limits.start:g} s (deadlines.start)"
@@ -340,14 +339,14 @@ def _settle(state: RunState, now: float) -> Result:
 
 def _start_ready(state: RunState, now: float) -> Result:
     if state.hold is not None:
-        if now < state.hold or any(entry.phase is Phase.STOPPING or has_no_place(state, entry) for entry in state.tasks.values()):
+        if now < state.hold or any(entry.phase is TaskPhase.STOPPING or has_no_place(state, entry) for entry in state.tasks.values()):
             return state, []
         state = replace(state, hold=None, applied=now)
     actions: list[Action] = []
-    answering = {task for task, entry in state.tasks.items() if entry.phase is Phase.RUNNING}
+    answering = {task for task, entry in state.tasks.items() if entry.phase is TaskPhase.RUNNING}
     for entry in list(state.tasks.values()):
-        if entry.phase is Phase.WAITING and answering.issuperset(entry.plan.needs):
-            fresh = TaskState(entry.plan, Phase.STARTING, entry.attempt + 1, now, exit_code=entry.exit_code, restarts=entry.restarts)
+        if entry.phase is TaskPhase.WAITING and answering.issuperset(entry.plan.needs):
+            fresh = TaskState(entry.plan, TaskPhase.STARTING, entry.attempt + 1, now, exit_code=entry.exit_code, restarts=entry.restarts)
             state = _put(state, fresh)
             actions.append(Start(entry.plan, fresh.attempt))
     return state, actions
@@ -356,10 +355,10 @@ def _start_ready(state: RunState, now: float) -> Result:
 def _finish(state: RunState, now: float) -> Result:
     assert state.plan is not None
     deciding = deciders(state)
-    if not deciding or any(entry.phase is not Phase.DONE and not entry.finished for entry in deciding):
+    if not deciding or any(entry.phase is not TaskPhase.DONE and not entry.finished for entry in deciding):
         return replace(state, phase=RunPhase.LIVE, due=None), []
     working = [entry for entry in state.tasks.values() if entry.plan.role != "server" and not entry.joined]
-    if any(entry.alive or entry.phase in (Phase.WAITING, Phase.BACKOFF) for entry in working):
+    if any(entry.alive or entry.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF) for entry in working):
         due = state.due if state.phase is RunPhase.FINISHING else now + state.plan.deadlines.finish
         return replace(state, phase=RunPhase.FINISHING, due=due), []
     return _stop(state, Outcome(True, 0, good_end(state)), now)

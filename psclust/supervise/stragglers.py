@@ -6,8 +6,7 @@ import os
 
 from psclust.plan.task_plan import Deadlines
 from psclust.spec.python_command import program_at
-from psclust.supervise.phase import RunPhase
-from psclust.supervise.run_state import RunState, TaskState
+from psclust.supervise.run_state import RunPhase, RunState, TaskState
 
 
 def describe_wait(state: RunState) -> str | None:

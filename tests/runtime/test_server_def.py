@@ -7,7 +7,7 @@ import sys
 import pytest
 from fork_client import ForkServer
 
-from psclust.runtime.serverdef import parse_cluster, server_def
+from psclust.runtime.server_def import parse_cluster, server_def
 
 
 def test_the_smallest_definition_byte_by_byte() -> None:

@@ -14,7 +14,7 @@ from fork_client import ForkServer, Task
 from servers import ENVIRONMENT, PYTHON_SERVER, SERVER, Ports, answers, command, listeners, root
 
 from psclust.errors import UsageError
-from psclust.runtime.server import parse
+from psclust.runtime.bare_server import parse
 from psclust.testing.wait import wait_until
 
 CLUSTER = '{"ps": ["a:1", "b:2"]}'
@@ -113,7 +113,7 @@ def test_an_executed_server_serves_and_listens_on_another_port(ports: Ports) -> 
 
 @pytest.mark.process
 def test_a_server_without_tensorflow_says_what_to_install(tmp_path: Path) -> None:
-    code = f"import sys; sys.path.append({root()!r}); from psclust.runtime.server import serve; serve(sys.argv[1:])"
+    code = f"import sys; sys.path.append({root()!r}); from psclust.runtime.bare_server import serve; serve(sys.argv[1:])"
     argv = [sys.executable, "-I", "-S", "-c", code, *command(SERVER, {"ps": ["a:1"]}, "ps", 0)[3:]]
     env = {name: value for name, value in os.environ.items() if name != "PSCLUST_TENSORFLOW"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)

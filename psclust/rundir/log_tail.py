@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from psclust.rundir.log_reader import lines_of
+
 _BLOCK = 1 << 16
+_LONGEST_IN_TAIL = 2000  # characters
 
 
-def last_lines(logs: Sequence[Path], count: int) -> dict[Path, int]:
+def tail_offsets(logs: Sequence[Path], count: int) -> dict[Path, int]:
     """At which byte to begin in each log of a task, the oldest first, so that `count` lines are read of all together."""
     begin: dict[Path, int] = {}
     for log in reversed(logs):
@@ -38,3 +41,30 @@ def _begin(log: Path, count: int) -> tuple[int, int]:
             return 0, ends + 1
     except OSError:
         return 0, 0
+
+
+def tail(data: bytes, count: int) -> tuple[str, ...]:
+    """The last `count` lines of some bytes that may begin in the middle of a line; empty lines at the end do not count, and of a long line
+    the middle is left out."""
+    lines = [line.rstrip() for line in lines_of(data)]
+    while lines and not lines[-1]:
+        lines.pop()
+    return tuple(map(_shortened, lines[-count:]))
+
+
+def tail_of(path: Path, count: int, *, most: int = 1 << 16) -> tuple[str, ...]:
+    """The last `count` lines of a file, of its last `most` bytes; nothing where there is no file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - most))
+            return tail(file.read(most), count)
+    except OSError:
+        return ()
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= _LONGEST_IN_TAIL:
+        return line
+    half = _LONGEST_IN_TAIL // 2
+    return f"{line[:half]} ... ({len(line) - 2 * half} characters) ... {line[-half:]}"

@@ -1,5 +1,5 @@
-"""Run as a file between a fresh interpreter and its program: `python OPTIONS front.py WAIT OPTIONS PROGRAM ARGUMENTS`; see `runner`.
-Every Python can read this file. One that cannot import psclust starts the program without it."""
+"""The file a fresh interpreter runs in place of its program: `python OPTIONS interpreter_entry.py WAIT OPTIONS PROGRAM ARGUMENTS`.
+It hands over to `run_in_interpreter`. Any Python can read this file; one that cannot import psclust executes the program plainly."""
 
 import os
 import sys
@@ -12,10 +12,10 @@ if __name__ == "__main__":
         _before, _path = frozenset(sys.modules), list(sys.path)
         sys.path.append(os.path.dirname(os.path.dirname(_here)))
         try:
-            from psclust.runtime import runner
+            from psclust.runtime import run_in_interpreter
         except ImportError:
             pass
         else:
             sys.path[:] = _path
-            runner.run(sys.argv[1], sys.argv[2:], _before)
+            run_in_interpreter.run(sys.argv[1], sys.argv[2:], _before)
     os.execv(sys.executable, [sys.executable] + sys.argv[2:])  # noqa: RUF005 - for any Python

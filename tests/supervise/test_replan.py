@@ -21,7 +21,7 @@ from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile, Deadlines
 from psclust.supervise.events import Stop
-from psclust.supervise.move import keep
+from psclust.supervise.replan import keep
 from psclust.supervise.supervisor import Supervisor
 from psclust.testing.wait import wait_until
 from psclust.transport.api import Output

@@ -10,7 +10,6 @@ from pathlib import Path
 _ERASE = re.compile(r"\A\x1b\[[0-2]?K|\x1b\[[0-2]?K\Z")
 _CHUNK = 1 << 18  # bytes of a file that are read at once
 LONGEST = 1 << 16  # characters of a line that are kept until its end comes
-_LONGEST_IN_TAIL = 2000
 
 
 class LineSplitter:
@@ -111,30 +110,3 @@ def lines_of(data: bytes) -> list[str]:
     """The lines of some bytes, without their newlines."""
     splitter = LineSplitter()
     return "".join([*splitter.feed(data), *splitter.close()]).split("\n")[:-1]
-
-
-def tail(data: bytes, count: int) -> tuple[str, ...]:
-    """The last `count` lines of some bytes that may begin in the middle of a line; empty lines at the end do not count, and of a long line
-    the middle is left out."""
-    lines = [line.rstrip() for line in lines_of(data)]
-    while lines and not lines[-1]:
-        lines.pop()
-    return tuple(map(_shortened, lines[-count:]))
-
-
-def tail_of(path: Path, count: int, *, most: int = 1 << 16) -> tuple[str, ...]:
-    """The last `count` lines of a file, of its last `most` bytes; nothing where there is no file."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - most))
-            return tail(file.read(most), count)
-    except OSError:
-        return ()
-
-
-def _shortened(line: str) -> str:
-    if len(line) <= _LONGEST_IN_TAIL:
-        return line
-    half = _LONGEST_IN_TAIL // 2
-    return f"{line[:half]} ... ({len(line) - 2 * half} characters) ... {line[-half:]}"

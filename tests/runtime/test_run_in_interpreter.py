@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from fork_client import ForkServer
-from test_patches import SHOW
-from test_script import COMMANDS, PROGRAMS, by_hand, write
+from test_run_script import COMMANDS, PROGRAMS, by_hand, write
+from test_tensorflow_patches import SHOW
 
-from psclust.runtime.run_command import through_runner
+from psclust.runtime.run_command import through_entry
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-FRONT = "import sys; print(any('front.py' in word for word in open('/proc/self/cmdline').read().split('\\0')))"
+FRONT = "import sys; print(any('interpreter_entry.py' in word for word in open('/proc/self/cmdline').read().split('\\0')))"
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
@@ -57,10 +57,10 @@ def assert_alike(server: ForkServer, folder: Path, program: str | bytes, argumen
     ids=" ".join,
 )
 def test_a_python_program_is_run_through_the_runner(argv: list[str]) -> None:
-    through = list(through_runner(argv, 1.0))
-    front = next(index for index, word in enumerate(through) if word.endswith("front.py"))
-    assert through[:front] + through[through.index("1.0") + 1 + front - 1 :] == argv
-    assert through[front + 1 :] == ["1.0", *argv[1:]]
+    through = list(through_entry(argv, 1.0))
+    entry = next(index for index, word in enumerate(through) if word.endswith("interpreter_entry.py"))
+    assert through[:entry] + through[through.index("1.0") + 1 + entry - 1 :] == argv
+    assert through[entry + 1 :] == ["1.0", *argv[1:]]
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_a_python_program_is_run_through_the_runner(argv: list[str]) -> None:
         ["python", "-i", "x.py"],
         ["python", "--version"],
         ["python2", "x.py"],
-        ["python", "-m", "psclust.runtime.server"],
+        ["python", "-m", "psclust.runtime.bare_server"],
         ["./x.py"],
     ],
     ids=" ".join,
 )
 def test_what_is_no_python_program_is_not(argv: list[str]) -> None:
-    assert through_runner(argv, None) == argv
+    assert through_entry(argv, None) == argv
 
 
 def test_it_is_not_seen_by_programs_that_hide_a_module_of_it(plain: ForkServer, tmp_path: Path) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from psclust.spec.counted import counted
-from psclust.supervise.death import describe_exit, is_violent
 from psclust.supervise.events import Outcome
-from psclust.supervise.phase import Phase
-from psclust.supervise.run_state import RunState, TaskState
+from psclust.supervise.exit_code import describe_exit, is_violent
+from psclust.supervise.run_state import RunState, TaskPhase, TaskState
 
 # A failure this soon after a violent death elsewhere is taken for its consequence (seconds).
 COLLATERAL_WINDOW = 30.0
@@ -27,7 +26,7 @@ def deciders(state: RunState) -> list[TaskState]:
 
 def good_end(state: RunState) -> str:
     """`done`, and which exit codes were taken for success that are not."""
-    odd = [entry for entry in state.tasks.values() if entry.phase is Phase.DONE and entry.exit_code]
+    odd = [entry for entry in state.tasks.values() if entry.phase is TaskPhase.DONE and entry.exit_code]
     return "; ".join(f"{entry.plan.task} {describe_exit(entry.exit_code or 0)}, which its ok_exit_codes allow" for entry in odd) or "done"
 
 

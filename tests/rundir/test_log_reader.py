@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.rundir.log import LONGEST, LineSplitter, LogReader, tail, tail_of
+from psclust.rundir.log_reader import LONGEST, LineSplitter, LogReader
+from psclust.rundir.log_tail import tail, tail_of
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from psclust.spec.cluster import Task
 from psclust.spec.import_time import is_read
 from psclust.transport.api import Listener, Output
 from psclust.transport.fork_server_client import ForkServer, Load, StartRequest
+from psclust.transport.log_pump import LogPump, _Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
-from psclust.transport.pump import LogPump, _Sink
 
 # A fork server that was killed is replaced this often for one start.
 _TRIES = 2

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from psclust import __version__
 from psclust.rundir.folder import RunFolder
-from psclust.rundir.log import tail, tail_of
+from psclust.rundir.log_tail import tail, tail_of
 from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.spec.cluster import Task
-from psclust.supervise.death import shell_code
 from psclust.supervise.events import Outcome
-from psclust.supervise.late import describe_wait
+from psclust.supervise.exit_code import shell_code
 from psclust.supervise.run_state import RunState, TaskState
+from psclust.supervise.stragglers import describe_wait
 from psclust.transport.api import Output
 
 TAIL_LINES = 20

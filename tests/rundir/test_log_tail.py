@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.rundir.last_lines import last_lines
+from psclust.rundir.log_tail import tail_offsets
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 5, 100])
@@ -15,7 +15,7 @@ def test_so_many_lines_follow_the_places_where_to_begin(tmp_path: Path, count: i
     logs = [tmp_path / f"{index}.log" for index in range(len(texts))]
     for log, text in zip(logs, texts, strict=True):
         log.write_text(text)
-    begin = last_lines(logs, count)
+    begin = tail_offsets(logs, count)
     lines = "".join(texts).splitlines()
     assert [line for log in logs for line in log.read_bytes()[begin[log] :].decode().splitlines()] == lines[
         len(lines) - count if count < len(lines) else 0 :
@@ -23,4 +23,4 @@ def test_so_many_lines_follow_the_places_where_to_begin(tmp_path: Path, count: i
 
 
 def test_a_log_that_is_not_there_yet_is_read_from_its_beginning(tmp_path: Path) -> None:
-    assert last_lines([tmp_path / "no.log"], 5) == {tmp_path / "no.log": 0}
+    assert tail_offsets([tmp_path / "no.log"], 5) == {tmp_path / "no.log": 0}

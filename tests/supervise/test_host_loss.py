@@ -27,7 +27,7 @@ from psclust.supervise.events import (
     Tick,
     Trained,
 )
-from psclust.supervise.phase import Phase
+from psclust.supervise.run_state import TaskPhase
 
 LOST = HostLost("b", "its agent has not answered for 31 s")
 TEXT = "host b is lost, with worker:1: its agent has not answered for 31 s"
@@ -103,7 +103,7 @@ def test_what_has_ended_well_starts_again_too_because_the_others_may_need_it(run
 def test_without_another_place_the_run_ends_with_the_hosts_name_and_nobody_waits_for_its_tasks(run: Replay) -> None:
     run.at(40, LOST)
     assert run.at(40, refused(run)) == ["TERM ps:0", "TERM worker:0"]
-    assert run.phase(W1) is Phase.FAILED
+    assert run.phase(W1) is TaskPhase.FAILED
     assert run.at(41, Exited(PS, -15), Exited(W0, -15)) == ["end 1"]
     assert run.outcome.text == f"{TEXT}; no spare slot is left"
     assert run.outcome.cause == W1
@@ -136,7 +136,7 @@ def test_a_task_that_is_to_be_started_once_only_keeps_all_where_they_are(task: T
 
 def test_a_task_that_waits_for_its_next_start_on_the_lost_host_moves_too(run: Replay) -> None:
     run.at(39.9, Exited(W1, -9))
-    assert run.phase(W1) is Phase.BACKOFF
+    assert run.phase(W1) is TaskPhase.BACKOFF
     assert run.at(40, LOST) == ["move off b"]
     assert run.at(42, Tick()) == []
 
@@ -160,14 +160,14 @@ def test_a_lost_host_without_a_task_is_remembered(run: Replay) -> None:
 def test_a_lost_host_on_which_all_have_ended_changes_nothing(run: Replay) -> None:
     run.at(10, Exited(W1, 0))
     assert run.at(40, LOST) == []
-    assert run.phase(W1) is Phase.DONE
+    assert run.phase(W1) is TaskPhase.DONE
     assert run.at(50, Exited(W0, 0)) == ["TERM ps:0"]
 
 
 def test_a_program_that_had_ended_well_and_served_on_is_done(run: Replay) -> None:
     run.at(10, Joined(W1, done=True))
     assert run.at(40, LOST) == []
-    assert (run.phase(W1), run.state.tasks[W1].exit_code) == (Phase.DONE, 0)
+    assert (run.phase(W1), run.state.tasks[W1].exit_code) == (TaskPhase.DONE, 0)
 
 
 def test_what_a_lost_host_still_says_is_of_no_account(run: Replay) -> None:
@@ -195,14 +195,14 @@ def test_a_lost_host_that_only_looked_on_ends_no_run_and_its_tasks_move_if_there
     run = Replay(make_plan(on("a", PS), on("a", W0), on("b", EVAL))).up()
     assert run.at(40, LOST) == ["move off b"]
     assert run.at(40, refused(run, vital=False)) == []
-    assert run.phase(EVAL) is Phase.FAILED
+    assert run.phase(EVAL) is TaskPhase.FAILED
     assert run.at(50, Exited(W0, 0)) == ["TERM ps:0"]
 
 
 def test_who_only_looks_on_is_left_behind_where_there_is_room_for_the_others_alone() -> None:
     run = Replay(make_plan(on("a", PS), on("b", W1), on("b", EVAL))).up()
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))))
-    assert run.phase(EVAL) is Phase.FAILED
+    assert run.phase(EVAL) is TaskPhase.FAILED
     run.at(41, Exited(PS, -15))
     run.at(50, Tick(), Started(PS, 7))
     assert run.at(51, Serving(PS)) == ["start worker:1/2"]
@@ -212,7 +212,7 @@ def test_who_only_looks_on_is_left_behind_where_there_is_room_for_the_others_alo
 def test_a_program_that_fails_while_a_host_is_silent_is_started_again_because_that_may_be_why(run: Replay) -> None:
     run.at(40, HostSilent("b"))
     assert run.at(40.5, Exited(W0, 1)) == []
-    assert run.phase(W0) is Phase.BACKOFF
+    assert run.phase(W0) is TaskPhase.BACKOFF
     assert run.at(43, Tick()) == ["start worker:0/2"]
     assert run.at(70, LOST) == ["move off b"]
 
@@ -242,7 +242,7 @@ def test_servers_that_no_program_needs_any_more_are_not_missed(trained: Replay, 
     assert trained.state.notes == (
         "host b is lost, with ps:0: its agent has not answered for 31 s; the training is over, and the run goes on without",
     )
-    assert (trained.phase(PS), trained.phase(W1)) == (Phase.STOPPED, Phase.DONE)
+    assert (trained.phase(PS), trained.phase(W1)) == (TaskPhase.STOPPED, TaskPhase.DONE)
     assert trained.at(50, Exited(W0, 0)) == ["end 0"]
     assert trained.outcome.ok
 
@@ -270,7 +270,7 @@ def test_who_looks_on_may_start_again_without(trained: Replay) -> None:
     side.at(30, Trained(W0, over=False))
     assert side.at(40, LOST) == []
     assert side.at(41, Exited(EVAL, 1), Tick()) == []
-    assert side.phase(EVAL) is Phase.BACKOFF
+    assert side.phase(EVAL) is TaskPhase.BACKOFF
 
 
 def test_a_reason_that_is_here_ends_the_run_with_it_alone(run: Replay) -> None:

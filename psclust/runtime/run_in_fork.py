@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from psclust.runtime import patches, run_script
-from psclust.runtime.interpreter import Interpreter
+from psclust.runtime import run_script, tensorflow_patches
+from psclust.runtime.forked_interpreter import Interpreter
 
 
 def run(argv: Sequence[str], env: Mapping[str, str], recovery_wait: float | None, host: Interpreter, ready: Callable[[], None]) -> None:
@@ -17,7 +17,7 @@ def run(argv: Sequence[str], env: Mapping[str, str], recovery_wait: float | None
     if program is None or host.shadowed(program.folder, env.get("PYTHONPATH", "")):
         return
     host.refresh(env, program.folder, program.argv, argv)
-    after_success = patches.patch(recovery_wait, env)
+    after_success = tensorflow_patches.patch(recovery_wait, env)
     ready()
     # The fork server's own modules stay: TensorFlow's threads may still be running in them.
     known = frozenset(sys.modules) - {"__main__"}

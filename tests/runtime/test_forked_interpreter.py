@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.runtime.interpreter import Interpreter
+from psclust.runtime.forked_interpreter import Interpreter
 
 HERE = Interpreter(path=(), modules={"json": "/lib/json/__init__.py", "six": "/lib/six.py", "_ext": ""}, python_path="/p", added={})
 

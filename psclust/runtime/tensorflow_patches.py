@@ -13,8 +13,8 @@ from typing import Any
 
 from psclust.rundir.folder import write_atomically
 from psclust.rundir.status import FINISHED, SERVING
-from psclust.runtime.imports import when_imported
-from psclust.runtime.server import wait_for_a_signal
+from psclust.runtime.bare_server import wait_for_a_signal
+from psclust.runtime.import_hook import when_imported
 
 
 def patch(recovery_wait: float | None, environment: Mapping[str, str]) -> Callable[[], None] | None:

@@ -10,7 +10,7 @@ import pytest
 
 from psclust.testing.wait import wait_until
 from psclust.transport.api import Output
-from psclust.transport.pump import LogPump
+from psclust.transport.log_pump import LogPump
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from psclust.spec.counted import counted
 from psclust.supervise.events import HostLost, Move, Note, Outcome
-from psclust.supervise.phase import Phase, RunPhase
 from psclust.supervise.restart_rule import allowance
-from psclust.supervise.run_state import RunState, TaskState
+from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 
 
 def lose(state: RunState, event: HostLost, now: float) -> tuple[RunState, Move | Outcome | Note | None]:
@@ -19,12 +18,12 @@ def lose(state: RunState, event: HostLost, now: float) -> tuple[RunState, Move |
     ended = {entry.plan.task: _ended(entry, now) for entry in there}
     tasks = {task: entry for task, entry in {**state.tasks, **ended}.items() if not (task in ended and entry.removed)}
     state = replace(state, tasks=tasks, lost=(*state.lost, event.host))
-    gone = [entry for entry in ended.values() if entry.phase is Phase.FAILED]
+    gone = [entry for entry in ended.values() if entry.phase is TaskPhase.FAILED]
     # Once the work is done, nobody is started again.
     if not gone or state.phase is not RunPhase.LIVE:
         return state, None
     if _servers_are_done(state):
-        stopped = {entry.plan.task: replace(entry, phase=Phase.STOPPED) for entry in gone}
+        stopped = {entry.plan.task: replace(entry, phase=TaskPhase.STOPPED) for entry in gone}
         text = f"host {event.host} is lost, with {_names(gone)}: {event.reason}; the training is over, and the run goes on without"
         return replace(state, tasks={**state.tasks, **stopped}, missed=(*state.missed, event)), Note(text)
     return _replace_tasks(state, gone, event, now)
@@ -33,11 +32,11 @@ def lose(state: RunState, event: HostLost, now: float) -> tuple[RunState, Move |
 def miss(state: RunState, now: float) -> tuple[RunState, Move | Outcome | None]:
     """Once a program is to start again, it may need what it could do without before: lose it now."""
     programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
-    if not state.missed or not any(entry.phase in (Phase.WAITING, Phase.BACKOFF) for entry in programs):
+    if not state.missed or not any(entry.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF) for entry in programs):
         return state, None
     hosts = {event.host for event in state.missed}
-    there = [entry for entry in state.tasks.values() if entry.plan.host in hosts and entry.phase is Phase.STOPPED]
-    gone = [replace(entry, phase=Phase.FAILED) for entry in there]
+    there = [entry for entry in state.tasks.values() if entry.plan.host in hosts and entry.phase is TaskPhase.STOPPED]
+    gone = [replace(entry, phase=TaskPhase.FAILED) for entry in there]
     tasks = {**state.tasks, **{entry.plan.task: entry for entry in gone}}
     return _replace_tasks(replace(state, tasks=tasks, missed=()), gone, state.missed[-1], now)
 
@@ -45,7 +44,7 @@ def miss(state: RunState, now: float) -> tuple[RunState, Move | Outcome | None]:
 def _servers_are_done(state: RunState) -> bool:
     """Whether no program needs a server, or another program, any more."""
     programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
-    return bool(programs) and all(entry.phase is Phase.DONE or entry.finished or (entry.trained and entry.alive) for entry in programs)
+    return bool(programs) and all(entry.phase is TaskPhase.DONE or entry.finished or (entry.trained and entry.alive) for entry in programs)
 
 
 def _replace_tasks(state: RunState, gone: Sequence[TaskState], event: HostLost, now: float) -> tuple[RunState, Move | Outcome]:
@@ -67,18 +66,18 @@ def _names(entries: Sequence[TaskState]) -> str:
 
 def has_no_place(state: RunState, entry: TaskState) -> bool:
     """Whether the run cannot do without the task, and its host is lost."""
-    return entry.phase is Phase.FAILED and entry.plan.role != "side" and entry.plan.host in state.lost
+    return entry.phase is TaskPhase.FAILED and entry.plan.role != "side" and entry.plan.host in state.lost
 
 
 def _has_business(entry: TaskState) -> bool:
-    return entry.alive or entry.phase in (Phase.WAITING, Phase.BACKOFF)
+    return entry.alive or entry.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF)
 
 
 def _ended(entry: TaskState, now: float) -> TaskState:
     """FAILED: it is missing now."""
-    stopped = entry.phase is Phase.STOPPING and not entry.again
+    stopped = entry.phase is TaskPhase.STOPPING and not entry.again
     done = entry.finished or entry.over
-    phase = Phase.DONE if done else Phase.STOPPED if stopped else Phase.FAILED
+    phase = TaskPhase.DONE if done else TaskPhase.STOPPED if stopped else TaskPhase.FAILED
     code = 0 if done else entry.exit_code
     return replace(entry, phase=phase, pid=None, due=None, again=False, exit_code=code, since=now)
 
