@@ -15,7 +15,7 @@ MAX_FUNCTION = 60
 
 # The launcher, from the ground up. A part may import those below it; parts on one floor do not know each other.
 LAUNCHER = (
-    ("errors",),
+    ("errors", "framing"),
     ("spec", "placement"),
     ("plan", "rundir"),
     ("transport",),
@@ -27,7 +27,7 @@ LAUNCHER = (
 )
 # What runs inside tasks, from the ground up, and the parts of the launcher that it may use.
 TASK_SIDE = (("runtime",), ("replication",), ("estimator",), ("train",), ("examples",))
-SHARED = {"errors", "spec", "placement", "rundir"}
+SHARED = {"errors", "framing", "spec", "placement", "rundir"}
 LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from psclust import framing
+
 _NUMBER = 1  # of the way in which the two talk; those of different numbers do not meet
 _ANSWER_S = 5.0
-_MOST_BYTES = 1 << 24
-_LENGTH = struct.Struct("!I")
 _LOST = 3  # exit code where the standing agent has ended before the command has
 
 
@@ -67,26 +67,24 @@ def say(connection: socket.socket, message: Mapping[str, Any]) -> None:
 
 def receive(connection: socket.socket) -> DelegatedCommand:
     """Raises OSError or ValueError for anything that is no command with three files."""
-    header, files, _, _ = socket.recv_fds(connection, _LENGTH.size, 3, socket.MSG_CMSG_CLOEXEC)
+    payload, files = framing.receive(connection, max_files=3)
     with ExitStack() as undo:
         for file in files:
             undo.callback(os.close, file)
-        if len(header) < _LENGTH.size or len(files) != 3:
-            raise ValueError("no command with three files")
-        with connection.makefile("rb") as stream:
-            message = json.loads(stream.read(min(_LENGTH.unpack(header)[0], _MOST_BYTES)))
+        message = json.loads(payload)
         try:
-            order = DelegatedCommand(list(message["argv"]), str(message["cwd"]), dict(message["environ"]), list(files))
+            command = DelegatedCommand(list(message["argv"]), str(message["cwd"]), dict(message["environ"]), files)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no command: {error}") from None
+        if len(files) != 3:
+            raise ValueError("no command with three files")
         undo.pop_all()
-    return order
+    return command
 
 
 def _is_taken(connection: socket.socket, answers: BinaryIO, argv: list[str]) -> bool:
     payload = json.dumps({"argv": argv, "cwd": os.getcwd(), "environ": dict(os.environ)}).encode()
-    socket.send_fds(connection, [_LENGTH.pack(len(payload))], [0, 1, 2])
-    connection.sendall(payload)
+    framing.send(connection, payload, [0, 1, 2])
     return "pid" in json.loads(answers.readline())
 
 

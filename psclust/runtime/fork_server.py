@@ -2,7 +2,7 @@
 
     python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|nothing --socket FD
 
-FD is one end of a Unix stream socket. Every message, both ways, is a length (4 bytes, big endian) and JSON. The first comes unasked:
+FD is one end of a Unix stream socket. Every message, both ways, is JSON behind a length (`psclust.framing`). The first comes unasked:
 {"ready": true, "preload_s": 0.4} or {"error": "..."}. A request is {"argv", "env" (complete), "cwd", "supervisor" (pid),
 "recovery_wait" (seconds or null)} with one file descriptor, sent with the length, that becomes the task's stdout and stderr; its reply
 is {"pid": n} or {"error": "..."}. End of file ends the fork server, and so does the death of its parent; no task is harmed by its end.
@@ -32,14 +32,9 @@ if __name__ == "__main__":
     if _home not in sys.path:
         sys.path.append(_home)
 
+from psclust import framing
 from psclust.errors import PsclustError
 from psclust.runtime import linux_process, preload, start_task
-
-MAX_MESSAGE = 64 << 20
-
-
-class EndOfRequests(Exception):
-    """The other side has closed the socket."""
 
 
 def main() -> None:
@@ -55,7 +50,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     requests = socket.socket(fileno=flags.socket)
     # The supervisor may close the socket, or die, at any moment.
-    with suppress(EndOfRequests, BrokenPipeError, ConnectionResetError):
+    with suppress(BrokenPipeError, ConnectionResetError):
         try:
             loaded = preload.KINDS[flags.preload]()
         except PsclustError as error:
@@ -63,8 +58,8 @@ def main() -> None:
             return
         send(requests, {"ready": True, "preload_s": round(time.monotonic() - started, 3)})
         while True:
-            message, output = receive(requests)
-            send(requests, answer(message, output, loaded))
+            message, files = framing.receive(requests, max_files=1)
+            send(requests, answer(message, files[0] if files else None, loaded))
 
 
 def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[str, object]:
@@ -104,31 +99,9 @@ def start(wanted: start_task.Task, output: int, loaded: preload.Loaded) -> int:
     return int(outcome["pid"])
 
 
-def receive(requests: socket.socket) -> tuple[bytes, int | None]:
-    """One request and the file descriptor that came with its length. Raises EndOfRequests."""
-    head, descriptors, _, _ = socket.recv_fds(requests, 4, 1)
-    if not head:
-        raise EndOfRequests
-    size = int.from_bytes(head + _exactly(requests, 4 - len(head)), "big")
-    if size > MAX_MESSAGE:
-        raise EndOfRequests
-    return _exactly(requests, size), descriptors[0] if descriptors else None
-
-
-def _exactly(requests: socket.socket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        part = requests.recv(size - len(received))
-        if not part:
-            raise EndOfRequests
-        received += part
-    return bytes(received)
-
-
 def send(requests: socket.socket, message: Mapping[str, object]) -> None:
     """Send one message."""
-    payload = json.dumps(message).encode()
-    requests.sendall(len(payload).to_bytes(4, "big") + payload)
+    framing.send(requests, json.dumps(message).encode())
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@ request. It runs `psclust/runtime/fork_server.py` and meets it only at a socket.
 
 from __future__ import annotations
 
-import array
 import errno
 import json
 import os
@@ -11,7 +10,6 @@ import queue
 import resource
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psclust
+from psclust import framing
 from psclust.transport.open_files import explain_shortage
 
 Load = Literal["library", "tensorflow", "nothing"]
@@ -145,25 +144,11 @@ class ForkServer:
             "supervisor": os.getpid(),
             "recovery_wait": request.recovery_wait,
         }
-        payload = json.dumps(message).encode()
-        descriptor = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [request.output]))]
-        header = struct.pack("!I", len(payload))
-        sent = self._socket.sendmsg([header], descriptor)
-        self._socket.sendall(header[sent:] + payload)
+        framing.send(self._socket, json.dumps(message).encode(), [request.output])
 
     def _receive(self) -> dict[str, Any]:
-        (length,) = struct.unpack("!I", self._read(4))
-        reply: dict[str, Any] = json.loads(self._read(length))
+        reply: dict[str, Any] = json.loads(framing.receive(self._socket)[0])
         return reply
-
-    def _read(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            part = self._socket.recv(count - len(data))
-            if not part:
-                raise ConnectionResetError
-            data += part
-        return data
 
 
 def _not_begun(python: str, error: OSError) -> str:

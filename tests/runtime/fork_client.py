@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psclust
+from psclust import framing
 
 PROGRAM = Path(psclust.__file__).parent / "runtime" / "fork_server.py"
 PR_SET_CHILD_SUBREAPER = 36
@@ -81,14 +82,11 @@ class ForkServer:
         return self.start(argv, **request).end()
 
     def ask(self, request: Mapping[str, Any], output: int | None) -> dict[str, Any]:
-        payload = json.dumps(request).encode()
-        socket.send_fds(self.socket, [len(payload).to_bytes(4, "big")], [] if output is None else [output])
-        self.socket.sendall(payload)
+        framing.send(self.socket, json.dumps(request).encode(), [] if output is None else [output])
         return self.receive()
 
     def receive(self) -> dict[str, Any]:
-        size = self.socket.recv(4, socket.MSG_WAITALL)
-        return json.loads(self.socket.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)) if size else {}
+        return json.loads(framing.receive(self.socket)[0])
 
     def close(self) -> int:
         self.socket.close()
