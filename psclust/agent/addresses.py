@@ -1,16 +1,25 @@
-"""The addresses that a host has itself."""
+"""The addresses of this host."""
 
 from __future__ import annotations
 
+import array
+import fcntl
 import socket
+import struct
 
-import psutil
+_SIOCGIFCONF = 0x8912  # netdevice(7): all IPv4 addresses, each as a struct ifreq
+_IFREQ = struct.Struct("16s2xH4s16x")  # name; of the struct sockaddr_in the port and the address
+_MOST = 1024
 
 
 def own_addresses() -> dict[str, list[str]]:
-    """interface -> its IPv4 addresses, those of this machine alone (127.0.0.0/8) left out."""
-    found = {
-        name: [entry.address for entry in entries if entry.family == socket.AF_INET and not entry.address.startswith("127.")]
-        for name, entries in psutil.net_if_addrs().items()
-    }
-    return {name: addresses for name, addresses in found.items() if addresses}
+    """Interface -> its IPv4 addresses, without loopback addresses (127.0.0.0/8)."""
+    buffer = array.array("B", bytes(_MOST * _IFREQ.size))
+    place, length = buffer.buffer_info()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        reply = fcntl.ioctl(sock, _SIOCGIFCONF, struct.pack("iP", length, place))
+    found: dict[str, list[str]] = {}
+    for name, _, address in _IFREQ.iter_unpack(buffer.tobytes()[: struct.unpack("iP", reply)[0]]):
+        if not address.startswith(b"\x7f"):
+            found.setdefault(name.rstrip(b"\0").decode(), []).append(socket.inet_ntoa(address))
+    return found

@@ -13,6 +13,7 @@ import grpc
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
+from psclust.agent.addresses import own_addresses
 from psclust.agent.agent import Agent, LeavingError
 from psclust.agent.event_log import Entry
 from psclust.agent.refusal import refuse
@@ -200,8 +201,6 @@ def _event(entry: Entry) -> pb.Event:
 
 
 def _own_addresses() -> list[str]:
-    from psclust.agent.addresses import own_addresses  # seldom needed, and psutil takes its time to import
-
     return sorted(address for addresses in own_addresses().values() for address in addresses)
 
 

@@ -100,18 +100,18 @@ def end_descendants() -> None:
     """KILL everything below this process, until nothing is left: what loses its parent becomes a child of this subreaper. What is another
     user's, by way of sudo perhaps, stays."""
     spared: set[int] = set()
-    while children := _children() - spared:
-        for child in children:
+    while running := children() - spared:
+        for child in running:
             try:
                 os.kill(child, signal.SIGKILL)
             except PermissionError:
                 spared.add(child)
-        for child in children - spared:
+        for child in running - spared:
             os.waitpid(child, 0)
 
 
-def _children() -> set[int]:
-    """Those of this process, also ones that have ended and were not waited for: nobody else can have their numbers."""
+def children() -> set[int]:
+    """The pids of this process's children, zombies included: until they are reaped, no other process can have their numbers."""
     found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):

@@ -19,6 +19,7 @@ from typing import Any
 import psclust
 from psclust.agent import guard
 from psclust.agent.access import Identity
+from psclust.agent.addresses import own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.environment import Site, library_environment
 from psclust.rundir.folder import RunFolder
@@ -183,8 +184,6 @@ def choose_address(request: AgentRequest) -> str:
     wanted = request.interface
     if wanted is None:
         return request.address
-    from psclust.agent.addresses import own_addresses
-
     interfaces = own_addresses()
     if "/" in wanted:
         subnet = ipaddress.ip_network(wanted, strict=False)

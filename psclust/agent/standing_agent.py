@@ -13,8 +13,6 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from psclust.agent import guard
 from psclust.agent.standing_protocol import DelegatedCommand, peer_uid, receive, say, socket_path
 from psclust.errors import StartError
@@ -125,11 +123,10 @@ class StandingAgent:
 
     def _stop_all(self) -> None:
         """TERM, once, to every child's own group: an agent and its guard, which stays to clean up; the agent ends its tasks."""
-        for child in psutil.Process().children():
-            if child.pid not in self._told:
-                self._told.add(child.pid)
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGTERM)
+        for child in guard.children() - self._told:
+            self._told.add(child)
+            with suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGTERM)
 
 
 def _start(order: DelegatedCommand) -> subprocess.Popen[bytes]:

@@ -2,8 +2,9 @@
 
     psclust up --ps 2 --workers 2 psclust.examples.digits:program
 
-The images are written once to TFRecord files in the user's cache folder and read back with tf.data, a share for each replica. The dense
-layers have L2 losses, which the model adds to its loss from the collection REGULARIZATION_LOSSES.
+The images are written once to TFRecord files, in the user's cache folder or `--set data_dir=FOLDER`, and read back with tf.data, a share
+for each replica. Where the files exist already, scikit-learn is not needed. The dense layers have L2 losses, which the model adds to its
+loss from the collection REGULARIZATION_LOSSES.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from psclust.errors import PortBusyError, StartError
@@ -152,13 +153,19 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def port_holder(port: int) -> str | None:
-    """Who listens on a port of this machine: `python (pid 4711)`; None where that cannot be seen."""
-    import psutil  # which agents do not pay for until something is wrong
-
-    for connection in psutil.net_connections(kind="tcp"):
-        if connection.laddr and connection.laddr.port == port and connection.pid and connection.status == psutil.CONN_LISTEN:
-            try:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-            except psutil.Error:
-                return f"pid {connection.pid}"
+    """The process that listens on a port of this machine, as `python (pid 4711)`; None if it belongs to another user."""
+    sockets = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listening(Path("/proc/net", table), port)}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # has ended, or belongs to another user
+            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text(errors='replace').strip()} (pid {process.name})"
     return None
+
+
+def _listening(table: Path, port: int) -> Iterator[str]:
+    """The inodes of sockets that listen on `port`; see proc(5) for the columns."""
+    with suppress(FileNotFoundError):  # a kernel without IPv6
+        for line in table.read_text(encoding="ascii").splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and int(local.rpartition(":")[2], 16) == port:
+                yield inode

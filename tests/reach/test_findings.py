@@ -76,8 +76,8 @@ def test_equal_hosts_are_well() -> None:
             "Versions must be equal. Run there: /usr/bin/python3 -m pip install 'tensorflow==2.21.0'",
         ),
         (
-            {"missing": ("grpcio", "psutil")},
-            "problem c packages: /usr/bin/python3 lacks grpcio, psutil. Run there: /usr/bin/python3 -m pip install grpcio psutil",
+            {"missing": ("grpcio>=1.74",)},
+            "problem c packages: /usr/bin/python3 lacks grpcio>=1.74. Run there: /usr/bin/python3 -m pip install 'grpcio>=1.74'",
         ),
         ({"disks": {"/var/runs": 300_000_000}}, "note c disk: 0.3 GB free in /var/runs. Make room: logs and checkpoints need it."),
         (

@@ -16,6 +16,7 @@ import psclust
 from psclust.errors import StartError
 from psclust.reach.python.dialogue import Script, local_script
 from psclust.reach.python.local_process import LocalProcess
+from psclust.reach.python.on_host.look import GRPCIO, missing_requirements, package_digest
 from psclust.reach.python.remote_command import BOOT
 from psclust.reach.python.remote_python import look, own_digest
 from psclust.reach.ssh.log_in_errors import SshError
@@ -49,9 +50,22 @@ def test_it_says_what_it_is_and_has_without_importing_it() -> None:
     assert all(free > 0 for free in found.disks.values())
 
 
-def test_the_digest_of_psclust_is_of_its_sources_alone(tmp_path: Path) -> None:
-    from psclust.reach.python.on_host.look import package_digest
+@pytest.mark.parametrize(("version", "missing"), [("1.73.2", ["grpcio>=1.74"]), ("1.74.0", []), ("2.0.0rc1", [])])
+def test_a_grpcio_that_is_too_old_for_an_agent_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, missing: list[str]
+) -> None:
+    (tmp_path / f"grpcio-{version}.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert missing_requirements() == missing
 
+
+def test_the_needed_grpcio_is_that_of_the_generated_code() -> None:
+    from psclust.agent.agent_pb2_grpc import GRPC_GENERATED_VERSION
+
+    assert GRPC_GENERATED_VERSION.split(".")[:2] == [str(number) for number in GRPCIO]
+
+
+def test_the_digest_of_psclust_is_of_its_sources_alone(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("1")
     first = package_digest(str(tmp_path))
     (tmp_path / "__pycache__").mkdir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -154,8 +155,7 @@ def _psclust(host: RemotePython) -> Finding:
 
 def _packages(host: RemotePython) -> Iterator[Finding]:
     if host.missing:
-        names = " ".join(host.missing)
-        cure = f"Run there: {host.executable} -m pip install {names}"
+        cure = f"Run there: {host.executable} -m pip install {shlex.join(host.missing)}"
         yield Finding(host.host, "packages", "problem", f"{host.executable} lacks {', '.join(host.missing)}", cure)
 
 

@@ -23,7 +23,7 @@ class RemotePython:
     """What a host's Python is like. Versions are texts, None where a thing is not there; sizes are bytes.
 
     psclust: None where psclust in exactly our version must be shipped; otherwise the folder to put on PYTHONPATH, or an empty text where
-    it is installed. missing: distributions that psclust needs and the Python lacks. address: the host's own end of the SSH connection.
+    it is installed. missing: requirements of psclust that the Python does not meet. address: the host's own end of the SSH connection.
     shared: whether the files that it was asked about are there, last changed at the same times.
     disks: what is free, in bytes, on the disk of each of these folders: of the runs, and, where that is on another disk, of what is sent.
     clock: seconds by which the host's is ahead of ours, give or take `clock_error`."""

@@ -10,11 +10,9 @@ import sys
 import time
 from typing import Any, BinaryIO
 
-# Distributions under which people install TensorFlow, by the names of the folders of metadata that come with them.
-_TENSORFLOW = re.compile(r"(?:tensorflow(?:[-_](?:cpu|gpu|rocm|intel))?|tf[-_]nightly)-(\d[^-]*)\.dist-info")
-# Module -> what to install: all that psclust needs on a host beside TensorFlow.
-_NEEDED = {"grpc": "grpcio", "google": "protobuf", "psutil": "psutil", "pydantic": "pydantic"}
-_NEEDED |= {"yaml": "PyYAML"}
+_TENSORFLOW = r"tensorflow(?:[-_](?:cpu|gpu|rocm|intel))?|tf[-_]nightly"  # the distributions that contain it
+# TensorFlow requires grpcio too, but accepts versions that are too old for the generated code of an agent.
+GRPCIO = (1, 74)
 _SOURCES = (".py", ".proto")
 
 
@@ -27,8 +25,8 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     return {
         "executable": sys.executable,
         "version": ".".join(map(str, sys.version_info[:3])),
-        "tensorflow": _tensorflow(),
-        "missing": [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None],
+        "tensorflow": _version(_TENSORFLOW, "tensorflow"),
+        "missing": missing_requirements(),
         **_psclust(question["package"], question["digest"]),
         "machine": os.uname().machine,
         "home": os.path.expanduser("~"),
@@ -78,14 +76,23 @@ def _sources(folder: str) -> list[str]:
     return found
 
 
-def _tensorflow() -> str | None:
-    """Read off the name of its metadata: to import importlib.metadata for it takes as long as all else here."""
+def missing_requirements() -> list[str]:
+    """The requirements of an agent that this Python does not meet."""
+    numbers = re.findall(r"\d+", version) if (version := _version("grpcio", "grpc")) else None
+    fits = numbers is not None and (not numbers or tuple(map(int, numbers)) >= GRPCIO)
+    return [] if fits else ["grpcio>=" + ".".join(map(str, GRPCIO))]
+
+
+def _version(distribution: str, module: str) -> str | None:
+    """The version of a distribution whose name matches a regular expression, from the name of its metadata folder: importing
+    importlib.metadata takes as long as all else here. None without `module`."""
+    pattern = re.compile(rf"(?:{distribution})-(\d[^-]*)\.dist-info")
     for place in filter(os.path.isdir, sys.path):
         for name in sorted(os.listdir(place)):
-            match = _TENSORFLOW.fullmatch(name)
+            match = pattern.fullmatch(name)
             if match:
                 return match[1]
-    return None if importlib.util.find_spec("tensorflow") is None else "of unknown version"
+    return None if importlib.util.find_spec(module) is None else "of unknown version"
 
 
 def _psclust(package: str, digest: str) -> dict[str, Any]:

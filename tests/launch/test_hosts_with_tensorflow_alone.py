@@ -1,0 +1,83 @@
+"""What docs/hosts.md says a host needs, and nothing beside it: a Python with the result of `pip install tensorflow`."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from psclust.examples.digits import write_digits
+from psclust.testing.command import CommandBed
+from psclust.testing.hosts import HostBed, host_bed
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+# Requirements of psclust's launcher that TensorFlow does not bring, and the examples' data.
+LAUNCHER_ONLY = ("psutil", "pydantic", "yaml", "click", "fabric", "paramiko", "pathspec", "sklearn", "psclust")
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
+    with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 2) as hosts:
+        make_environment(hosts.shared / "env")
+        write_digits(hosts.shared / "digits")
+        yield hosts
+
+
+@pytest.fixture
+def bare(apart: CommandBed, hosts: HostBed) -> CommandBed:
+    data = {"hosts": hosts.names, "python": f"{hosts.shared}/env/bin/python", "jobs": {"ps": 1, "worker": 2}}
+    args = ["--max-steps", "20", "--set", f"data_dir={hosts.shared}/digits"]
+    apart.write("psclust.yaml", json.dumps({**data, "program": "psclust.examples.digits:program", "args": args}))
+    return apart
+
+
+def make_environment(folder: Path) -> None:
+    """A virtual environment with links to the distributions of this one that `pip install tensorflow` installs."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for found in closure("tensorflow"):
+        for top in {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}:
+            if not (packages / top).exists():  # distributions share the folder of a namespace package
+                (packages / top).symlink_to(Path(str(found.locate_file(top))))
+
+
+def closure(name: str) -> list[importlib.metadata.Distribution]:
+    """A distribution and all that it requires."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    todo = [name]
+    while todo:
+        distribution = importlib.metadata.distribution(todo.pop())
+        if distribution.name not in found:
+            found[distribution.name] = distribution
+            requirements = map(Requirement, distribution.requires or [])
+            todo += [each.name for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})]
+    return list(found.values())
+
+
+def test_the_environment_has_nothing_else_of_what_the_launcher_needs(hosts: HostBed) -> None:
+    script = f"from importlib.util import find_spec; print([name for name in {LAUNCHER_ONLY} if find_spec(name)])"
+    assert hosts[0].run(f"{hosts.shared}/env/bin/python", "-c", script) == "[]\n"
+
+
+def test_doctor_finds_no_problem(bare: CommandBed) -> None:
+    code, said = bare.run("doctor")
+    assert code == 0, said
+    assert said.splitlines()[-1] == "A cluster can start here."
+
+
+@pytest.mark.parametrize("update", ["--sync", "--async"])
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_digits_train(bare: CommandBed, replication: str, update: str) -> None:
+    code, said = bare.run("up", "--replication", replication, update)
+    assert code == 0, said
+    assert "evaluation: accuracy" in said
+    status = bare.status()
+    assert status is not None
+    assert {task.host for task in status.tasks} == {"h1", "h2"}
