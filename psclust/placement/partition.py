@@ -40,6 +40,6 @@ def shards(variable: Variable, max_shard_bytes: int | None) -> tuple[Variable, .
     )
 
 
-def cut(variables: Iterable[Variable], max_shard_bytes: int | None) -> list[Variable]:
+def partition(variables: Iterable[Variable], max_shard_bytes: int | None) -> list[Variable]:
     """All variables in their order, each as its shards."""
     return [shard for variable in variables for shard in shards(variable, max_shard_bytes)]

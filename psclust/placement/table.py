@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from psclust.placement.partition import cut
+from psclust.placement.partition import partition
 from psclust.placement.policy import BALANCED, Policy, place
 from psclust.placement.variable import Variable, dtype_bytes
 
@@ -62,7 +62,7 @@ class Table:
 
 def tabulate(variables: Sequence[Variable], ps: int, policy: Policy, *, workers: int, wire_dtype: str | None = None) -> Table:
     """The table of whole `variables` on `ps` parameter servers and `workers` replicas. Raises UsageError for an impossible pin."""
-    pieces = cut(variables, policy.max_shard_bytes)
+    pieces = partition(variables, policy.max_shard_bytes)
     placed = place(pieces, ps, policy)
     totals = _totals(pieces, placed, ps)
     total = sum(totals)
@@ -89,7 +89,7 @@ def imbalance(totals: Sequence[int]) -> float:
 def warning(variables: Sequence[Variable], ps: int, policy: Policy) -> str | None:
     """One sentence where the largest ps holds more than 1.2 times the mean: who, how much, and what would help. The advice is tried before
     it is given."""
-    pieces = cut(variables, policy.max_shard_bytes)
+    pieces = partition(variables, policy.max_shard_bytes)
     placed = place(pieces, ps, policy)
     totals = _totals(pieces, placed, ps)
     uneven = imbalance(totals)
@@ -136,7 +136,7 @@ def _shard_sizes(variables: Sequence[Variable], ps: int, policy: Policy) -> list
 
 
 def _imbalance_of(variables: Sequence[Variable], ps: int, policy: Policy) -> float:
-    pieces = cut(variables, policy.max_shard_bytes)
+    pieces = partition(variables, policy.max_shard_bytes)
     return imbalance(_totals(pieces, place(pieces, ps, policy), ps))
 
 

@@ -18,8 +18,8 @@ from psclust.replication.build_in_graph import StepOps, tower_step
 from psclust.replication.device_layout import Layout
 from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
-from psclust.replication.statistics.tower_statistics import kept_by_towers
-from psclust.replication.sync.all_reduce import BarrierExchange, GraphExchange, check_statistics
+from psclust.replication.statistics.sharing import keeps_per_tower, shares_moments
+from psclust.replication.sync.all_reduce import BetweenGraphAllReduce, InGraphAllReduce
 from psclust.replication.sync.backup_ops import gradients_needed
 from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
 from psclust.replication.towers.local_towers import build_local_towers
@@ -62,15 +62,15 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     needed = gradients_needed(backups, model.config, layout, sync=sync)
-    exchange, local = _exchanges(model, layout, replica, sync=sync)
+    all_reduce, local = _all_reduces(model, layout, replica, sync=sync)
     # Who has ended its data stays until all have: the others wait for its moments.
-    kind = TowerKind(weighted=sync, fill=exchange is not None and not model.config.drop_uneven)
+    kind = TowerKind(weighted=sync, fill=all_reduce is not None and not model.config.drop_uneven)
     strategy = places_for(model, layout)
     before = len(tf.compat.v1.get_default_graph().get_operations())
     if len(layout.devices) > 1:
         tower, towers = build_local_towers(model, optimizer, layout, strategy, replica, kind, local)
     else:
-        kind = replace(kind, exchange=exchange.replica(replica) if exchange else None)
+        kind = replace(kind, all_reduce=all_reduce.for_replica(replica) if all_reduce else None)
         tower = build_tower(model, optimizer, layout.towers, strategy, replica, kind)
         towers = [tower]
     pull_once(before)
@@ -80,17 +80,17 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
         step = tower_step(tower, updates, optimizer, state, layout, replica, model.config)
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
-    kept_by_towers(model.config, len(layout.towers.workers), in_step=False)
-    channel = build_channel(tower.contributions, layout, exchange, needed)
+    keeps_per_tower(model.config, len(layout.towers.workers), in_step=False)
+    channel = build_channel(tower.contributions, layout, all_reduce, needed)
     participant = participant_ops(tower, channel, layout, replica, updates)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 
-def _exchanges(model: Model, layout: Layout, replica: int, *, sync: bool) -> tuple[BarrierExchange | None, GraphExchange | None]:
+def _all_reduces(model: Model, layout: Layout, replica: int, *, sync: bool) -> tuple[BetweenGraphAllReduce | None, InGraphAllReduce | None]:
     """(between the workers, between all towers) where moments are shared: those of a worker's towers meet in its graph, and their sum
     meets the others' on the ps. A worker alone needs no ps for that."""
-    if not check_statistics(model.config, layout.towers, sync=sync or len(layout.workers) == 1):
+    if not shares_moments(model.config, layout.towers, sync=sync or len(layout.workers) == 1):
         return None, None
-    outer = BarrierExchange(layout) if len(layout.workers) > 1 else None
-    return outer, GraphExchange(len(layout.devices), len(layout.towers.workers), outer.replica(replica) if outer else None)
+    outer = BetweenGraphAllReduce(layout) if len(layout.workers) > 1 else None
+    return outer, InGraphAllReduce(len(layout.devices), len(layout.towers.workers), outer.for_replica(replica) if outer else None)

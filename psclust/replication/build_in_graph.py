@@ -20,8 +20,9 @@ from psclust.replication.input.replica_input import ReplicaInput, build_input
 from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
 from psclust.replication.settings import Settings
-from psclust.replication.statistics.tower_statistics import kept_by_towers, move_own
-from psclust.replication.sync.all_reduce import GraphExchange, check_statistics
+from psclust.replication.statistics.sharing import keeps_per_tower, shares_moments
+from psclust.replication.statistics.tower_statistics import move_own
+from psclust.replication.sync.all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower import Tower, TowerKind, build_tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import by_host, weighted_mean
@@ -76,18 +77,18 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
         optimizer = model.optimizer(state.global_step)
     strategy = places_for(model, layout)
     inputs = _shared_input(model, layout) if shared else [None] * len(layout.workers)
-    exchange = GraphExchange(len(layout.workers)) if check_statistics(model.config, layout, sync=sync) else None
+    all_reduce = InGraphAllReduce(len(layout.workers)) if shares_moments(model.config, layout, sync=sync) else None
     kind = TowerKind(weighted=several and sync, fill=filled or shared, bare=bool(layout.client))
     towers: list[Tower] = []
     before = len(tf.compat.v1.get_default_graph().get_operations())
     for replica in range(len(layout.workers)):
         with tf.name_scope(f"{TOWER_SCOPE}{replica}"):
-            own = replace(kind, reuse=replica > 0, exchange=exchange.tower(replica) if exchange else None)
+            own = replace(kind, reuse=replica > 0, all_reduce=all_reduce.for_tower(replica) if all_reduce else None)
             towers.append(build_tower(model, optimizer, layout, strategy, replica, own, inputs[replica]))
         if several or layout.client:
             refuse_train_op(towers[-1], "in-graph replication" if layout.client else "one process with several devices")
-    if exchange:
-        exchange.connect()
+    if all_reduce:
+        all_reduce.connect()
     pull_once(before)
     build_steps = _sync_steps if sync or not several else _async_steps
     steps = build_steps(towers, optimizer, state, layout, model.config)
@@ -122,7 +123,7 @@ def _sync_steps(towers: Sequence[Tower], optimizer: Any, state: State, layout: L
     hosts = by_host([tower.contributions for tower in towers], layout.workers)
     contributions = [send_gradients(sums, host) for host, sums in hosts.items()]
     gradients, statistics = towers[0].divide(weighted_mean(contributions, total))
-    own = kept_by_towers(settings, len(towers), in_step=True)
+    own = keeps_per_tower(settings, len(towers), in_step=True)
     # Moving statistics are one set of variables that all towers share; letting each tower write them would apply them in random order.
     with tf.device(layout.parameters), tf.control_dependencies(list(towers[0].update_ops)):
         applied = apply_update(optimizer, gradients, () if own else statistics, state, layout, settings)
@@ -146,7 +147,7 @@ def tower_step(
 ) -> StepOps:
     if tower.spec.train_op is not None:
         return _alone(advance_with(tower, state, replica), tower, state, layout)
-    kept_by_towers(settings, len(layout.towers.workers), in_step=False)
+    keeps_per_tower(settings, len(layout.towers.workers), in_step=False)
     # Replicas that are not in step move shared statistics one after another, each by its share.
     statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
     built = len(tf.compat.v1.get_default_graph().get_operations())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from psclust.placement.partition import cut, shard_rows, shards
+from psclust.placement.partition import partition, shard_rows, shards
 from psclust.placement.variable import Variable
 
 
@@ -50,4 +50,4 @@ def test_shards_have_the_names_that_tensorflow_gives_them_and_know_their_whole()
 
 def test_what_cannot_be_cut_stays_whole() -> None:
     whole = Variable("kernel", (100, 100), divisible=False)
-    assert cut([whole], 8) == [whole]
+    assert partition([whole], 8) == [whole]

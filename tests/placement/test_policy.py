@@ -7,7 +7,7 @@ import random
 import pytest
 
 from psclust.errors import UsageError
-from psclust.placement.partition import cut
+from psclust.placement.partition import partition
 from psclust.placement.policy import Policy, place
 from psclust.placement.variable import Variable, dtype_bytes
 
@@ -46,7 +46,7 @@ def test_equal_variables_are_dealt_out_by_name() -> None:
 def test_balanced_is_the_same_in_any_order_and_close_to_the_best(seed: int, ps: int) -> None:
     variables = some_variables(seed)
     policy = Policy("balanced", max_shard_bytes=200_000)
-    pieces = cut(variables, policy.max_shard_bytes)
+    pieces = partition(variables, policy.max_shard_bytes)
     placed = place(pieces, ps, policy)
     shuffled = list(pieces)
     random.Random(seed + 1).shuffle(shuffled)
@@ -70,7 +70,7 @@ def test_balanced_counts_what_is_pinned_as_load() -> None:
 
 
 def test_a_pinned_table_takes_all_its_shards_with_it() -> None:
-    pieces = cut([Variable("table", (10, 4)), Variable("w", (3,))], 40)
+    pieces = partition([Variable("table", (10, 4)), Variable("w", (3,))], 40)
     placed = place(pieces, 3, Policy(pin={"table": 2}))
     assert {ps for name, ps in placed.items() if name.startswith("table/")} == {2}
     assert place(pieces, 3, Policy(pin={"table/part_1": 1}))["table/part_1"] == 1

@@ -110,11 +110,11 @@ def test_what_plan_says_is_what_training_does() -> None:
     import tensorflow as tf
 
     from psclust.placement.table import tabulate
-    from psclust.replication.variables.dry_build import survey
+    from psclust.replication.variables.dry_build import dry_build
 
     for policy in (Policy(), Policy("balanced"), Policy(pin={"large": 1}, max_shard_bytes=1000)):
         model = program(list(SIZES))
-        table = tabulate(survey(model), 2, policy, workers=2)
+        table = tabulate(dry_build(model), 2, policy, workers=2)
         with tf.Graph().as_default():
             devices = built("between-graph", model, policy)
         assert ps_of(devices, [row.variable for row in table.rows]) == [row.ps for row in table.rows]

@@ -3,9 +3,9 @@
 S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015. TensorFlow
 itself has none left for graphs: `tf.compat.v1.layers` went with Keras 3, whose own layer never updates its moving statistics there.
 
-With moments shared by all replicas, every replica's batch size, mean and variance are exchanged, not sums of squares: the variance of
+With moments shared by all replicas, batch sizes, means and variances are all-reduced, not sums of squares: the variance of
 the whole is the mean of the variances plus the variance of the means (T. Chan, G. Golub and R. LeVeque, 1983), which loses no digits
-where the mean is large. Backpropagation goes through the same exchange, so the gradient is that of the whole batch as well.
+where the mean is large. Backpropagation goes through the same all-reduce, so the gradient is that of the whole batch as well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.towers.replica_context import Exchange, Replica, Statistic, current_replica
+from psclust.replication.towers.replica_context import AllReduce, Replica, Statistic, current_replica
 
 
 def batch_normalization(
@@ -73,17 +73,17 @@ def _variable(name: str, shape: list[int], value: float, trainable: bool) -> Any
 def _moments(x: Any, axes: list[int], replica: Replica | None) -> tuple[Any, Any]:
     """Mean and variance over `axes` of this replica's batch, or of all replicas' where they share."""
     mean, variance = tf.nn.moments(x, axes)
-    if replica is None or replica.exchange is None:
+    if replica is None or replica.all_reduce is None:
         return mean, variance
     size = tf.cast(tf.size(x, tf.int64) // x.shape[next(i for i in range(x.shape.rank) if i not in axes)], tf.float32)
-    return _combined(size * replica.present, mean, variance, replica.exchange)
+    return _combined(size * replica.present, mean, variance, replica.all_reduce)
 
 
-def _combined(size: Any, mean: Any, variance: Any, exchange: Exchange) -> tuple[Any, Any]:
+def _combined(size: Any, mean: Any, variance: Any, all_reduce: AllReduce) -> tuple[Any, Any]:
     """Mean and variance of the union of all replicas' batches."""
     row = tf.stack([mean, variance, tf.fill(tf.shape(mean), size)])
-    mine = tf.one_hot(exchange.index, exchange.replicas)[:, tf.newaxis, tf.newaxis]
-    means, variances, sizes = tf.unstack(exchange.total(mine * row), axis=1)
+    mine = tf.one_hot(all_reduce.index, all_reduce.replicas)[:, tf.newaxis, tf.newaxis]
+    means, variances, sizes = tf.unstack(all_reduce.sum(mine * row), axis=1)
     # Where nobody has any data left, zeros go on through the model, not NaN.
     weights = sizes / tf.maximum(tf.reduce_sum(sizes, 0), 1.0)
     whole = tf.reduce_sum(weights * means, 0)

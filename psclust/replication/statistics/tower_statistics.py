@@ -1,7 +1,7 @@
 """Moving statistics that every tower keeps for itself, and that are averaged and handed back every so many updates.
 
-What crosses the wire is then one exchange in `every` updates, at the price that towers drift apart in between. What a tower has gathered
-since the last exchange is lost with its worker; variables and checkpoints hold the last average.
+What crosses the wire is then one average in `every` updates, at the price that towers drift apart in between. What a tower has gathered
+since the last average is lost with its worker; variables and checkpoints hold the last average.
 """
 
 from __future__ import annotations
@@ -11,24 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.errors import UsageError
-from psclust.replication.settings import Settings
 from psclust.replication.statistics.batch_norm import move
 from psclust.replication.towers.replica_context import Statistic
 from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.training_state import State
-
-
-def kept_by_towers(settings: Settings, replicas: int, *, in_step: bool) -> bool:
-    """Whether towers keep their own statistics. Raises UsageError where they are to and cannot."""
-    if settings.statistics_every == 1 or replicas == 1 or settings.moving_statistics == "first":
-        return False
-    if not in_step or settings.moving_statistics != "mean":
-        raise UsageError(
-            f"statistics_every={settings.statistics_every} averages the moving statistics of towers in one graph: it needs in-graph "
-            "synchronous replication and moving_statistics 'mean'. Leave it out: elsewhere statistics travel with the gradients"
-        )
-    return True
 
 
 def move_own(towers: Sequence[Tower], workers: Sequence[str], state: State, every: int) -> Sequence[Any]:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from psclust.replication.device_layout import Layout
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import accumulator_for, at, op_of, push, take
-from psclust.replication.sync.all_reduce import BarrierExchange
+from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
 from psclust.replication.sync.backup_ops import BackupOps, backup_ops, own_accumulators
 from psclust.replication.sync.barrier import Kind
 from psclust.replication.towers.tower import Tower
@@ -36,13 +36,13 @@ _ROUND, _EXAMPLES = 3, 4
 @dataclass(frozen=True)
 class Channel:
     """What workers and chief share. accumulators: one for each pair of `Tower.contributions`, in its order. needed: how many gradients
-    make a step; None: one of every worker. exchange: None where the replicas share no moments."""
+    make a step; None: one of every worker. all_reduce: None where the replicas share no moments."""
 
     accumulators: Sequence[Any]
     messages: Any
     tokens: Sequence[Any]
     needed: int | None = None
-    exchange: BarrierExchange | None = None
+    all_reduce: BetweenGraphAllReduce | None = None
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class CoordinatorOps:
     pending: int32, messages waiting. receive: int64 [at least count, 5], all that are waiting.
     open: refuses gradients older than `round` from now on. counts: int32 [accumulators], gradients held.
     discard: one op an accumulator that empties it.
-    open_exchange, exchanged, discard_exchanged: the same of an exchange. release_exchange: lets all who wait in it go on; None where
-        there is none.
+    open_all_reduce, all_reduce_counts, discard_all_reduce: the same of the all-reduce. release_all_reduce: lets all who wait in it
+        go on; None without one.
     backups: of the workers' own accumulators; None where every gradient counts.
     send: sends `rows` with `step`. update: applies the mean of the round, sends tokens with the new step and receives the next messages:
         int64 [5 * messages + 1], the messages as `receive` has them, then that step.
@@ -86,15 +86,15 @@ class CoordinatorOps:
     discard: Sequence[Any]
     send: Any
     update: Any
-    open_exchange: Any
-    exchanged: Sequence[Any]
-    discard_exchanged: Sequence[Any]
-    release_exchange: Any
+    open_all_reduce: Any
+    all_reduce_counts: Sequence[Any]
+    discard_all_reduce: Sequence[Any]
+    release_all_reduce: Any
     backups: BackupOps | None
 
 
 def build_channel(
-    contributions: GradientsAndVariables, layout: Layout, exchange: BarrierExchange | None = None, needed: int | None = None
+    contributions: GradientsAndVariables, layout: Layout, all_reduce: BetweenGraphAllReduce | None = None, needed: int | None = None
 ) -> Channel:
     """Creates the shared queues and accumulators in the current graph."""
     accumulators = [accumulator_for(gradient, variable) for gradient, variable in contributions]
@@ -104,14 +104,14 @@ def build_channel(
             tf.queue.FIFOQueue(-1, [tf.int64], [[_TOKEN_FIELDS]], shared_name=f"psclust/tokens_{replica}", name="tokens")
             for replica in range(len(layout.workers))
         ]
-    return Channel(accumulators, messages, tokens, needed, exchange)
+    return Channel(accumulators, messages, tokens, needed, all_reduce)
 
 
 def participant_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, updates: Sequence[Any]) -> ParticipantOps:
     """The side of the barrier that replica number `replica` runs; `updates` are run with every step."""
     with tf.device(layout.workers[replica]):
         kind, incarnation = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "incarnation"))
-        round_ = channel.exchange.round if channel.exchange else tf.compat.v1.placeholder(tf.int64, [], name="round")
+        round_ = channel.all_reduce.round if channel.all_reduce else tf.compat.v1.placeholder(tf.int64, [], name="round")
         worker = tf.constant(replica, tf.int64)
         done = tf.stack([tf.constant(int(Kind.GRADIENT), tf.int64), worker, incarnation, round_, tf.constant(0, tf.int64)])
         # A sum, because of a stack TensorFlow knows every element by itself, and would take the round out of it before the batch is there.
@@ -136,7 +136,7 @@ def participant_ops(tower: Tower, channel: Channel, layout: Layout, replica: int
 def coordinator_ops(tower: Tower, channel: Channel, optimizer: Any, state: State, layout: Layout, settings: Settings) -> CoordinatorOps:
     """The side of the barrier that the chief runs."""
     workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]
-    accumulators, exchange = list(zip(channel.accumulators, variables, strict=True)), channel.exchange
+    accumulators, all_reduce = list(zip(channel.accumulators, variables, strict=True)), channel.all_reduce
     round_, step = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("round", "step"))
     count = tf.compat.v1.placeholder(tf.int32, [], name="count")
     rows = tf.compat.v1.placeholder(tf.int64, [workers, _TOKEN_FIELDS - 1], name="rows")
@@ -163,10 +163,10 @@ def coordinator_ops(tower: Tower, channel: Channel, optimizer: Any, state: State
             discard=[op_of(sums) for sums in takes],
             send=_send(channel, rows, step),
             update=update,
-            open_exchange=exchange.open(round_) if exchange else None,
-            exchanged=exchange.counts() if exchange else [],
-            discard_exchanged=exchange.discard() if exchange else [],
-            release_exchange=exchange.release(round_) if exchange else None,
+            open_all_reduce=all_reduce.open(round_) if all_reduce else None,
+            all_reduce_counts=all_reduce.counts() if all_reduce else [],
+            discard_all_reduce=all_reduce.discard() if all_reduce else [],
+            release_all_reduce=all_reduce.release(round_) if all_reduce else None,
             backups=backup_ops(tower.contributions, channel.accumulators, layout, round_, channel.needed) if channel.needed else None,
         )
 

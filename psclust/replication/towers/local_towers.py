@@ -18,7 +18,7 @@ from psclust.replication.input.end_of_data import until_all_ended
 from psclust.replication.input.replica_input import ReplicaInput, build_input, new_skip
 from psclust.replication.input.split_batch import split_input
 from psclust.replication.model import Model, Shard
-from psclust.replication.sync.all_reduce import GraphExchange
+from psclust.replication.sync.all_reduce import InGraphAllReduce
 from psclust.replication.towers.tower import Tower, TowerKind, build_tower, joined
 from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.places import TOWER_SCOPE
@@ -31,10 +31,10 @@ def build_local_towers(
     strategy: Strategy,
     replica: int,
     kind: TowerKind,
-    exchange: GraphExchange | None,
+    all_reduce: InGraphAllReduce | None,
 ) -> tuple[Tower, Sequence[Tower]]:
-    """Builds all towers of worker number `replica` in the current graph: (one that stands for all of them, each of them). `exchange` is
-    between all towers of all workers. Raises UsageError where the user's functions break their contract."""
+    """Builds all towers of worker number `replica` in the current graph: (one that stands for all of them, each of them). `all_reduce` sums
+    over all towers of all workers. Raises UsageError where the user's functions break their contract."""
     every, first = layout.towers, replica * len(layout.devices)
     host = host_of(every.workers[first])
     shared = model.config.split_batch
@@ -43,13 +43,13 @@ def build_local_towers(
         whole, inputs = (_split if shared else _side_by_side)(model, layout, replica, fill=filled)
     towers: list[Tower] = []
     for index, data in enumerate(inputs):
-        own = exchange.tower(first + index) if exchange else None
+        own = all_reduce.for_tower(first + index) if all_reduce else None
         with tf.name_scope(f"{TOWER_SCOPE}{index}"):
-            part = replace(kind, reuse=index > 0, weighted=True, fill=filled or shared, exchange=own)
+            part = replace(kind, reuse=index > 0, weighted=True, fill=filled or shared, all_reduce=own)
             towers.append(build_tower(model, optimizer, every, strategy, first + index, part, data))
         refuse_train_op(towers[-1], "a worker with several devices")
-    if exchange:
-        exchange.connect()
+    if all_reduce:
+        all_reduce.connect()
     with tf.device(host):
         total = joined(towers, weighted=kind.weighted)
         # Where others wait for this worker's moments, it goes on with nothing until they have ended as well.

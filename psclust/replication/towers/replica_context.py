@@ -29,7 +29,7 @@ class Statistic:
         return replace(self, momentum=1 - (1 - self.momentum) / replicas)
 
 
-class Exchange(Protocol):
+class AllReduce(Protocol):
     """Sums across the replicas of a synchronous step, in the middle of the model."""
 
     @property
@@ -38,18 +38,18 @@ class Exchange(Protocol):
     @property
     def index(self) -> int: ...
 
-    def total(self, value: Any) -> Any:
+    def sum(self, value: Any) -> Any:
         """The sum of `value`, of the same static shape in all replicas. Its gradient is the sum of the gradients in all replicas."""
 
 
 @dataclass(frozen=True)
 class Replica:
     """present: float32 scalar, 0 where the batch only fills up. moving: which statistics are kept, see `Settings`.
-    exchange: to the other replicas, None where there are none or moments are not shared. statistics: what the model has handed in."""
+    all_reduce: to the other replicas, None where there are none or moments are not shared. statistics: what the model has handed in."""
 
     present: Any
     moving: str
-    exchange: Exchange | None = None
+    all_reduce: AllReduce | None = None
     statistics: list[Statistic] = field(default_factory=list)
 
 

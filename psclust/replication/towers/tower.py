@@ -16,7 +16,7 @@ from psclust.replication.input.replica_input import ReplicaInput, build_input, r
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.settings import refuse_ignored
 from psclust.replication.towers.own_collections import own_collections, regularize_every_tower
-from psclust.replication.towers.replica_context import Exchange, Replica, Statistic, building
+from psclust.replication.towers.replica_context import AllReduce, Replica, Statistic, building
 from psclust.replication.towers.silent_mistakes import warn_of_silence
 from psclust.replication.update.gradients import GradientsAndVariables, present, scale, summed
 
@@ -52,14 +52,14 @@ class Tower:
 @dataclass(frozen=True, slots=True)
 class TowerKind:
     """reuse: the variables exist already and are shared. weighted: gradients are multiplied by the number of examples. fill: a batch may
-    have no examples that count, see `build_input`. bare: the worker is a server without Python. exchange: to the other replicas, for
-    moments of all their batches."""
+    have no examples that count, see `build_input`. bare: the worker is a server without Python. all_reduce: sums over all replicas, for
+    the moments of their batches."""
 
     reuse: bool = False
     weighted: bool = False
     fill: bool = False
     bare: bool = False
-    exchange: Exchange | None = None
+    all_reduce: AllReduce | None = None
 
 
 def build_tower(
@@ -96,7 +96,7 @@ def build_tower(
 def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, kind: TowerKind) -> Tower:
     """The model and its gradients for one batch, in the current device scope."""
     trained_before = tf.compat.v1.trainable_variables()
-    current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, kind.exchange)
+    current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, kind.all_reduce)
     scope = tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=kind.reuse, custom_getter=regularize_every_tower())
     with scope, building(current):
         spec = model.spec(data.features, data.labels, ModeKeys.TRAIN)

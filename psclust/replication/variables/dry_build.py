@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.placement.partition import cut
+from psclust.placement.partition import partition
 from psclust.placement.policy import ROUND_ROBIN, place
 from psclust.placement.variable import Variable
 from psclust.replication.device_layout import LOCAL, Layout
@@ -19,7 +19,7 @@ from psclust.replication.variables.places import DIVISIBLE, Places
 from psclust.replication.variables.training_state import create_state
 
 
-def survey(model: Model) -> list[Variable]:
+def dry_build(model: Model) -> list[Variable]:
     """The global variables that one replica of `model` creates for training, in order. Slots, which follow their variables, are not among
     them, nor what psclust keeps itself. Raises UsageError where the user's functions break their contract."""
     with tf.Graph().as_default():
@@ -35,7 +35,7 @@ def places_for(model: Model, layout: Layout) -> Places:
         return Places(layout.ps, policy, layout.placed)
     if policy.kind == ROUND_ROBIN or layout.ps < 2:
         return Places(layout.ps, policy)
-    return Places(layout.ps, policy, place(cut(survey(model), policy.max_shard_bytes), layout.ps, policy))
+    return Places(layout.ps, policy, place(partition(dry_build(model), policy.max_shard_bytes), layout.ps, policy))
 
 
 def identity(variable: Any) -> Variable:

@@ -2,7 +2,7 @@
 variables.
 
 Round robin deals variables out as the model creates them. `balanced` needs all of them before the first: the model is built once aside, in
-a graph without devices (`survey`), and its variables are placed by their names.
+a graph without devices (`dry_build`), and its variables are placed by their names.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Places:
             return (self._count - 1) % self._ps
         if name in self._placed:
             return self._placed[name]
-        # What no survey has seen: a mutable hash table, or a variable that is made only among several replicas. Its name alone decides.
+        # Not part of the dry build: a mutable hash table, or a variable that is made only among several replicas. Its name alone decides.
         return zlib.crc32(name.encode()) % self._ps
 
     def getter(self) -> Callable[..., Any]:

@@ -37,7 +37,7 @@ def pull_once(built: int) -> None:
             with tf.device(key[1]):
                 pulled[key] = tf.identity(values[0], name="pulled")
         for user, index in users[key] if key in pulled else ():
-            # As in `GraphExchange.connect`: what is there already gets another input.
+            # As in `InGraphAllReduce.connect`: what is there already gets another input.
             user._update_input(index, pulled[key])
 
 

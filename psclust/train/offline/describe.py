@@ -4,7 +4,7 @@ server is started."""
 from __future__ import annotations
 
 from psclust.placement.description import Description
-from psclust.replication.variables.dry_build import survey
+from psclust.replication.variables.dry_build import dry_build
 from psclust.train.program import Program
 
 FLAG = "--describe"
@@ -12,4 +12,4 @@ FLAG = "--describe"
 
 def describe_program(program: Program) -> str:
     """One line for `Description.find`. Raises UsageError where the program's functions break their contract."""
-    return Description(tuple(survey(program)), program.config.wire_dtype).render()
+    return Description(tuple(dry_build(program)), program.config.wire_dtype).render()

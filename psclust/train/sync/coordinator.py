@@ -31,7 +31,7 @@ class BarrierCoordinator:
 
     finished: replicas that had ended before. enough(step): whether training stops at that step. left(replica): called when a replica has
     ended, before it hears so. updated(step): called after every update, while nobody writes to the variables. dropped(replica): called when
-    a gradient came too late. fresh: the variables are new, so no earlier driver can have left anybody waiting in an exchange.
+    a gradient came too late. fresh: the variables are new, so no earlier driver can have left anybody waiting in an all-reduce.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class BarrierCoordinator:
         remaining, first = set(range(workers)) - set(finished), time.time_ns() // 1000
         self._barrier = BackupBarrier(remaining, first, ops.backups.needed) if ops.backups else Barrier(remaining, first)
         self._barrier.stopping = enough(step)
-        # An exchange may hold workers in the middle of their step; to let them go spoils the round for all.
-        self._spoilt = ops.release_exchange is not None and not fresh
+        # An all-reduce may hold workers in the middle of their step; to let them go spoils the round for all.
+        self._spoilt = ops.release_all_reduce is not None and not fresh
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
         self.error: Exception | None = None
 
@@ -108,26 +108,26 @@ class BarrierCoordinator:
                 self._own.clear(worker, self._barrier.round)
         self._receive(self._session.run(ops.pending))
         if self._spoilt:
-            self._session.run(ops.release_exchange, {ops.round: self._barrier.round})
+            self._session.run(ops.release_all_reduce, {ops.round: self._barrier.round})
         self._send([Token(worker, Kind.RESYNC, 0, self._barrier.round) for worker in range(self._workers)])
 
     def _empty_accumulators(self, slack: int = 0) -> None:
-        """Leaves every accumulator empty and closed to all gradients before the barrier's round; with `slack`, an exchange only closed to
+        """Leaves every accumulator empty and closed to all gradients before the barrier's round; with `slack`, an all-reduce only closed to
         what is older by that much."""
         ops, round_ = self._ops, self._barrier.round
         # In two steps, because emptying an accumulator advances its number by one, and gradients must be refused before it is emptied.
         self._open_at(round_ - 1, slack)
-        counts, exchanged = self._session.run([ops.counts, ops.exchanged])
-        # While somebody waits in an exchange, whoever else takes from it waits behind.
-        exchanged = [0 for _ in exchanged] if slack else exchanged
-        full = [op for op, count in zip([*ops.discard, *ops.discard_exchanged], [*counts, *exchanged], strict=True) if count]
+        counts, reduced = self._session.run([ops.counts, ops.all_reduce_counts])
+        # While somebody waits in an all-reduce, whoever else takes from it waits behind.
+        reduced = [0 for _ in reduced] if slack else reduced
+        full = [op for op, count in zip([*ops.discard, *ops.discard_all_reduce], [*counts, *reduced], strict=True) if count]
         self._session.run(full)
         self._open_at(round_, slack)
 
     def _open_at(self, round_: int, slack: int) -> None:
         self._session.run(self._ops.open, {self._ops.round: round_})
-        if self._ops.open_exchange is not None:
-            self._session.run(self._ops.open_exchange, {self._ops.round: round_ - slack})
+        if self._ops.open_all_reduce is not None:
+            self._session.run(self._ops.open_all_reduce, {self._ops.round: round_ - slack})
 
     def _receive(self, count: int) -> list[Message]:
         """All messages that are waiting, or the next `count` where those are more."""
@@ -139,9 +139,9 @@ class BarrierCoordinator:
         return _messages(self._session.run(self._ops.receive, {self._ops.count: count}))
 
     def _wanted(self) -> int:
-        """How many messages to wait for at a time. Who waits in an exchange sends nothing before a lost worker's successor has been heard,
+        """How many messages to wait for at a time. Who waits in an all-reduce sends nothing before a lost worker's successor is heard,
         so that one is heard by itself; and a step with backup workers may need fewer messages than workers."""
-        singly = self._ops.release_exchange is not None or self._own is not None
+        singly = self._ops.release_all_reduce is not None or self._own is not None
         return min(1, len(self._barrier.awaited)) if singly else len(self._barrier.awaited)
 
     def _send(self, tokens: Iterable[Token]) -> None:
@@ -191,10 +191,10 @@ class BarrierCoordinator:
         self._send(tokens)
 
     def _release(self) -> None:
-        """Lets go whoever waits in an exchange for what a lost worker, or one that has left, did not say. The round will not count."""
-        if self._ops.release_exchange is not None and not self._spoilt and self._barrier.awaited:
+        """Lets go whoever waits in an all-reduce for what a lost worker, or one that has left, did not say. The round will not count."""
+        if self._ops.release_all_reduce is not None and not self._spoilt and self._barrier.awaited:
             self._spoilt = True
-            self._session.run(self._ops.release_exchange, {self._ops.round: self._barrier.round})
+            self._session.run(self._ops.release_all_reduce, {self._ops.round: self._barrier.round})
 
     def _settle(self) -> None:
         """Somebody came back in the middle of a round; looks whether a part of a gradient of its former self is in the sums."""
