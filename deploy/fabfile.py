@@ -20,10 +20,10 @@ from typing import Any
 import invoke
 from fabric import Executor, task
 
-from psclust.errors import PsclustError, StartError, UsageError
+from psclust.errors import HostError, PsclustError, StartError, UsageError
 from psclust.reach.doctor.findings import quick, refuse
-from psclust.reach.python.remote_python import RemotePython, find_pythons
-from psclust.reach.ssh.ssh_hosts import SshError, SshHosts
+from psclust.reach.python.host_facts import HostFacts, gather_facts
+from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.host_lists import parse_hosts
 
 _HERE = Path(__file__).parent
@@ -129,7 +129,7 @@ def _on_each(ssh: SshHosts, files: Sequence[Path], *arguments: str) -> None:
     def work(host: str) -> None:
         result = ssh.run(host, command, stdin=archive, timeout=_INSTALL_S)
         if result.code != 0:
-            raise SshError(f"{host}: {_last_line(result.stderr.decode(errors='replace')) or f'on-host ended with {result.code}'}")
+            raise HostError(f"{host}: {_last_line(result.stderr.decode(errors='replace')) or f'on-host ended with {result.code}'}")
 
     ssh.each(work)
 
@@ -144,13 +144,13 @@ def _archive(files: Sequence[Path]) -> bytes:
 
 def _found(ssh: SshHosts, path: str) -> str:
     """What each host has now. Raises StartError where a cluster could not run."""
-    pythons = find_pythons(ssh, f"{path}/bin/python")
-    refuse(quick(pythons.values()))
-    return "\n".join(map(_shown, pythons.values()))
+    facts = gather_facts(ssh, f"{path}/bin/python")
+    refuse(quick(facts.values()))
+    return "\n".join(map(_shown, facts.values()))
 
 
-def _shown(python: RemotePython) -> str:
-    return f"{python.host}: psclust {python.psclust_version}, TensorFlow {python.tensorflow}, Python {python.version} ({python.executable})"
+def _shown(facts: HostFacts) -> str:
+    return f"{facts.host}: psclust {facts.psclust_version}, TensorFlow {facts.tensorflow}, Python {facts.version} ({facts.executable})"
 
 
 def _last_line(text: str) -> str:

@@ -44,6 +44,10 @@ class StartError(PsclustError):
     exit_code = 3
 
 
+class HostError(StartError):
+    """One host cannot be reached, or cannot do its part: `h1: ...`."""
+
+
 class PortBusyError(StartError):
     """A port that the cluster file fixes is taken."""
 

@@ -9,13 +9,12 @@ from typing import Protocol
 from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.certificates import Authority
-from psclust.errors import StartError
+from psclust.errors import HostError, StartError
 from psclust.plan.build import Place
 from psclust.plan.environment import Site
 from psclust.reach.fan_out import all_or_error, fan_out
-from psclust.reach.python.dialogues import Scripts
+from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
-from psclust.reach.ssh.log_in_errors import SshError
 from psclust.spec.cluster import Host
 from psclust.supervise.exit_code import describe_exit
 from psclust.transport.fork_server_client import Load
@@ -60,7 +59,7 @@ class ReachProbe(Protocol):
 
 
 def start_agents(
-    scripts: Scripts, folders: Mapping[str, AgentFolders], settings: AgentSettings, took: Callable[[AgentAccess], None]
+    pythons: HostPythons, folders: Mapping[str, AgentFolders], settings: AgentSettings, took: Callable[[AgentAccess], None]
 ) -> dict[str, AgentReply]:
     """Starts an agent on every host of `folders`, all at once; `took` is called with each as soon as it can be dialled. Raises StartError
     with a line for each that could not be started."""
@@ -82,16 +81,16 @@ def start_agents(
         )
         # Its secrets travel on standard input alone, to the host and there.
         question = {"module": AGENT, "path": folders[host].package, "stdin": request.to_json()}
-        done = scripts.ask(host, "start_agent", question, timeout=_START_S)
+        done = pythons.ask(host, "start_agent", question, timeout=_START_S)
         if done["code"] != 0:
             how = f"its agent {describe_exit(done['code'])} as it started"
-            raise SshError(f"{host}: {_last_line(done['stderr']) or how}")
+            raise HostError(f"{host}: {_last_line(done['stderr']) or how}")
         reply = AgentReply.from_json(done["stdout"])
         via = asdict(settings.tunnel[host]) if host in settings.tunnel else None
         took(AgentAccess(host, f"{reply.address}:{reply.port}", launcher, settings.lease_s, via))
         return reply
 
-    return scripts.ssh.each(start, list(folders))
+    return pythons.ssh.each(start, list(folders))
 
 
 def places(replies: Mapping[str, AgentReply], folders: Mapping[str, AgentFolders], addresses: Mapping[str, str]) -> dict[str, Place]:

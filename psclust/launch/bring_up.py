@@ -25,8 +25,8 @@ from psclust.transport.fork_server_client import Load
 if TYPE_CHECKING:
     from psclust.control.bootstrap import AgentFolders
     from psclust.control.supervisor_client import SupervisorClient
-    from psclust.reach.python.dialogues import Scripts
-    from psclust.reach.python.remote_python import RemotePython
+    from psclust.reach.python.host_facts import HostFacts
+    from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.ssh.ssh_hosts import SshHosts
 
 _LOCAL = {LOCALHOST.name, "127.0.0.1"}
@@ -51,17 +51,16 @@ def bring_up(
     """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
     the user. Raises StartError with all failures together."""
     from psclust.control.bootstrap import AgentSettings, common_addresses, places, start_agents
-    from psclust.reach.python.dialogues import Scripts
     from psclust.reach.python.remote_command import candidates
 
     file, hosts = request.file, ssh.hosts
-    with Scripts(ssh, candidates(file.python)) as scripts:
-        pythons = _fit_pythons(scripts, _seen_here(request))
-        own = {host: python.address for host, python in pythons.items() if python.address is not None}
-        folders = {host: agent_folder(python.state, request.cluster.name, folder.id, host) for host, python in pythons.items()}
+    with HostPythons(ssh, candidates(file.python)) as pythons:
+        facts = _fit_pythons(pythons, _seen_here(request))
+        own = {host: each.address for host, each in facts.items() if each.address is not None}
+        folders = {host: agent_folder(each.state, request.cluster.name, folder.id, host) for host, each in facts.items()}
         run = f"{request.cluster.name}.{folder.id}"
-        take_note(request.cluster, run, hosts, pythons, folders)  # before anything is left there
-        agent_folders = _agent_folders(scripts, request, pythons, folders, run, say)
+        take_note(request.cluster, run, hosts, facts, folders)  # before anything is left there
+        agent_folders = _agent_folders(pythons, request, facts, folders, run, say)
         settings = AgentSettings(
             name=request.cluster.name,
             lease_s=file.deadlines.lease,
@@ -73,7 +72,7 @@ def bring_up(
             ports=file.ports if "-" in file.ports else "auto",
             tunnel={host.name: host for host in hosts} if file.tunnel else {},
         )
-        replies = start_agents(scripts, agent_folders, settings, lambda access: client.connect([access]))
+        replies = start_agents(pythons, agent_folders, settings, lambda access: client.connect([access]))
         addresses = common_addresses(client, replies, settings)
     return places(replies, agent_folders, addresses)
 
@@ -91,9 +90,9 @@ def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
 
 
 def _agent_folders(
-    scripts: Scripts,
+    pythons: HostPythons,
     request: UpRequest,
-    pythons: Mapping[str, RemotePython],
+    facts: Mapping[str, HostFacts],
     folders: Mapping[str, str],
     run: str,
     say: Callable[[str], None],
@@ -104,11 +103,11 @@ def _agent_folders(
     from psclust.reach.ship.ship_folder import ship
 
     file, cwd = request.file, Path(request.site.cwd)
-    shared = all(python.shared for python in pythons.values())
+    shared = all(each.shared for each in facts.values())
     root = Path(file.ship) if file.ship else None if shared else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
     tree = program_tree(root, without=secrets) if root else None
-    shipped = ship(scripts, pythons, tree, run)
+    shipped = ship(pythons, facts, tree, run)
     sent = sum(each.files for each in shipped.values())
     if sent:
         size = sum(each.size for each in shipped.values())
@@ -120,16 +119,16 @@ def _agent_folders(
     }
 
 
-def _fit_pythons(scripts: Scripts, files: Mapping[str, int]) -> dict[str, RemotePython]:
+def _fit_pythons(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, HostFacts]:
     """That of every host. Raises StartError with all that keeps any host from taking part, be it the log-in."""
     from psclust.reach.doctor.findings import quick, refuse
-    from psclust.reach.python.remote_python import try_pythons
+    from psclust.reach.python.host_facts import try_gather_facts
 
-    outcomes = try_pythons(scripts, files)
-    pythons = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
-    failures = [*scripts.ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
-    refuse(quick(pythons.values()), failures)
-    return pythons
+    outcomes = try_gather_facts(pythons, files)
+    facts = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+    failures = [*pythons.ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
+    refuse(quick(facts.values()), failures)
+    return facts
 
 
 def _seen_here(request: UpRequest) -> dict[str, int]:

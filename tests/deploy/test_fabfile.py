@@ -17,7 +17,7 @@ import psutil
 import pytest
 from user_manager import systemctl, user_manager
 
-from psclust.reach.python.remote_python import find_pythons
+from psclust.reach.python.host_facts import gather_facts
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import BedHost, HostBed, host_bed
@@ -77,7 +77,7 @@ def test_installed_at_once_on_all_hosts_it_is_the_psclust_of_this_checkout(bed: 
     for host in bed.hosts:
         assert f"{host.name}: psclust 0.1.0, TensorFlow 2.21" in installed
     with SshHosts([Host("h1"), Host("h2")], home=bed.home) as ssh:
-        for python in find_pythons(ssh, "~/.local/share/psclust/bin/python").values():
+        for python in gather_facts(ssh, "~/.local/share/psclust/bin/python").values():
             assert python.executable == f"{FOLDER}/bin/python"
             # Found without being told where, and the very same: nothing would be shipped.
             assert python.psclust == ""

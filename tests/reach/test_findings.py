@@ -8,9 +8,9 @@ import pytest
 
 from psclust.errors import StartError
 from psclust.reach.doctor.findings import Checked, Finding, Unreached, mesh, quick, refuse, thorough
-from psclust.reach.python.remote_python import RemotePython
+from psclust.reach.python.host_facts import HostFacts
 
-GOOD = RemotePython(
+GOOD = HostFacts(
     host="a",
     executable="/usr/bin/python3",
     version="3.11.7",
@@ -43,7 +43,7 @@ CHECKED = Checked(
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
 
 
-def odd(*hosts: RemotePython) -> list[str]:
+def odd(*hosts: HostFacts) -> list[str]:
     """What is not well, in a line each."""
     return [shown(finding) for finding in quick(hosts) if finding.level != "ok"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import StartError
-from psclust.reach.python.dialogue import remote_script
-from psclust.reach.python.dialogues import Scripts
+from psclust.reach.python.host_facts import HostFacts, ask_facts, gather_facts
+from psclust.reach.python.host_python import start_python
+from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host import store
-from psclust.reach.python.remote_python import RemotePython, find_pythons, look
 from psclust.reach.ship.manifest import Tree, package_tree, program_tree
 from psclust.reach.ship.ship_folder import Shipped, ship, unship
 from psclust.reach.ssh.ssh_hosts import SshHosts
@@ -55,13 +55,13 @@ def program(tmp_path: Path) -> Path:
     return folder
 
 
-def pythons(ssh: SshHosts, python: str = sys.executable) -> dict[str, RemotePython]:
-    return find_pythons(ssh, python)
+def facts(ssh: SshHosts, python: str = sys.executable) -> dict[str, HostFacts]:
+    return gather_facts(ssh, python)
 
 
-def send(ssh: SshHosts, pythons: Mapping[str, RemotePython], tree: Tree | None, run: str = "digits.1") -> dict[str, Shipped]:
-    with Scripts(ssh, [python.executable for python in pythons.values()][:1]) as scripts:
-        return ship(scripts, pythons, tree, run)
+def send(ssh: SshHosts, facts: Mapping[str, HostFacts], tree: Tree | None, run: str = "digits.1") -> dict[str, Shipped]:
+    with HostPythons(ssh, [each.executable for each in facts.values()][:1]) as pythons:
+        return ship(pythons, facts, tree, run)
 
 
 def tree_of(folder: Path) -> Tree:
@@ -71,9 +71,9 @@ def tree_of(folder: Path) -> Tree:
 
 
 def remove(ssh: SshHosts, host: str, *runs: str) -> list[str]:
-    with remote_script(ssh, host, [sys.executable]) as script:
-        found = look(host, script)
-        return unship(script, host, found.cache, {run: agent_folder(found.state, "digits", run, host) for run in runs})
+    with start_python(ssh, host, [sys.executable]) as python:
+        found = ask_facts(host, python)
+        return unship(python, host, found.cache, {run: agent_folder(found.state, "digits", run, host) for run in runs})
 
 
 def sent(shipped: dict[str, Shipped]) -> dict[str, tuple[int, int]]:
@@ -81,7 +81,7 @@ def sent(shipped: dict[str, Shipped]) -> dict[str, tuple[int, int]]:
 
 
 def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, bed: HostBed, program: Path) -> None:
-    shipped = send(ssh, pythons(ssh), tree_of(program))
+    shipped = send(ssh, facts(ssh), tree_of(program))
     for host in bed.hosts:
         folder = shipped[host.name].program
         assert folder is not None
@@ -92,13 +92,13 @@ def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, bed: HostBed, prog
 
 def test_an_empty_folder_arrives_too(ssh: SshHosts, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    folder = send(ssh, pythons(ssh), tree_of(tmp_path / "empty"))["h1"].program
+    folder = send(ssh, facts(ssh), tree_of(tmp_path / "empty"))["h1"].program
     assert ssh.run("h1", f"cd {folder} && ls -A").code == 0
     assert folder != str(tmp_path / "empty"), "the host has no such folder"
 
 
 def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHosts, program: Path) -> None:
-    found = pythons(ssh)
+    found = facts(ssh)
     first = send(ssh, found, tree_of(program))
     size = sum(len((program / name).read_bytes()) for name in ("train.py", "run.sh", "same"))
     assert sent(first) == dict.fromkeys(("h1", "h2"), (3, size)), "two files with the same content are sent once"
@@ -115,7 +115,7 @@ def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHo
 
 
 def test_a_host_that_lost_something_gets_just_that_back(ssh: SshHosts, program: Path) -> None:
-    found = pythons(ssh)
+    found = facts(ssh)
     folder = send(ssh, found, tree_of(program))["h2"].program
     ssh.run("h2", f"rm {folder}/pkg/model.py; echo mine > {folder}/output")
     assert sent(send(ssh, found, tree_of(program))) == {"h1": (0, 0), "h2": (0, 0)}, "it is still in the store"
@@ -125,7 +125,7 @@ def test_a_host_that_lost_something_gets_just_that_back(ssh: SshHosts, program: 
 
 
 def test_psclust_goes_where_it_is_not_and_is_imported_from_there(ssh: SshHosts, tmp_path: Path) -> None:
-    here = pythons(ssh, BARE)
+    here = facts(ssh, BARE)
     assert {found.psclust for found in here.values()} == {str(Path(__file__).parents[2])}, "the bed's hosts see this checkout"
     missing = {name: replace(found, psclust=None) for name, found in here.items()}
     shipped = send(ssh, missing, None)
@@ -145,12 +145,12 @@ def test_psclust_goes_where_it_is_not_and_is_imported_from_there(ssh: SshHosts, 
 
 def test_a_folder_that_is_the_same_on_the_host_is_used_where_it_is(ssh: SshHosts) -> None:
     root = Path(__file__).parents[2] / "cluster_specs"
-    shipped = send(ssh, pythons(ssh), program_tree(root))
+    shipped = send(ssh, facts(ssh), program_tree(root))
     assert {(found.program, found.files) for found in shipped.values()} == {(str(root), 0)}
 
 
 def test_two_that_ship_at_once_do_not_disturb_each_other(ssh: SshHosts, program: Path) -> None:
-    found = pythons(ssh)["h1"]
+    found = facts(ssh)["h1"]
     trees = {"digits": tree_of(program)}
     (program / "pkg" / "model.py").write_text("NAME = 'other'\n")
     trees["other"] = tree_of(program)
@@ -166,7 +166,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program:
     tree = tree_of(program)
     (program / "train.py").write_text("print('shorter')\n")
     with pytest.raises(StartError) as caught:
-        send(ssh, pythons(ssh), tree)
+        send(ssh, facts(ssh), tree)
     lines = str(caught.value).splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["h1", "h2"]
     assert f"{program}/train.py changed while it was sent" in lines[0]
@@ -181,13 +181,13 @@ def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Pat
         with pytest.raises(
             StartError, match=r"h1: /run/home/.cache/psclust: [0-9,]+ bytes are needed and [0-9,]+ bytes are free. Make room"
         ):
-            send(ssh, pythons(ssh), tree_of(program))
+            send(ssh, facts(ssh), tree_of(program))
     finally:
         ssh.run_all("umount ~/.cache/psclust")
 
 
 def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, program: Path) -> None:
-    found = pythons(ssh)
+    found = facts(ssh)
     first, second = (send(ssh, found, tree_of(program), run)["h1"].program for run in ("digits.1", "other.1"))
     (program / "same").write_text("changed")
     third = send(ssh, found, tree_of(program), "digits.2")["h1"].program
@@ -206,7 +206,7 @@ def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, progra
 
 
 def test_what_somebody_works_in_stays_and_is_named(ssh: SshHosts, program: Path) -> None:
-    folder = send(ssh, pythons(ssh), tree_of(program))["h1"].program
+    folder = send(ssh, facts(ssh), tree_of(program))["h1"].program
     assert folder is not None
     with ssh.start("h1", f"cd {folder} && echo there && exec sleep 1000") as working:
         assert working.read_line(None) == b"there\n"
@@ -221,7 +221,7 @@ def folders(ssh: SshHosts, host: str) -> list[str]:
 
 
 def test_who_purges_while_another_ships_takes_nothing_from_it(ssh: SshHosts, program: Path) -> None:
-    found = {"h1": pythons(ssh)["h1"]}
+    found = {"h1": facts(ssh)["h1"]}
     trees = [tree_of(program)]
 
     def ship_and_purge(run: str) -> str:

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from ssh_homes import close_to, home_like, launcher_address, log_ins, open_to_all
 
-from psclust.errors import StartError
-from psclust.reach.python.dialogue import remote_script
-from psclust.reach.python.dialogues import Scripts
-from psclust.reach.ssh.ssh_hosts import SshError, SshHosts
+from psclust.errors import HostError, StartError
+from psclust.reach.python.host_python import start_python
+from psclust.reach.python.host_pythons import HostPythons
+from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import HostBed, host_bed
 from psclust.testing.sshd import find_program
@@ -230,7 +230,7 @@ def test_a_key_with_a_passphrase_comes_from_the_agent_and_from_nowhere_else(
 
 def test_a_command_that_takes_too_long_is_an_error_and_the_connection_stays(bed: HostBed) -> None:
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
-        with pytest.raises(SshError, match="h1: `sleep 1000` did not end in time"):
+        with pytest.raises(HostError, match="h1: `sleep 1000` did not end in time"):
             ssh.run("h1", "sleep 1000", timeout=0.2)
         assert ssh.run("h1", "echo here").stdout == b"here\n"
 
@@ -275,7 +275,7 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
         def wait() -> None:
             try:
                 ssh.run("h1", "sleep 1000")
-            except SshError as error:
+            except HostError as error:
                 caught.append(error)
 
         waiting = threading.Thread(target=wait, daemon=True)
@@ -284,22 +284,22 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
         bed[0].switch_off()
         waiting.join(20)
         assert [str(error) for error in caught] == ["h1: the SSH connection was lost while `sleep 1000` ran."]
-        with pytest.raises(SshError, match="h1: the SSH connection is lost"):
+        with pytest.raises(HostError, match="h1: the SSH connection is lost"):
             ssh.run("h1", "true")
 
 
 def test_a_host_that_goes_away_while_it_is_looked_at_is_no_line_of_shell(tmp_path: Path) -> None:
-    with host_bed(tmp_path / "hosts", 1) as bed, SshHosts(hosts("h1"), home=bed.home) as ssh, Scripts(ssh, [sys.executable]) as scripts:
+    with host_bed(tmp_path / "hosts", 1) as bed, SshHosts(hosts("h1"), home=bed.home) as ssh, HostPythons(ssh, [sys.executable]) as scripts:
         script = scripts.on("h1")
         bed[0].cut()
-        with pytest.raises(SshError) as late:
-            script.ask("look", {"package": "", "digest": "", "files": {}}, timeout=0.5)
+        with pytest.raises(HostError) as late:
+            script.ask("facts", {"package": "", "digest": "", "files": {}}, timeout=0.5)
         bed[0].heal()
         bed[0].switch_off()
-        with pytest.raises(SshError) as lost:
+        with pytest.raises(HostError) as lost:
             script.answer(60)
-        with pytest.raises(SshError) as closed:
-            remote_script(ssh, "h1", [sys.executable])
+        with pytest.raises(HostError) as closed:
+            start_python(ssh, "h1", [sys.executable])
     assert (
         str(late.value)
         == "h1: no answer in time while psclust looked at the host and prepared it. Is the host still there, or is it very busy?"

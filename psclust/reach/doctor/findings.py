@@ -12,7 +12,7 @@ from typing import Literal
 
 import psclust
 from psclust.errors import StartError
-from psclust.reach.python.remote_python import RemotePython
+from psclust.reach.python.host_facts import HostFacts
 
 Level = Literal["ok", "note", "problem"]
 
@@ -59,9 +59,9 @@ class Unreached:
     reason: str
 
 
-def quick(pythons: Iterable[RemotePython]) -> list[Finding]:
+def quick(facts: Iterable[HostFacts]) -> list[Finding]:
     """What `up` looks at before it starts anything: all that one round trip tells."""
-    hosts = list(pythons)
+    hosts = list(facts)
     usual_python = _usual(python.version for python in hosts)
     usual_tensorflow = _usual(python.tensorflow for python in hosts if python.tensorflow)
     found: list[Finding] = []
@@ -126,7 +126,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def _python(host: RemotePython, usual: str | None) -> Finding:
+def _python(host: HostFacts, usual: str | None) -> Finding:
     assert usual is not None
     if _numbers(host.version)[:2] != _numbers(usual)[:2]:
         cure = "Install the same one everywhere, or name one that all have under `python:`."
@@ -134,7 +134,7 @@ def _python(host: RemotePython, usual: str | None) -> Finding:
     return Finding(host.host, "python", "ok", f"{host.version} ({host.executable})")
 
 
-def _tensorflow(host: RemotePython, usual: str | None) -> Finding:
+def _tensorflow(host: HostFacts, usual: str | None) -> Finding:
     install = f"{host.executable} -m pip install 'tensorflow=={usual or TENSORFLOW + '.*'}'"
     if host.tensorflow is None:
         return Finding(host.host, "tensorflow", "problem", f"no TensorFlow for {host.executable}", f"Run there: {install}")
@@ -146,20 +146,20 @@ def _tensorflow(host: RemotePython, usual: str | None) -> Finding:
     return Finding(host.host, "tensorflow", "ok", host.tensorflow)
 
 
-def _psclust(host: RemotePython) -> Finding:
+def _psclust(host: HostFacts) -> Finding:
     if host.psclust is not None:
         return Finding(host.host, "psclust", "ok", psclust.__version__)
     other = f", which is not the {host.psclust_version} there" if host.psclust_version else ""
     return Finding(host.host, "psclust", "ok", f"{psclust.__version__} is shipped{other}")
 
 
-def _packages(host: RemotePython) -> Iterator[Finding]:
+def _packages(host: HostFacts) -> Iterator[Finding]:
     if host.missing:
         cure = f"Run there: {host.executable} -m pip install {shlex.join(host.missing)}"
         yield Finding(host.host, "packages", "problem", f"{host.executable} lacks {', '.join(host.missing)}", cure)
 
 
-def _disks(host: RemotePython) -> Iterator[Finding]:
+def _disks(host: HostFacts) -> Iterator[Finding]:
     for folder, free in host.disks.items():
         little = free < _LITTLE_DISK
         needed_by = "what is sent there needs" if folder == host.cache else "logs and checkpoints need"
@@ -172,14 +172,14 @@ def _disks(host: RemotePython) -> Iterator[Finding]:
         )
 
 
-def _memory(host: RemotePython) -> Iterator[Finding]:
+def _memory(host: HostFacts) -> Iterator[Finding]:
     if host.memory_free is not None and host.memory is not None:
         little = host.memory_free < _LITTLE_MEMORY
         text = f"{_size(host.memory_free)} free of {_size(host.memory)}"
         yield Finding(host.host, "memory", "note" if little else "ok", text, "A task that gets none is killed." if little else "")
 
 
-def _clock(host: RemotePython) -> Finding:
+def _clock(host: HostFacts) -> Finding:
     off = max(0.0, abs(host.clock) - host.clock_error)
     if off < _SKEW:
         return Finding(host.host, "clock", "ok", "right")

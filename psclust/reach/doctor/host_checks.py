@@ -14,9 +14,9 @@ from psclust.errors import PsclustError
 from psclust.reach.doctor import findings
 from psclust.reach.doctor.findings import Checked, Finding, Unreached
 from psclust.reach.fan_out import fan_out
-from psclust.reach.python.dialogue import Script, local_script, remote_script
+from psclust.reach.python.host_facts import HostFacts, ask_facts
+from psclust.reach.python.host_python import HostPython, start_local_python, start_python
 from psclust.reach.python.remote_command import candidates
-from psclust.reach.python.remote_python import RemotePython, look
 from psclust.reach.ssh.ssh_hosts import SshHosts
 
 _PARALLEL = 32
@@ -31,58 +31,58 @@ def examine(ssh: SshHosts, python: str | None, ranges: Sequence[PortRange], shim
     """All checks on all hosts. Hosts without a log-in are findings, too. `ranges`: the ports of the cluster's servers."""
     logins = [Finding(host, "log-in", "ok", "by SSH") for host in ssh.names]
     logins += [findings.failed(host, "log-in", text) for host, text in ssh.failures.items()]
-    return logins + _examine(list(ssh.names), lambda host: remote_script(ssh, host, candidates(python)), ranges, shim)
+    return logins + _examine(list(ssh.names), lambda host: start_python(ssh, host, candidates(python)), ranges, shim)
 
 
 def examine_here(python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
     """All checks that make sense on this machine alone."""
-    return _examine(["localhost"], lambda host: local_script(candidates(python)[0]), ranges, shim)
+    return _examine(["localhost"], lambda host: start_local_python(candidates(python)[0]), ranges, shim)
 
 
-def _examine(hosts: Sequence[str], start: Callable[[str], Script], ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
+def _examine(hosts: Sequence[str], start: Callable[[str], HostPython], ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
     found: list[Finding] = []
     with ExitStack() as stack:
-        scripts = _succeeded(_each(hosts, start), "python", found)
-        for script in scripts.values():
-            stack.enter_context(script)
-        looks = _succeeded(_each(list(scripts), lambda host: look(host, scripts[host])), "python", found)
-        addresses = {host: python.address or "127.0.0.1" for host, python in looks.items()}
+        pythons = _succeeded(_each(hosts, start), "python", found)
+        for python in pythons.values():
+            stack.enter_context(python)
+        facts = _succeeded(_each(list(pythons), lambda host: ask_facts(host, pythons[host])), "python", found)
+        addresses = {host: each.address or "127.0.0.1" for host, each in facts.items()}
         names = list(hosts) if len(hosts) > 1 else []
-        checks = _each(list(looks), lambda host: _check(scripts[host], looks[host], addresses[host], names, shim))
+        checks = _each(list(facts), lambda host: _check(pythons[host], facts[host], addresses[host], names, shim))
         checked = _succeeded(checks, "checks", found)
-        found += findings.quick(looks.values())
+        found += findings.quick(facts.values())
         found += findings.thorough(checked.values(), addresses)
-        found += _mesh({host: scripts[host] for host in looks}, addresses, ranges)
+        found += _mesh({host: pythons[host] for host in facts}, addresses, ranges)
     return found
 
 
-def _check(script: Script, python: RemotePython, address: str, names: Sequence[str], shim: Path | None) -> Checked:
-    fits = shim is not None and python.machine == platform.machine()
+def _check(python: HostPython, facts: HostFacts, address: str, names: Sequence[str], shim: Path | None) -> Checked:
+    fits = shim is not None and facts.machine == platform.machine()
     library = base64.b64encode(shim.read_bytes()).decode("ascii") if shim is not None and fits else None
-    answer = script.ask("surroundings", {"names": names, "shim": library, "cache": python.cache}, timeout=_TIMEOUT)
-    return Checked(host=python.host, address=address, **answer)
+    answer = python.ask("surroundings", {"names": names, "shim": library, "cache": facts.cache}, timeout=_TIMEOUT)
+    return Checked(host=facts.host, address=address, **answer)
 
 
-def _mesh(scripts: Mapping[str, Script], addresses: Mapping[str, str], ranges: Sequence[PortRange]) -> list[Finding]:
+def _mesh(pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]) -> list[Finding]:
     token = secrets.token_hex(8)
     listen = {"step": "listen", "ranges": list(ranges), "token": token}
-    heard = _each(list(scripts), lambda host: _listen(scripts[host], {**listen, "address": addresses[host]}))
+    heard = _each(list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]}))
     found: list[Finding] = []
     places = _succeeded(heard, "network", found)
     unheard = {host: f"{addresses[host]}: {one}" for host, ones in places.items() for one in ones if isinstance(one, str)}
     targets = [(host, addresses[host], one) for host, ones in places.items() for one in ones if isinstance(one, int)]
-    dialled = _succeeded(_each(list(places), lambda host: _dial(scripts[host], host, targets, token)), "network", found)
+    dialled = _succeeded(_each(list(places), lambda host: _dial(pythons[host], host, targets, token)), "network", found)
     return found + findings.mesh(list(dialled), [way for ways in dialled.values() for way in ways], unheard)
 
 
-def _listen(script: Script, question: dict[str, Any]) -> list[int | str]:
+def _listen(python: HostPython, question: dict[str, Any]) -> list[int | str]:
     """A port for each range, or why there is none."""
-    return [place.get("port") or str(place["error"]) for place in script.ask("mesh", question)]
+    return [place.get("port") or str(place["error"]) for place in python.ask("mesh", question)]
 
 
-def _dial(script: Script, host: str, targets: Sequence[tuple[str, str, int]], token: str) -> list[Unreached]:
+def _dial(python: HostPython, host: str, targets: Sequence[tuple[str, str, int]], token: str) -> list[Unreached]:
     others = [target for target in targets if target[0] != host]
-    answer: list[Any] = script.ask("mesh", {"step": "dial", "targets": others, "timeout": _DIAL, "token": token})
+    answer: list[Any] = python.ask("mesh", {"step": "dial", "targets": others, "timeout": _DIAL, "token": token})
     return [Unreached(host, name, f"{address}:{port}", reason) for name, address, port, reason in answer]
 
 

@@ -13,18 +13,16 @@ from psclust.rundir.folder import ClusterFolder, write_atomically
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:
-    from psclust.reach.python.remote_python import RemotePython
+    from psclust.reach.python.host_facts import HostFacts
 
 
-def take_note(
-    cluster: ClusterFolder, run: str, hosts: Sequence[Host], pythons: Mapping[str, RemotePython], folders: Mapping[str, str]
-) -> None:
+def take_note(cluster: ClusterFolder, run: str, hosts: Sequence[Host], facts: Mapping[str, HostFacts], folders: Mapping[str, str]) -> None:
     """`run`: its name on the hosts; `folders`: its own on each of them. Call with the lock held."""
     noted = {
         host.name: {
             "ssh": asdict(host),
-            "python": pythons[host.name].executable,
-            "cache": pythons[host.name].cache,
+            "python": facts[host.name].executable,
+            "cache": facts[host.name].cache,
             "folder": folders[host.name],
         }
         for host in hosts
@@ -45,7 +43,7 @@ def purge(cluster: ClusterFolder) -> list[str]:
 
 
 def _purge(cluster: ClusterFolder) -> list[str]:
-    from psclust.reach.python.dialogue import remote_script
+    from psclust.reach.python.host_python import start_python
     from psclust.reach.ship.ship_folder import unship
     from psclust.reach.ssh.ssh_hosts import SshHosts
 
@@ -56,8 +54,8 @@ def _purge(cluster: ClusterFolder) -> list[str]:
 
     def clean(host: str) -> list[str]:
         folders = {name: run[host]["folder"] for name, run in runs.items() if host in run}
-        with remote_script(ssh, host, [places[host]["python"]]) as script:
-            return [f"{host}: {folder}" for folder in unship(script, host, places[host]["cache"], folders)]
+        with start_python(ssh, host, [places[host]["python"]]) as python:
+            return [f"{host}: {folder}" for folder in unship(python, host, places[host]["cache"], folders)]
 
     with SshHosts([Host(**place["ssh"]) for place in places.values()], partial=True) as ssh:
         outcomes = ssh.attempt_each(clean)

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from psclust.errors import StartError
-from psclust.reach.python.dialogue import Script
-from psclust.reach.python.dialogues import Scripts
-from psclust.reach.python.remote_python import RemotePython
+from psclust.errors import HostError, StartError
+from psclust.reach.python.host_facts import HostFacts
+from psclust.reach.python.host_python import HostPython
+from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.ship.manifest import Entry, Tree, megabytes, package_tree
-from psclust.reach.ssh.log_in_errors import SshError
 
 _CHUNK = 1 << 18
 _TIMEOUT = 600.0  # seconds for a host to take in what it was sent
@@ -28,55 +27,55 @@ class Shipped:
     size: int
 
 
-def ship(scripts: Scripts, pythons: Mapping[str, RemotePython], program: Tree | None, run: str) -> dict[str, Shipped]:
-    """To every host of `pythons`, for a run (NAME.ID), until that is purged (`unship`). Folders appear whole or not at all, and are never
+def ship(pythons: HostPythons, facts: Mapping[str, HostFacts], program: Tree | None, run: str) -> dict[str, Shipped]:
+    """To every host of `facts`, for a run (NAME.ID), until that is purged (`unship`). Folders appear whole or not at all, and are never
     changed afterwards: other clusters use the same ones. Raises StartError with a line for each host on which it failed."""
-    package = package_tree() if any(python.psclust is None for python in pythons.values()) else None
-    return scripts.ssh.each(lambda host: _ship(scripts, pythons[host], program, package, run), list(pythons))
+    package = package_tree() if any(each.psclust is None for each in facts.values()) else None
+    return pythons.ssh.each(lambda host: _ship(pythons, facts[host], program, package, run), list(facts))
 
 
-def _ship(scripts: Scripts, python: RemotePython, program: Tree | None, package: Tree | None, run: str) -> Shipped:
-    wanted = [tree for tree in (program, package if python.psclust is None else None) if tree is not None]
+def _ship(pythons: HostPythons, facts: HostFacts, program: Tree | None, package: Tree | None, run: str) -> Shipped:
+    wanted = [tree for tree in (program, package if facts.psclust is None else None) if tree is not None]
     if not wanted:
-        return Shipped(None, python.psclust or None, 0, 0)
-    folders, sent = _place(python, scripts.on(python.host), wanted, run)
+        return Shipped(None, facts.psclust or None, 0, 0)
+    folders, sent = _place(facts, pythons.on(facts.host), wanted, run)
     found = dict(zip([tree.name if tree is program else None for tree in wanted], folders, strict=True))
     return Shipped(
         program=found[program.name] if program is not None else None,
-        psclust=found[None] if python.psclust is None else python.psclust or None,
+        psclust=found[None] if facts.psclust is None else facts.psclust or None,
         files=len(sent),
         size=sum(entry.size for entry in sent),
     )
 
 
-def _place(python: RemotePython, script: Script, trees: Sequence[Tree], run: str) -> tuple[list[str], list[Entry]]:
+def _place(facts: HostFacts, python: HostPython, trees: Sequence[Tree], run: str) -> tuple[list[str], list[Entry]]:
     """The folders on the host, and what was sent for them."""
     contents = {entry.digest: entry for tree in trees for entry in tree.entries if entry.digest is not None}
-    question = {"cache": python.cache, "run": _on(run, python.host), "trees": [_shown(tree) for tree in trees]}
-    reply = script.ask("store", {**question, "contents": None}, timeout=_TIMEOUT)
+    question = {"cache": facts.cache, "run": _on(run, facts.host), "trees": [_shown(tree) for tree in trees]}
+    reply = python.ask("store", {**question, "contents": None}, timeout=_TIMEOUT)
     sent: dict[str | None, Entry] = {}
     while reply["missing"]:  # more than once where somebody else's purge comes between
         missing = [contents[digest] for digest in reply["missing"]]
         needed = sum(entry.size for entry in missing) + sum(entry.size for tree in trees for entry in tree.entries)
         if needed > reply["free"]:
             room = f"{megabytes(needed)} are needed and {megabytes(reply['free'])} are free"
-            raise SshError(f"{python.host}: {python.cache}: {room}. Make room, or send less (.gitignore).")
+            raise HostError(f"{facts.host}: {facts.cache}: {room}. Make room, or send less (.gitignore).")
         listed = [(entry.digest, entry.size) for entry in missing]
-        reply = script.ask("store", {**question, "contents": listed}, _read(missing), timeout=_TIMEOUT)
+        reply = python.ask("store", {**question, "contents": listed}, _read(missing), timeout=_TIMEOUT)
         if "changed" in reply:
             names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
-            raise SshError(
-                f"{python.host}: {names} changed while it was sent. Start again when nobody writes there, or list it in .gitignore."
+            raise HostError(
+                f"{facts.host}: {names} changed while it was sent. Start again when nobody writes there, or list it in .gitignore."
             )
         sent |= dict(zip((digest for digest, _ in listed), missing, strict=True))
     return reply["folders"], list(sent.values())
 
 
-def unship(script: Script, host: str, cache: str, runs: Mapping[str, str]) -> list[str]:
+def unship(python: HostPython, host: str, cache: str, runs: Mapping[str, str]) -> list[str]:
     """Removes each run (NAME.ID) with its own folder, all on one host, and what was shipped for no other; returns what of that somebody
     uses all the same."""
     asked = [{"cache": cache, "run": _on(run, host), "purge": folder} for run, folder in runs.items()]
-    return [folder for question in asked for folder in script.ask("store", question, timeout=_TIMEOUT)["kept"]]
+    return [folder for question in asked for folder in python.ask("store", question, timeout=_TIMEOUT)["kept"]]
 
 
 def _on(run: str, host: str) -> str:

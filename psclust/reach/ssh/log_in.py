@@ -19,9 +19,10 @@ import fabric
 import paramiko
 from paramiko.ssh_exception import AuthenticationException, ChannelException, SSHException
 
+from psclust.errors import HostError
 from psclust.reach.ssh.auth import Identities
 from psclust.reach.ssh.known_hosts import judge, key_names, known_kinds, read_known_hosts
-from psclust.reach.ssh.log_in_errors import Attempt, ClosedEarlyError, HostKeyError, JumpError, ProxyCommandError, SshError, explain
+from psclust.reach.ssh.log_in_errors import Attempt, ClosedEarlyError, HostKeyError, JumpError, ProxyCommandError, explain
 from psclust.reach.ssh.ssh_config import HostSettings, SshConfiguration
 from psclust.spec.cluster import Host
 
@@ -86,7 +87,7 @@ class Dialer:
         self._closed = False
 
     def dial(self, host: Host) -> tuple[fabric.Connection, str | None]:
-        """A connection that is logged in, and the host's address where nothing stands between. Raises SshError."""
+        """A connection that is logged in, and the host's address where nothing stands between. Raises HostError."""
         settings = self._configuration.of(host)
         connection = self._connect(settings, depth=0)
         direct = not settings.jumps and settings.proxy_command is None
@@ -110,14 +111,14 @@ class Dialer:
             except ClosedEarlyError as error:
                 pause = random.uniform(0.1, 0.4) * 2**attempt
                 if attempt == _TRIES or time.monotonic() + pause > self._deadline:
-                    raise SshError(f"{settings.name}: {explain(error, Attempt(settings, 0, None))}") from None
+                    raise HostError(f"{settings.name}: {explain(error, Attempt(settings, 0, None))}") from None
                 time.sleep(pause)
         raise AssertionError
 
     def _try(self, settings: HostSettings, depth: int) -> fabric.Connection:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise SshError(
+            raise HostError(
                 f"{settings.name}: not tried, the time for all log-ins is over. Raise `ssh: {{deadline: ...}}` in the cluster file."
             )
         timeout = min(settings.connect_timeout or _TIMEOUT, left, self._lost_after)
@@ -129,7 +130,7 @@ class Dialer:
         except ClosedEarlyError:
             raise
         except (OSError, SSHException, EOFError) as error:
-            raise SshError(f"{settings.name}: {explain(error, attempt)}") from None
+            raise HostError(f"{settings.name}: {explain(error, attempt)}") from None
         finally:
             identities.close()
 
@@ -149,7 +150,7 @@ class Dialer:
         with self._lock:
             if self._closed:
                 way.close()
-                raise SshError(f"{settings.name}: given up.")
+                raise HostError(f"{settings.name}: given up.")
             self._open.append(connection)
         try:
             connection.open()
@@ -186,10 +187,10 @@ class Dialer:
             if jump.connection is None and jump.failure is None:
                 try:
                     jump.connection = self._connect(self._hop(settings, hops), depth + 1)
-                except SshError as error:
+                except HostError as error:
                     jump.failure = str(error)
             if jump.connection is None:
-                raise SshError(f"{settings.name}: not reached, its jump host failed: {jump.failure}")
+                raise HostError(f"{settings.name}: not reached, its jump host failed: {jump.failure}")
             return jump.connection
 
     def _hop(self, settings: HostSettings, hops: tuple[str, ...]) -> HostSettings:

@@ -8,16 +8,11 @@ from dataclasses import dataclass
 
 from paramiko.ssh_exception import AuthenticationException, IncompatiblePeer, SSHException
 
-from psclust.errors import StartError
 from psclust.reach.ssh.auth import Identities
 from psclust.reach.ssh.known_hosts import Changed, Revoked, Unknown, fingerprint
 from psclust.reach.ssh.ssh_config import HostSettings
 
 _FAR = (errno.EHOSTUNREACH, errno.ENETUNREACH)
-
-
-class SshError(StartError):
-    """Something with one host and its SSH connection: `h1: ...`."""
 
 
 class HostKeyError(SSHException):  # type: ignore[misc]

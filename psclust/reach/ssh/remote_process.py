@@ -12,8 +12,8 @@ from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
+from psclust.errors import HostError
 from psclust.reach.ssh.channel import end_input
-from psclust.reach.ssh.log_in_errors import SshError
 
 _CHUNK = 1 << 16
 _GONE = (OSError, SSHException, EOFError)  # what paramiko raises where nobody is at the other end
@@ -44,7 +44,7 @@ class Result:
 
 class RemoteProcess:
     """A running command. Leaving it as a context manager closes its input and output, which ends what reads or writes them.
-    Raises SshError wherever the connection turns out to be lost. purpose: where the command means nothing to a user, what is done with it,
+    Raises HostError wherever the connection turns out to be lost. purpose: where the command means nothing to a user, what is done with it,
     a clause."""
 
     def __init__(self, host: str, command: str, transport: Any, timeout: float, purpose: str | None = None) -> None:
@@ -82,7 +82,7 @@ class RemoteProcess:
             if self._connection_is_lost():
                 raise self._lost() from None
             shown = "a Python there" if self._purpose else f"`{self._shown}`"
-            raise SshError(f"{self._host}: {shown} ended before it had read its input ({error}).") from None
+            raise HostError(f"{self._host}: {shown} ended before it had read its input ({error}).") from None
 
     def close_stdin(self) -> None:
         with suppress(*_GONE):
@@ -141,21 +141,21 @@ class RemoteProcess:
     def _connection_is_lost(self) -> bool:
         return not self._transport.is_active()
 
-    def _not_started(self, error: Exception) -> SshError:
+    def _not_started(self, error: Exception) -> HostError:
         if self._purpose:
             cause = str(error).rstrip(".") or "the connection is lost"
-            return SshError(f"{self._host}: no SSH session could be opened ({cause}). Is the host still there?")
-        return SshError(f"{self._host}: `{self._shown}` could not be started ({error or 'the SSH connection is lost'}).")
+            return HostError(f"{self._host}: no SSH session could be opened ({cause}). Is the host still there?")
+        return HostError(f"{self._host}: `{self._shown}` could not be started ({error or 'the SSH connection is lost'}).")
 
-    def _lost(self) -> SshError:
+    def _lost(self) -> HostError:
         if self._purpose:
-            return SshError(f"{self._host}: the SSH connection was lost while {self._purpose}. Is the host still there?")
-        return SshError(f"{self._host}: the SSH connection was lost while `{self._shown}` ran.")
+            return HostError(f"{self._host}: the SSH connection was lost while {self._purpose}. Is the host still there?")
+        return HostError(f"{self._host}: the SSH connection was lost while `{self._shown}` ran.")
 
-    def _late(self) -> SshError:
+    def _late(self) -> HostError:
         if self._purpose:
-            return SshError(f"{self._host}: no answer in time while {self._purpose}. Is the host still there, or is it very busy?")
-        return SshError(f"{self._host}: `{self._shown}` did not end in time.")
+            return HostError(f"{self._host}: no answer in time while {self._purpose}. Is the host still there, or is it very busy?")
+        return HostError(f"{self._host}: `{self._shown}` did not end in time.")
 
 
 def _pieces(stdin: Input) -> Iterator[bytes]:

@@ -11,15 +11,14 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
-from psclust.errors import PsclustError, StartError
+from psclust.errors import HostError, PsclustError, StartError
 from psclust.reach.fan_out import all_or_error, fan_out
 from psclust.reach.ssh.log_in import LOST_AFTER, Dialer
-from psclust.reach.ssh.log_in_errors import SshError
 from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.remote_process import Input, RemoteProcess, Result
 from psclust.spec.cluster import Host
 
-__all__ = ["Progress", "Result", "SshError", "SshHosts"]
+__all__ = ["Progress", "Result", "SshHosts"]
 
 # sshd begins to drop log-ins at the eleventh that is not through yet (MaxStartups); behind one jump host all go to the same sshd.
 PARALLEL = 8
@@ -88,7 +87,7 @@ class SshHosts(AbstractContextManager["SshHosts"]):
 
     def run(self, host: str, command: str, *, stdin: Input = None, timeout: float | None = None) -> Result:
         """Run a line of the user's shell on `host`. Secrets go into `stdin`, never into `command`, which everybody on the host can read.
-        Raises SshError when the connection is lost or `timeout` seconds have passed; any exit code is a result."""
+        Raises HostError when the connection is lost or `timeout` seconds have passed; any exit code is a result."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.start(host, command) as process:
             return process.communicate(stdin, deadline)
@@ -141,8 +140,8 @@ class SshHosts(AbstractContextManager["SshHosts"]):
             raise StartError("\n".join(self.failures[name] for name in self._hosts if name in self.failures))
 
     def transport(self, host: str) -> Any:
-        """paramiko's end of the connection. Raises SshError when it is lost."""
+        """paramiko's end of the connection. Raises HostError when it is lost."""
         transport = self._connections[host][0].transport
         if not transport.is_active():
-            raise SshError(f"{host}: the SSH connection is lost.")
+            raise HostError(f"{host}: the SSH connection is lost.")
         return transport

@@ -13,13 +13,12 @@ import psutil
 import pytest
 
 import psclust
-from psclust.errors import StartError
-from psclust.reach.python.dialogue import Script, local_script
+from psclust.errors import HostError, StartError
+from psclust.reach.python.host_facts import ask_facts, own_digest
+from psclust.reach.python.host_python import HostPython, start_local_python
 from psclust.reach.python.local_process import LocalProcess
-from psclust.reach.python.on_host.look import GRPCIO, missing_requirements, package_digest
+from psclust.reach.python.on_host.facts import GRPCIO, missing_requirements, package_digest
 from psclust.reach.python.remote_command import BOOT
-from psclust.reach.python.remote_python import look, own_digest
-from psclust.reach.ssh.log_in_errors import SshError
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
@@ -33,14 +32,14 @@ def python(folder: Path, *lines: str) -> str:
     return str(path)
 
 
-def asked(script: Script) -> str:
-    with script:
-        return look("here", script).version
+def asked(here: HostPython) -> str:
+    with here:
+        return ask_facts("here", here).version
 
 
 def test_it_says_what_it_is_and_has_without_importing_it() -> None:
-    with local_script(sys.executable) as script:
-        found = look("here", script)
+    with start_local_python(sys.executable) as here:
+        found = ask_facts("here", here)
     assert found.version == ".".join(map(str, sys.version_info[:3]))
     assert found.executable == sys.executable
     assert (found.tensorflow or "").startswith("2.")
@@ -81,23 +80,23 @@ def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(tmp_pa
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
     monkeypatch.chdir(tmp_path)
     noisy = python(tmp_path, "echo Welcome; echo 'today: {}'", f'exec {sys.executable} "$@"')
-    assert asked(local_script(noisy)).startswith("3.")
+    assert asked(start_local_python(noisy)).startswith("3.")
 
 
 def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path) -> None:
     old = python(tmp_path, f'exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $2"')
     with pytest.raises(StartError, match=r"this machine: \S+ is Python 3\.9\.2; psclust needs 3\.10 or newer\. Name another one under"):
-        local_script(old)
+        start_local_python(old)
     broken = python(tmp_path, "echo 'libpython is missing' >&2; exit 4")
     with pytest.raises(StartError, match=r"this machine: \S+ ended with 4: libpython is missing\."):
-        local_script(broken)
+        start_local_python(broken)
     with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there"):
-        local_script("/no/python")
+        start_local_python("/no/python")
 
 
 def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with local_script(sys.executable) as script, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
-        script.ask("mesh", {"step": "listen"})
+    with start_local_python(sys.executable) as here, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
+        here.ask("mesh", {"step": "listen"})
 
 
 AGENT = """
@@ -114,12 +113,12 @@ print(json.dumps({"pid": left, "cwd": os.getcwd(), "shown": shown, "files": os.l
 @pytest.mark.parametrize("hung_up", [False, True])
 def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path, hung_up: bool) -> None:
     (tmp_path / "agent.py").write_text(AGENT.replace("{go!r}", repr(str(tmp_path / "go"))))
-    with LocalProcess([sys.executable, "-c", BOOT]) as process, Script("here", nullcontext(process), [sys.executable]) as script:
-        script.tell("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": "what to be"})
+    with LocalProcess([sys.executable, "-c", BOOT]) as process, HostPython("here", nullcontext(process), [sys.executable]) as here:
+        here.tell("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": "what to be"})
         if hung_up:
             process.close_stdin()
         (tmp_path / "go").touch()
-        done = script.answer(60)
+        done = here.answer(60)
     assert (done["code"], done["stderr"]) == (0, "")
     reply = json.loads(done["stdout"])
     assert (reply["cwd"], reply["shown"]) == ("/", f"{sys.executable} -m agent")
@@ -134,8 +133,8 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path
 @pytest.mark.parametrize(("line", "code", "said"), [("sys.exit('no room')", 1, "no room\n"), ("sys.exit(3)", 3, ""), ("1 / 0", 1, "Zero")])
 def test_what_ends_an_agent_at_its_start_is_heard(tmp_path: Path, line: str, code: int, said: str) -> None:
     (tmp_path / "agent.py").write_text(f"import sys\n{line}\n")
-    with local_script(sys.executable) as script:
-        done = script.ask("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": ""})
+    with start_local_python(sys.executable) as here:
+        done = here.ask("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": ""})
     assert done["code"] == code
     assert said in done["stderr"]
 
@@ -156,7 +155,7 @@ class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
         return None
 
     def write(self, data: bytes) -> None:
-        raise SshError("h: it ended before it had read its input (Socket is closed).")
+        raise HostError("h: it ended before it had read its input (Socket is closed).")
 
     def read_line(self, deadline: float | None) -> bytes:
         return b""
@@ -169,5 +168,5 @@ class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
 
 
 def test_a_process_that_ended_before_it_was_told_anything_says_why() -> None:
-    with pytest.raises(SshError, match=r"h: no Python there \(tried /a, /b\)"):
-        Script("h", _GoneAtOnce(), ["/a", "/b"])
+    with pytest.raises(HostError, match=r"h: no Python there \(tried /a, /b\)"):
+        HostPython("h", _GoneAtOnce(), ["/a", "/b"])

@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from psclust.errors import HostError
 from psclust.reach.python import on_host
 from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.python.remote_command import BOOT, NO_PYTHON, remote_command
-from psclust.reach.ssh.log_in_errors import SshError
 from psclust.reach.ssh.ssh_hosts import SshHosts
 
-Module = Literal["look", "store", "start_agent", "surroundings", "mesh"]
+Module = Literal["facts", "store", "start_agent", "surroundings", "mesh"]
 
 OLDEST_PYTHON = (3, 10)
 _FOLDER = Path(on_host.__file__).parent
@@ -26,7 +26,7 @@ _START = 30.0  # seconds for an interpreter to start, on a host with a slow disk
 
 
 class Process(Protocol):
-    """What a script runs in."""
+    """What a python runs in."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -40,25 +40,25 @@ class Process(Protocol):
     def stderr(self) -> bytes: ...
 
 
-class Script(AbstractContextManager["Script"]):
-    """Modules that answer on a host; leaving it ends them. `version`, `executable`: of the Python there. Raises SshError, which names the
+class HostPython(AbstractContextManager["HostPython"]):
+    """Modules that answer on a host; leaving it ends them. `version`, `executable`: of the Python there. Raises HostError, which names the
     host and says what to do, when there is no Python that psclust can use, and when it ends by itself."""
 
-    def __init__(self, host: str, process: AbstractContextManager[Process], pythons: Sequence[str]) -> None:
+    def __init__(self, host: str, process: AbstractContextManager[Process], interpreters: Sequence[str]) -> None:
         self._host = host
-        self._pythons = pythons
+        self._pythons = interpreters
         self._known: set[Module] = set()
         with ExitStack() as stack:
             self._process = stack.enter_context(process)
             source = (_FOLDER / "answer.py").read_bytes()
             # Who has ended before it was told anything, for example because there is no Python, says why in what follows.
-            with suppress(SshError):
+            with suppress(HostError):
                 self._process.write(b"%d\n%s" % (len(source), source))
             hello = self._reply(time.monotonic() + _START)
             self.version: tuple[int, int, int] = tuple(hello["version"])
             self.executable: str = hello["executable"]
             if self.version < OLDEST_PYTHON:
-                raise SshError(
+                raise HostError(
                     f"{host}: {self.executable} is Python {'.'.join(map(str, self.version))}; psclust needs "
                     f"{'.'.join(map(str, OLDEST_PYTHON))} or newer. Name another one under `python:`."
                 )
@@ -69,7 +69,7 @@ class Script(AbstractContextManager["Script"]):
         self._stack.close()
 
     def ask(self, module: Module, question: dict[str, Any], payload: Iterable[bytes] = (), *, timeout: float = 60.0) -> Any:
-        """The module's answer, after `timeout` seconds at most from when it has been asked. Raises SshError with what went wrong there."""
+        """The module's answer, after `timeout` seconds at most from when it has been asked. Raises HostError with what went wrong there."""
         self.tell(module, question, payload)
         return self.answer(timeout)
 
@@ -84,7 +84,7 @@ class Script(AbstractContextManager["Script"]):
     def answer(self, timeout: float) -> Any:
         reply = self._reply(time.monotonic() + timeout)
         if "error" in reply:
-            raise SshError(f"{self._host}: {reply['error']}.")
+            raise HostError(f"{self._host}: {reply['error']}.")
         return reply["answer"]
 
     def _reply(self, deadline: float) -> dict[str, Any]:
@@ -96,16 +96,16 @@ class Script(AbstractContextManager["Script"]):
         code = self._process.wait(deadline)
         if code == NO_PYTHON:
             tried = ", ".join(self._pythons)
-            raise SshError(f"{self._host}: no Python there (tried {tried}). Install one, or name it under `python:` in the cluster file.")
+            raise HostError(f"{self._host}: no Python there (tried {tried}). Install one, or name it under `python:` in the cluster file.")
         said = self._process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise SshError(f"{self._host}: {self._pythons[0]} ended with {code}{f': {said}' if said else ''}.")
+        raise HostError(f"{self._host}: {self._pythons[0]} ended with {code}{f': {said}' if said else ''}.")
 
 
-def remote_script(ssh: SshHosts, host: str, pythons: Sequence[str]) -> Script:
-    """On a host, in the first of `pythons` that is there."""
-    return Script(host, ssh.start(host, remote_command(pythons), _PURPOSE), pythons)
+def start_python(ssh: SshHosts, host: str, interpreters: Sequence[str]) -> HostPython:
+    """On a host, in the first of `interpreters` that is there."""
+    return HostPython(host, ssh.start(host, remote_command(interpreters), _PURPOSE), interpreters)
 
 
-def local_script(python: str) -> Script:
+def start_local_python(python: str) -> HostPython:
     """On this machine."""
-    return Script("this machine", LocalProcess([python, "-c", BOOT]), [python])
+    return HostPython("this machine", LocalProcess([python, "-c", BOOT]), [python])

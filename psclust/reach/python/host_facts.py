@@ -11,15 +11,15 @@ from pathlib import Path
 import psclust
 from psclust.errors import PsclustError
 from psclust.reach.fan_out import all_or_error
-from psclust.reach.python.dialogue import Script
-from psclust.reach.python.dialogues import Scripts
-from psclust.reach.python.on_host.look import package_digest
+from psclust.reach.python.host_python import HostPython
+from psclust.reach.python.host_pythons import HostPythons
+from psclust.reach.python.on_host.facts import package_digest
 from psclust.reach.python.remote_command import candidates
 from psclust.reach.ssh.ssh_hosts import SshHosts
 
 
 @dataclass(frozen=True, slots=True)
-class RemotePython:
+class HostFacts:
     """What a host's Python is like. Versions are texts, None where a thing is not there; sizes are bytes.
 
     psclust: None where psclust in exactly our version must be shipped; otherwise the folder to put on PYTHONPATH, or an empty text where
@@ -48,27 +48,27 @@ class RemotePython:
     clock_error: float
 
 
-def find_pythons(ssh: SshHosts, wanted: str | None) -> dict[str, RemotePython]:
+def gather_facts(ssh: SshHosts, wanted: str | None) -> dict[str, HostFacts]:
     """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
-    with Scripts(ssh, candidates(wanted)) as scripts:
-        return all_or_error(try_pythons(scripts))
+    with HostPythons(ssh, candidates(wanted)) as pythons:
+        return all_or_error(try_gather_facts(pythons))
 
 
-def try_pythons(scripts: Scripts, files: Mapping[str, int] | None = None) -> dict[str, RemotePython | PsclustError]:
+def try_gather_facts(pythons: HostPythons, files: Mapping[str, int] | None = None) -> dict[str, HostFacts | PsclustError]:
     """Of every host, with failures in their places. `files`: paths here with the time of their last change, in microseconds."""
     own_digest()  # once, not by every thread
-    return scripts.ssh.attempt_each(lambda host: look(host, scripts.on(host), files))
+    return pythons.ssh.attempt_each(lambda host: ask_facts(host, pythons.on(host), files))
 
 
-def look(host: str, script: Script, files: Mapping[str, int] | None = None) -> RemotePython:
-    """`script` must have the module `look`. Raises SshError."""
+def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = None) -> HostFacts:
+    """`python` must have the module `facts`. Raises HostError."""
     asked = time.time()
-    found = script.ask("look", {"package": str(_package()), "digest": own_digest(), "files": dict(files or {})})
+    found = python.ask("facts", {"package": str(_package()), "digest": own_digest(), "files": dict(files or {})})
     heard = time.time()
     began, ended = found.pop("times")
     # As NTP does it (RFC 5905, section 8): what the way there and back took, without the work, bounds the error.
     clock, error = ((began - asked) + (ended - heard)) / 2, max(0.0, (heard - asked) - (ended - began)) / 2
-    return RemotePython(host=host, clock=clock, clock_error=error, **{**found, "missing": tuple(found["missing"])})
+    return HostFacts(host=host, clock=clock, clock_error=error, **{**found, "missing": tuple(found["missing"])})
 
 
 @lru_cache(maxsize=1)
