@@ -19,7 +19,7 @@ _HERE = Site(environ={}, cwd="", python="", shim=None)  # where no task runs
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class PlanInputs:
     """`scripts`: the facts of each job's Python program; `places`: every host, by name, also one that is lost."""
 
     file: ClusterFile
@@ -35,8 +35,8 @@ class Recipe:
         return build(self.file, _HERE, run, ports, scripts=self.scripts, places=self.places, lost=lost)
 
     def to_json(self) -> str:
-        return TypeAdapter(Recipe).dump_json(self).decode()
+        return TypeAdapter(PlanInputs).dump_json(self).decode()
 
     @classmethod
-    def from_json(cls, text: str) -> Recipe:
-        return TypeAdapter(Recipe).validate_json(text)
+    def from_json(cls, text: str) -> PlanInputs:
+        return TypeAdapter(PlanInputs).validate_json(text)

@@ -58,9 +58,9 @@ class RunFolder:
         return self.path / "ending.json"
 
     @property
-    def recipe(self) -> Path:
+    def plan_inputs(self) -> Path:
         """What the plan of a run on other hosts was made of."""
-        return self.path / "recipe.json"
+        return self.path / "plan_inputs.json"
 
     @property
     def origin(self) -> Path:

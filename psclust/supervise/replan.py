@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from psclust.errors import NoRoomError, StartError
 from psclust.plan.build import Run
-from psclust.plan.plan_inputs import Recipe
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder, write_atomically
@@ -16,18 +16,18 @@ from psclust.spec.cluster import Task
 Reserve = Callable[[Sequence[PortRequest]], dict[Task, int]]
 
 
-def keep(folder: RunFolder, recipe: Recipe) -> None:
+def keep(folder: RunFolder, inputs: PlanInputs) -> None:
     """Raises StartError when there is no room for it."""
     try:
-        write_atomically(folder.recipe, recipe.to_json())
+        write_atomically(folder.plan_inputs, inputs.to_json())
     except OSError as error:
-        raise StartError(f"{folder.recipe}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
+        raise StartError(f"{folder.plan_inputs}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
 
 
-def recall(folder: RunFolder) -> Recipe | None:
+def recall(folder: RunFolder) -> PlanInputs | None:
     """What `keep` kept; None for a run on this machine."""
     try:
-        return Recipe.from_json(folder.recipe.read_text(encoding="utf-8"))
+        return PlanInputs.from_json(folder.plan_inputs.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
 
@@ -35,16 +35,16 @@ def recall(folder: RunFolder) -> Recipe | None:
 def plan_without(folder: RunFolder, old: Plan, lost: Sequence[str], reserve: Reserve, *, news: str) -> Plan:
     """`old` with the tasks of the lost hosts on others, at ports that are reserved there; whoever stays keeps its port. `news` and who
     moves where become a note. Raises NoRoomError, and what `reserve` raises."""
-    recipe = recall(folder)
-    if recipe is None:
-        raise StartError(f"{folder.recipe} is gone, and without it no task can move")
-    layout = recipe.lay_out(lost)
+    inputs = recall(folder)
+    if inputs is None:
+        raise StartError(f"{folder.plan_inputs} is gone, and without it no task can move")
+    layout = inputs.lay_out(lost)
     moved = [entry.task for entry in old.tasks if layout.hosts[entry.task].name != entry.host]
     if not moved:
         raise NoRoomError("there is no spare slot on another host")
     ports = old.ports(without=moved)
-    ports |= reserve([request for request in layout.port_requests(recipe.file.ports) if request.owner in moved])
-    plan = recipe.plan(Run(folder.id, str(folder.path)), ports, lost)
+    ports |= reserve([request for request in layout.port_requests(inputs.file.ports) if request.owner in moved])
+    plan = inputs.plan(Run(folder.id, str(folder.path)), ports, lost)
     where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
     rest = "" if plan.cluster == old.cluster else "; all tasks start again, and the training resumes from its last checkpoint"
     return replace(plan, notes=(*old.notes, f"{news}; moved: {where}{rest}"))

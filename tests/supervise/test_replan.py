@@ -13,7 +13,7 @@ import pytest
 from psclust.errors import StartError, UsageError
 from psclust.plan.build import Place, Run
 from psclust.plan.environment import Site
-from psclust.plan.plan_inputs import Recipe
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.folder import ClusterFolder, RunFolder
@@ -111,9 +111,9 @@ def live(tmp_path: Path) -> Iterator[Live]:
         restart={"backoff": 0},  # type: ignore[arg-type]
     )
     places = {name: Place(Site({}, "/", "python", "shim"), f"/{name}", f"10.0.0.{number}") for number, name in enumerate("abcd", 1)}
-    recipe = Recipe(file, {}, places)
-    keep(folder, recipe)
-    plan = recipe.plan(Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}, ())
+    inputs = PlanInputs(file, {}, places)
+    keep(folder, inputs)
+    plan = inputs.plan(Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}, ())
     thread = threading.Thread(target=lambda: supervisor.run(transport, transport))
     thread.start()
     supervisor.apply(plan)

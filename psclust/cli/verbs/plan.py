@@ -123,14 +123,14 @@ def _draft(request: UpRequest, running: Plan | None) -> Plan:
     run = Run(folder.id, str(folder.path)) if folder else Run("<run>", str(request.cluster.path / "<run>"))
     ports = running.ports() if running else {}
     wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
-    recipe = recall(folder) if folder else None
+    inputs = recall(folder) if folder else None
     return build(
         request.file,
         request.site,
         run,
         {**ports, **wanted},
         scripts=request.scripts,
-        places=recipe.places if recipe else {},
+        places=inputs.places if inputs else {},
         lost=running.lost if running else (),
     )
 

@@ -32,7 +32,7 @@ from psclust.plan.build import Place, Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import library_environment
 from psclust.plan.layout import lay_out
-from psclust.plan.plan_inputs import Recipe
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
@@ -209,7 +209,7 @@ def _plan(request: UpRequest, folder: RunFolder, client: SupervisorClient, place
     ports = client.reserve(layout.port_requests(file.ports))
     plan = build(file, request.site, run, ports, scripts=request.scripts, places=places, lost=lost)
     if places:
-        keep(folder, Recipe(file, request.scripts, places))
+        keep(folder, PlanInputs(file, request.scripts, places))
     return plan
 
 
@@ -248,8 +248,8 @@ def _change(request: UpRequest) -> int | None:
     refuse_another_origin(request, folder)
     refuse_another_version(read_status(folder))
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
-    recipe = recall(folder)
-    places = recipe.places if recipe else {}
+    inputs = recall(folder)
+    places = inputs.places if inputs else {}
     refuse_other_hosts(request, places)
     with SupervisorClient(folder) as client:
         try:

@@ -9,7 +9,7 @@ import pytest
 from psclust.plan.build import Place, Run, build
 from psclust.plan.diff import compare
 from psclust.plan.environment import Site
-from psclust.plan.plan_inputs import Recipe
+from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.script_facts import ScriptFacts
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
@@ -27,9 +27,9 @@ def places(*hosts: str) -> dict[str, Place]:
     }
 
 
-def recipe(**keys: object) -> Recipe:
+def inputs(**keys: object) -> PlanInputs:
     file = ClusterFile.model_validate({"name": "test", "jobs": {"ps": {}, "worker": {"count": 2}}, **keys}, strict=False)
-    return Recipe(file, {}, places("a", "b", "c"))
+    return PlanInputs(file, {}, places("a", "b", "c"))
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
@@ -37,14 +37,14 @@ def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
     file = load(path, [], default_name=path.stem)
     known = places(*(host.name for host in file.hosts))
     facts = {"worker": ScriptFacts(("--job_name", "--task_index"), reads_tf_config=True)}
-    back = Recipe.from_json(Recipe(file, facts, known).to_json())
+    back = PlanInputs.from_json(PlanInputs(file, facts, known).to_json())
     assert back.file.model_dump() == file.model_dump()
     again = build(back.file, HERE, RUN, {}, scripts=back.scripts, places=back.places)
     assert again == build(file, HERE, RUN, {}, scripts=facts, places=known)
 
 
 def test_without_a_lost_host_its_task_is_elsewhere_and_everybody_is_told() -> None:
-    made = recipe(hosts=[{"name": "a", "slots": 1}, {"name": "b", "slots": 1}, {"name": "c", "slots": 2}], program="train.py")
+    made = inputs(hosts=[{"name": "a", "slots": 1}, {"name": "b", "slots": 1}, {"name": "c", "slots": 2}], program="train.py")
     ports = {Task("ps", 0): 2000, Task("worker", 0): 2001, Task("worker", 1): 2002}
     old, new = made.plan(RUN, ports, ()), made.plan(RUN, ports, ("b",))
     assert (old[Task("worker", 0)].host, new[Task("worker", 0)].host, new.lost) == ("b", "c", ("b",))
