@@ -21,7 +21,7 @@ from psclust.agent import guard
 from psclust.agent.access import Identity
 from psclust.agent.addresses import own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.plan.environment import Site, library_environment
+from psclust.plan.task_environment import HostEnvironment, library_environment
 from psclust.rundir.folder import RunFolder
 from psclust.transport.bind_shim import bind_shim
 from psclust.transport.fork_server_client import Load
@@ -144,8 +144,8 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
     own_guard.on_term(lambda: agent.leave("its guard was killed" if own_guard.is_gone() else "it was told to (SIGTERM)"))
     environ = {**os.environ, **request.environ}
-    site = Site(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
-    transport = LocalTransport(agent, environ, library_environment(site), log=2)
+    here = HostEnvironment(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    transport = LocalTransport(agent, environ, library_environment(here), log=2)
     for load in request.warm:
         transport.warm(sys.executable, load, {})
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=OPTIONS)
@@ -156,9 +156,9 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     address = choose_address(request)
     port = _add_port(server, credentials, address, request.ports)
     server.start()
-    names = ("TF_CONFIG", "LD_PRELOAD", *library_environment(Site({}, "", "", None)))
+    names = ("TF_CONFIG", "LD_PRELOAD", *library_environment(HostEnvironment({}, "", "", None)))
     own = {name: environ[name] for name in names if name in environ}
-    reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), site.shim, own)
+    reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), here.shim, own)
     with open(ready, "w", encoding="utf-8") as pipe:
         pipe.write(reply.to_json() + "\n")
     agent.run(transport)

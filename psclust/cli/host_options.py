@@ -14,10 +14,10 @@ from psclust.cli import output
 from psclust.cli.options import DEFAULT_FILE, default_name
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.counted import counted
-from psclust.spec.files import read_text
 from psclust.spec.host_lists import parse_hostfile, parse_hosts
 from psclust.spec.load import load
+from psclust.spec.plurals import counted
+from psclust.spec.user_files import read_text
 
 if TYPE_CHECKING:
     from psclust.reach.ssh.ssh_hosts import SshHosts

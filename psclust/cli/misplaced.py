@@ -32,6 +32,6 @@ def tell_misplaced(request: UpRequest, words: Sequence[str]) -> None:
     options = [name for parameter in parameters if isinstance(parameter, click.Option) for name in parameter.opts]
     if not any(word.partition("=")[0] in options for word in words[1:]):
         return
-    found = misplaced(options, words[1:], source_text(request.file, request.layout, request.site.environ))
+    found = misplaced(options, words[1:], source_text(request.file, request.layout, request.launcher.environ))
     if found is not None:
         output.error(f"note: {found} stands after {words[0]}, so the program gets it; psclust's own options stand before {words[0]}.")

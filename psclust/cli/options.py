@@ -14,8 +14,8 @@ from psclust.cli.common_options import run_dir_option
 from psclust.errors import UsageError
 from psclust.launch.program_sources import read_scripts
 from psclust.launch.up_request import UpRequest
-from psclust.plan.environment import Site
-from psclust.plan.layout import lay_out
+from psclust.plan.cluster_layout import lay_out
+from psclust.plan.task_environment import HostEnvironment
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.load import Override, load
@@ -74,11 +74,11 @@ def read_request(
     if path is None and not program and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
     file = load(Path(path) if path else None, overrides, default_name=default_name(path))
-    site = Site(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
     scripts = read_scripts(file, layout, os.environ)
-    return UpRequest(file, layout, site, cluster, scripts, Origin.of(path, site.cwd))
+    return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd))
 
 
 def default_name(path: str | None) -> str:

@@ -8,7 +8,7 @@ from psclust.cli import output, streams
 from psclust.cli.follow import Follower
 from psclust.plan.task_plan import Plan
 from psclust.rundir.status import RunStatus
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 
 
 def is_up(status: RunStatus) -> bool:

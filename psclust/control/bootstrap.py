@@ -10,8 +10,8 @@ from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.certificates import Authority
 from psclust.errors import HostError, StartError
-from psclust.plan.build import Place
-from psclust.plan.environment import Site
+from psclust.plan.build_plan import RemoteHost
+from psclust.plan.task_environment import HostEnvironment
 from psclust.reach.fan_out import all_or_error, fan_out
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
@@ -93,10 +93,14 @@ def start_agents(
     return pythons.ssh.each(start, list(folders))
 
 
-def places(replies: Mapping[str, AgentReply], folders: Mapping[str, AgentFolders], addresses: Mapping[str, str]) -> dict[str, Place]:
+def places(replies: Mapping[str, AgentReply], folders: Mapping[str, AgentFolders], addresses: Mapping[str, str]) -> dict[str, RemoteHost]:
     """What planning must know of each host."""
     return {
-        host: Place(Site(environ=reply.environ, cwd=folders[host].cwd, python=reply.python, shim=reply.shim), reply.folder, addresses[host])
+        host: RemoteHost(
+            HostEnvironment(environ=reply.environ, cwd=folders[host].cwd, python=reply.python, shim=reply.shim),
+            reply.folder,
+            addresses[host],
+        )
         for host, reply in replies.items()
     }
 

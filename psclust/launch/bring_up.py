@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from psclust.errors import PsclustError, UsageError
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build import Place, Run, build
-from psclust.plan.environment import library_environment, passed
+from psclust.plan.build_plan import RemoteHost, Run, build_plan
 from psclust.plan.program_kind import parse_program
+from psclust.plan.task_environment import library_environment, passed
 from psclust.reach.ship.purge import take_note
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.counted import counted
-from psclust.spec.files import read_text
-from psclust.spec.import_time import is_read
+from psclust.spec.plurals import counted
+from psclust.spec.preload_limits import is_read
+from psclust.spec.user_files import read_text
 from psclust.transport.fork_server_client import Load
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def other_hosts(file: ClusterFile) -> Sequence[Host]:
 
 def bring_up(
     request: UpRequest, folder: RunFolder, client: SupervisorClient, ssh: SshHosts, say: Callable[[str], None]
-) -> dict[str, Place]:
+) -> dict[str, RemoteHost]:
     """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
     the user. Raises StartError with all failures together."""
     from psclust.control.bootstrap import AgentSettings, common_addresses, places, start_agents
@@ -77,12 +77,12 @@ def bring_up(
     return places(replies, agent_folders, addresses)
 
 
-def refuse_other_hosts(request: UpRequest, places: Mapping[str, Place]) -> None:
-    """Raises UsageError where a request for a live run is about hosts that have no agent of it; `places` are those that have one."""
+def refuse_other_hosts(request: UpRequest, remote_hosts: Mapping[str, RemoteHost]) -> None:
+    """Raises UsageError where a request for a live run is about hosts that have no agent of it; `remote_hosts` are those that have one."""
     wanted = {host.name for host in request.layout.hosts.values()}
-    missing = wanted - places.keys() if places else wanted & {host.name for host in other_hosts(request.file)}
+    missing = wanted - remote_hosts.keys() if remote_hosts else wanted & {host.name for host in other_hosts(request.file)}
     if missing:
-        name, there = request.cluster.name, ", ".join(places) or "this machine alone"
+        name, there = request.cluster.name, ", ".join(remote_hosts) or "this machine alone"
         raise UsageError(
             f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps its hosts. End it first (psclust down "
             f"{name}), or give this one another --name."
@@ -102,7 +102,7 @@ def _agent_folders(
     from psclust.reach.ship.manifest import program_tree
     from psclust.reach.ship.ship_folder import ship
 
-    file, cwd = request.file, Path(request.site.cwd)
+    file, cwd = request.file, Path(request.launcher.cwd)
     shared = all(each.shared for each in facts.values())
     root = Path(file.ship) if file.ship else None if shared else cwd
     secrets = [Path(file.env_file)] if file.env_file else []
@@ -134,15 +134,15 @@ def _fit_pythons(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Ho
 def _seen_here(request: UpRequest) -> dict[str, int]:
     """By these every host can tell whether the folder where `up` was called is the same one there: its own time and the script's."""
     program = parse_program(request.file.program)
-    names = [request.site.cwd, *([os.path.join(request.site.cwd, program.words[0])] if program.kind == "script" else [])]
+    names = [request.launcher.cwd, *([os.path.join(request.launcher.cwd, program.words[0])] if program.kind == "script" else [])]
     return {name: os.stat(name).st_mtime_ns // 1000 for name in names if os.path.exists(name)}
 
 
 def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
     """What the tasks of each host are forked from, so far as it can be loaded before they are known there."""
-    draft = build(request.file, request.site, Run("-", "-"), {}, scripts=request.scripts)
+    draft = build_plan(request.file, request.launcher, Run("-", "-"), {}, scripts=request.scripts)
     found: dict[str, dict[Load, None]] = {}
-    common = library_environment(request.site).items()
+    common = library_environment(request.launcher).items()
     for task in draft.tasks:
         if task.preload is not None and not any(is_read(name, task.preload) for name, _ in task.env.items() - common):
             found.setdefault(task.host, {})[task.preload] = None

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from psclust.plan.guess import python_program
-from psclust.plan.layout import JobLayout, Layout
+from psclust.plan.cluster_layout import JobLayout, Layout
 from psclust.plan.script_facts import ScriptFacts, imported_modules, read_facts
+from psclust.plan.script_flags import python_program
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.import_time import is_imported
+from psclust.spec.preload_limits import is_imported
 
 # A large repository is not worth reading whole.
 _MOST_FILES = 50

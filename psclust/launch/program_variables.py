@@ -11,8 +11,8 @@ from psclust.errors import UsageError
 from psclust.launch.up_request import UpRequest
 from psclust.placement.description import Description
 from psclust.placement.table import Table, tabulate
-from psclust.plan.environment import is_foreign, placement_policy
-from psclust.plan.layout import Layout
+from psclust.plan.cluster_layout import Layout
+from psclust.plan.task_environment import is_foreign, placement_policy
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
@@ -54,7 +54,7 @@ def _program_task(layout: Layout, plan: Plan) -> TaskPlan | None:
 
 def _ask(task: TaskPlan, request: UpRequest) -> Description:
     python, dash_m, module, *words = task.argv
-    environ = {name: value for name, value in request.site.environ.items() if not is_foreign(name)}
+    environ = {name: value for name, value in request.launcher.environ.items() if not is_foreign(name)}
     # The shim and the GPUs are the tasks'; a description needs neither.
     added = {name: value for name, value in task.env.items() if not is_foreign(name) and name != "LD_PRELOAD"}
     try:

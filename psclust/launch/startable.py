@@ -12,8 +12,8 @@ from psclust.errors import UsageError
 from psclust.launch.bring_up import other_hosts
 from psclust.launch.find_module import module_problem
 from psclust.launch.up_request import UpRequest
-from psclust.plan.guess import python_program
-from psclust.plan.layout import JobLayout
+from psclust.plan.cluster_layout import JobLayout
+from psclust.plan.script_flags import python_program
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
@@ -34,7 +34,7 @@ def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) 
         yield f"{name} is a cluster file; write `psclust up -f {name}`."
         return
     chosen = entry.job.cwd or request.file.cwd or "."
-    folder = Path(request.site.cwd, chosen)
+    folder = Path(request.launcher.cwd, chosen)
     if here:
         if not folder.is_dir():
             yield f"{chosen}: there is no such folder; name one that exists under cwd."
@@ -50,7 +50,7 @@ def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) 
     if program.endswith(".py"):
         yield from _script_problem(program, folder)
     else:
-        path = task.env.get("PYTHONPATH", request.site.environ.get("PYTHONPATH", ""))
+        path = task.env.get("PYTHONPATH", request.launcher.environ.get("PYTHONPATH", ""))
         roots = [folder, *(folder / part for part in path.split(os.pathsep) if part)]
         problem = module_problem(program, roots, own_interpreter=here and task.argv[0] == sys.executable)
         if problem is not None:
@@ -68,7 +68,7 @@ def _script_problem(script: str, folder: Path) -> Iterator[str]:
 def _command_problem(request: UpRequest, entry: JobLayout, task: TaskPlan, folder: Path) -> Iterator[str]:
     name = task.argv[0]
     is_python = entry.program is None or entry.program.is_python
-    if _finds(name, folder, task.env.get("PATH", request.site.environ.get("PATH"))):
+    if _finds(name, folder, task.env.get("PATH", request.launcher.environ.get("PATH"))):
         return
     if is_python:
         yield f"{name}: there is no such interpreter, or it cannot be executed; name one that exists (--python, or python: in the file)."

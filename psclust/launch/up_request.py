@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from psclust.plan.environment import Site
-from psclust.plan.layout import Layout
+from psclust.plan.cluster_layout import Layout
 from psclust.plan.script_facts import ScriptFacts
+from psclust.plan.task_environment import HostEnvironment
 from psclust.rundir.folder import ClusterFolder
 from psclust.rundir.origin import Origin
 from psclust.spec.cluster_file import ClusterFile
@@ -19,7 +19,7 @@ class UpRequest:
 
     file: ClusterFile
     layout: Layout
-    site: Site
+    launcher: HostEnvironment
     cluster: ClusterFolder
     scripts: Mapping[str, ScriptFacts]
     origin: Origin

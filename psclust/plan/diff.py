@@ -8,7 +8,7 @@ from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
 # These decide about a running task without being part of it: a change takes effect without a restart.
-_WATCHED_FROM_OUTSIDE = {"role", "needs", "decides", "ok_exit_codes", "restart", "excuse"}
+_WATCHED_FROM_OUTSIDE = {"role", "needs", "decides", "ok_exit_codes", "restart", "failure_hint"}
 
 
 @dataclass(frozen=True, slots=True)

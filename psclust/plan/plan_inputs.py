@@ -7,32 +7,32 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from psclust.plan.build import Place, Run, build
-from psclust.plan.environment import Site
-from psclust.plan.layout import Layout, lay_out
+from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.cluster_layout import Layout, lay_out
 from psclust.plan.script_facts import ScriptFacts
+from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
-_HERE = Site(environ={}, cwd="", python="", shim=None)  # where no task runs
+_HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)  # where no task runs
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """`scripts`: the facts of each job's Python program; `places`: every host, by name, also one that is lost."""
+    """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name, also one that is lost."""
 
     file: ClusterFile
     scripts: Mapping[str, ScriptFacts]
-    places: Mapping[str, Place]
+    remote_hosts: Mapping[str, RemoteHost]
 
     def lay_out(self, lost: Sequence[str]) -> Layout:
-        """See `psclust.plan.layout.lay_out`."""
-        return lay_out(self.file, {name: place.address for name, place in self.places.items()}, lost)
+        """See `psclust.plan.cluster_layout.lay_out`."""
+        return lay_out(self.file, {name: host.address for name, host in self.remote_hosts.items()}, lost)
 
     def plan(self, run: Run, ports: Mapping[Task, int], lost: Sequence[str]) -> Plan:
-        """See `psclust.plan.build.build`."""
-        return build(self.file, _HERE, run, ports, scripts=self.scripts, places=self.places, lost=lost)
+        """See `psclust.plan.build_plan.build_plan`."""
+        return build_plan(self.file, _HERE, run, ports, scripts=self.scripts, remote_hosts=self.remote_hosts, lost=lost)
 
     def to_json(self) -> str:
         return TypeAdapter(PlanInputs).dump_json(self).decode()

@@ -51,7 +51,7 @@ class TaskPlan:
     restart: RestartPolicy
     recovery_wait: float | None
     free_port: int | None = None  # the port behind `{free_port}`, once it is known
-    excuse: str | None = None  # a guess of psclust's that a failure at once may be due to, as a clause
+    failure_hint: str | None = None  # a guess of psclust's that a failure at once may be due to, as a clause
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from psclust.runtime import bare_server, linux_process, run_command
 from psclust.runtime.preload import Loaded
-from psclust.spec.import_time import IMPORT_READS, LIBRARY_READS, stale
+from psclust.spec.preload_limits import IMPORT_READS, LIBRARY_READS, stale
 
 SERVER = ["-m", "psclust.runtime.bare_server"]
 

@@ -7,11 +7,11 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
+from psclust.spec.address_checks import check_network
 from psclust.spec.cluster_file import ClusterFile, Job, Placement
-from psclust.spec.network import check_network
 from psclust.spec.placeholders import check_placeholders
 from psclust.spec.problems import KeyPath, Problem
-from psclust.spec.slots import check_room
+from psclust.spec.slot_checks import check_room
 from psclust.spec.spelling import inline, nearest
 
 PSCLUST_PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:program

@@ -13,12 +13,12 @@ from psclust.errors import ClusterFileError
 from psclust.spec.checks import check
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile, ClusterText, clean_name, json_schema
-from psclust.spec.files import read_text
 from psclust.spec.host_lists import Piece, parse_hostfile, read_pieces, split_list
 from psclust.spec.overrides import Override, lay_over
 from psclust.spec.problems import KeyPath, Origins, Problem
 from psclust.spec.referenced_files import find_beside, path_beside
 from psclust.spec.spelling import explain, found
+from psclust.spec.user_files import read_text
 from psclust.spec.yaml_lines import read_yaml
 
 __all__ = ["Override", "json_schema", "load"]

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from psclust.spec.address_checks import is_in_cluster
 from psclust.spec.cluster_file import ClusterFile, Job
-from psclust.spec.network import is_in_cluster
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
 

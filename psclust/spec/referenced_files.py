@@ -7,8 +7,8 @@ from pathlib import Path
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster_file import ClusterText
 from psclust.spec.env_file import parse_env_file
-from psclust.spec.files import read_text
 from psclust.spec.problems import Origins, Problem
+from psclust.spec.user_files import read_text
 
 
 def path_beside(key: str, value: str, origins: Origins, file: Path | None) -> Path:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.supervise.events import HostLost, Move, Note, Outcome
 from psclust.supervise.restart_rule import allowance
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from psclust.errors import NoRoomError, StartError
-from psclust.plan.build import Run
+from psclust.plan.build_plan import Run
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan

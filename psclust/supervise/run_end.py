@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.supervise.events import Outcome
 from psclust.supervise.exit_code import describe_exit, is_violent
 from psclust.supervise.run_state import RunState, TaskPhase, TaskState
@@ -41,7 +41,7 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
         text += f", and {own.task} {describe_exit(own.code)} after it"
     if entry.restarts:
         text += f"; {own.task} had used its {counted(len(entry.restarts), 'restart')} within {entry.plan.restart.window:g} s"
-    excuse = state.tasks[first.task].plan.excuse if first.task in state.tasks else None
-    if excuse is not None and not is_violent(first.code) and first.lived <= AT_ONCE:
-        text += f"; {excuse}"
+    failure_hint = state.tasks[first.task].plan.failure_hint if first.task in state.tasks else None
+    if failure_hint is not None and not is_violent(first.code) and first.lived <= AT_ONCE:
+        text += f"; {failure_hint}"
     return Outcome(False, exit_code, text, cause=first.task, attempt=first.attempt, collateral=tuple(others))

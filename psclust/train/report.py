@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.train.asynchronous.staleness import Staleness
 from psclust.train.progress import Progress, ProgressFile
 

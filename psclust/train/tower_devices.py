@@ -9,7 +9,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.train.task_context import TaskContext, device, task_of
 
 

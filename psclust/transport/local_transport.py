@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from psclust.plan.environment import is_foreign
 from psclust.plan.port_request import PortRequest
+from psclust.plan.task_environment import is_foreign
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
-from psclust.spec.import_time import is_read
+from psclust.spec.preload_limits import is_read
 from psclust.transport.api import Listener, Output
 from psclust.transport.fork_server_client import ForkServer, Load, StartRequest
 from psclust.transport.log_pump import LogPump, _Sink

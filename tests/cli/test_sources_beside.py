@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from psclust.launch.program_sources import read_scripts
-from psclust.plan.layout import lay_out
+from psclust.plan.cluster_layout import lay_out
 from psclust.spec.cluster_file import ClusterFile
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from psclust.plan.build import Run, build
-from psclust.plan.environment import Site
-from psclust.plan.layout import lay_out
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.cluster_layout import lay_out
+from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.load import load
 
-SITE = Site(environ={}, cwd="/project", python="python", shim="/shim.so")
+LAUNCHER = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
 JOBS = "jobs: {controller: 1, ps: 2, worker: 2}\nprogram: train.py\n"
 
 
@@ -23,7 +23,7 @@ def plan_of(folder: Path, text: str) -> Plan:
     file = load(folder / "c.yaml", default_name="x")
     requests = lay_out(file).port_requests(file.ports)
     ports = {request.task: 2000 + number for number, request in enumerate(requests)}
-    return build(file, SITE, Run("r", "/runs/r"), ports)
+    return build_plan(file, LAUNCHER, Run("r", "/runs/r"), ports)
 
 
 def worker(folder: Path, text: str) -> TaskPlan:

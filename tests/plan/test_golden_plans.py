@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from psclust.plan.build import Run, build
-from psclust.plan.environment import Site
-from psclust.plan.layout import lay_out
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.cluster_layout import lay_out
 from psclust.plan.plan_text import render_plan
+from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.load import load
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 GOLDEN = Path(__file__).parent / "golden"
-SITE = Site(environ={}, cwd="/home/me/project", python="/usr/bin/python3", shim="/usr/lib/bind_shim.so")
+LAUNCHER = HostEnvironment(environ={}, cwd="/home/me/project", python="/usr/bin/python3", shim="/usr/lib/bind_shim.so")
 
 
 def plan_of(path: Path) -> Plan:
@@ -24,7 +24,7 @@ def plan_of(path: Path) -> Plan:
     layout = lay_out(file)
     requests = layout.port_requests(file.ports)
     ports = {entry.task: int(entry.wanted) if entry.wanted.isdigit() else 30000 + number for number, entry in enumerate(requests)}
-    return build(file, SITE, Run("20260101-000000-abcdef", "/runs/r"), ports)
+    return build_plan(file, LAUNCHER, Run("20260101-000000-abcdef", "/runs/r"), ports)
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)

@@ -6,41 +6,43 @@ from pathlib import Path
 
 import pytest
 
-from psclust.plan.build import Place, Run, build
+from psclust.plan.build_plan import RemoteHost, Run, build_plan
 from psclust.plan.diff import compare
-from psclust.plan.environment import Site
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.script_facts import ScriptFacts
+from psclust.plan.task_environment import HostEnvironment
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.load import load
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 RUN = Run("r1", "/runs/r1")
-HERE = Site(environ={}, cwd="/here", python="/here/python", shim=None)
+HERE = HostEnvironment(environ={}, cwd="/here", python="/here/python", shim=None)
 
 
-def places(*hosts: str) -> dict[str, Place]:
+def remote_hosts(*hosts: str) -> dict[str, RemoteHost]:
     return {
-        host: Place(Site({"LD_PRELOAD": ""}, f"/{host}/cwd", f"/{host}/python", f"/{host}/shim.so"), f"/{host}/run", f"10.0.0.{number}")
+        host: RemoteHost(
+            HostEnvironment({"LD_PRELOAD": ""}, f"/{host}/cwd", f"/{host}/python", f"/{host}/shim.so"), f"/{host}/run", f"10.0.0.{number}"
+        )
         for number, host in enumerate(hosts, 1)
     }
 
 
 def inputs(**keys: object) -> PlanInputs:
     file = ClusterFile.model_validate({"name": "test", "jobs": {"ps": {}, "worker": {"count": 2}}, **keys}, strict=False)
-    return PlanInputs(file, {}, places("a", "b", "c"))
+    return PlanInputs(file, {}, remote_hosts("a", "b", "c"))
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
     file = load(path, [], default_name=path.stem)
-    known = places(*(host.name for host in file.hosts))
+    known = remote_hosts(*(host.name for host in file.hosts))
     facts = {"worker": ScriptFacts(("--job_name", "--task_index"), reads_tf_config=True)}
     back = PlanInputs.from_json(PlanInputs(file, facts, known).to_json())
     assert back.file.model_dump() == file.model_dump()
-    again = build(back.file, HERE, RUN, {}, scripts=back.scripts, places=back.places)
-    assert again == build(file, HERE, RUN, {}, scripts=facts, places=known)
+    again = build_plan(back.file, HERE, RUN, {}, scripts=back.scripts, remote_hosts=back.remote_hosts)
+    assert again == build_plan(file, HERE, RUN, {}, scripts=facts, remote_hosts=known)
 
 
 def test_without_a_lost_host_its_task_is_elsewhere_and_everybody_is_told() -> None:

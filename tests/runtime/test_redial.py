@@ -12,7 +12,7 @@ from statistics import median
 
 import pytest
 
-from psclust.plan.environment import GRPC_OPTIONS
+from psclust.plan.task_environment import GRPC_OPTIONS
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 

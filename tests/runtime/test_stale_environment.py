@@ -7,7 +7,7 @@ import sys
 import pytest
 from fork_client import ForkServer
 
-from psclust.spec.import_time import IMPORT_READS, LIBRARY_READS, is_imported, stale
+from psclust.spec.preload_limits import IMPORT_READS, LIBRARY_READS, is_imported, stale
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from typing import Literal
 import pytest
 
 from psclust.errors import StartError, UsageError
-from psclust.plan.build import Place, Run
-from psclust.plan.environment import Site
+from psclust.plan.build_plan import RemoteHost, Run
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
+from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
@@ -110,8 +110,11 @@ def live(tmp_path: Path) -> Iterator[Live]:
         deadlines=Deadlines(stop=0),
         restart={"backoff": 0},  # type: ignore[arg-type]
     )
-    places = {name: Place(Site({}, "/", "python", "shim"), f"/{name}", f"10.0.0.{number}") for number, name in enumerate("abcd", 1)}
-    inputs = PlanInputs(file, {}, places)
+    remote_hosts = {
+        name: RemoteHost(HostEnvironment({}, "/", "python", "shim"), f"/{name}", f"10.0.0.{number}")
+        for number, name in enumerate("abcd", 1)
+    }
+    inputs = PlanInputs(file, {}, remote_hosts)
     keep(folder, inputs)
     plan = inputs.plan(Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}, ())
     thread = threading.Thread(target=lambda: supervisor.run(transport, transport))

@@ -321,7 +321,9 @@ def test_an_exit_code_that_is_taken_for_success_is_told() -> None:
 
 def test_a_failure_at_once_repeats_the_guess_that_it_may_be_due_to() -> None:
     for lived, code, repeated in ((3, 2, True), (200, 2, False), (3, -9, False)):
-        run = Replay(make_plan(task_plan(W0, needs=(), excuse="psclust gave it TF_CONFIG", restart=replace(task_plan(W0).restart, max=0))))
+        run = Replay(
+            make_plan(task_plan(W0, needs=(), failure_hint="psclust gave it TF_CONFIG", restart=replace(task_plan(W0).restart, max=0)))
+        )
         run.at(0, Apply(run.plan), Started(W0, 7))
         run.at(lived, Exited(W0, code))
         assert (run.outcome.text == "worker:0 exited with code 2; psclust gave it TF_CONFIG") is repeated

@@ -14,7 +14,7 @@ from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
 from psclust.launch.bring_up import other_hosts
 from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.transport.bind_shim import bind_shim
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from psclust.errors import NoRunError, StartError, UsageError
 from psclust.reach.ship.purge import purge as remove_what_is_left
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
 from psclust.rundir.status_file import read_status
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 
 _DEADLINE = 120.0
 _ANSWER_S = 10.0  # for the supervisor to take the request

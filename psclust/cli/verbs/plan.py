@@ -18,13 +18,13 @@ from psclust.launch.program_variables import PlannedPlacement, planned_placement
 from psclust.launch.startable import refuse_what_cannot_start
 from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
-from psclust.plan.build import Run, build
+from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.diff import Changes, compare
 from psclust.plan.plan_text import render_plan
 from psclust.plan.task_plan import Plan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.spec.cluster import Task
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.supervise.replan import recall
 
 
@@ -124,13 +124,13 @@ def _draft(request: UpRequest, running: Plan | None) -> Plan:
     ports = running.ports() if running else {}
     wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
     inputs = recall(folder) if folder else None
-    return build(
+    return build_plan(
         request.file,
-        request.site,
+        request.launcher,
         run,
         {**ports, **wanted},
         scripts=request.scripts,
-        places=inputs.places if inputs else {},
+        remote_hosts=inputs.remote_hosts if inputs else {},
         lost=running.lost if running else (),
     )
 

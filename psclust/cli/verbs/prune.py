@@ -14,7 +14,7 @@ from psclust.cli.common_options import json_option, run_dir_option
 from psclust.errors import StartError, UsageError
 from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, clusters, state_root
 from psclust.rundir.old_runs import KEPT_IN_ALL, OldRun, chosen, has_left_something, old_runs, remove, size
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 

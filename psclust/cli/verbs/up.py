@@ -28,18 +28,18 @@ from psclust.errors import NoRunError, StartError
 from psclust.launch.bring_up import bring_up, other_hosts, refuse_other_hosts
 from psclust.launch.startable import refuse_what_cannot_start
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build import Place, Run, build
+from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import compare
-from psclust.plan.environment import library_environment
-from psclust.plan.layout import lay_out
 from psclust.plan.plan_inputs import PlanInputs
+from psclust.plan.task_environment import library_environment
 from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status, write_status
 from psclust.spec.cluster import Host
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.supervise.replan import keep, recall
 from psclust.transport.open_files import needed
 
@@ -75,7 +75,7 @@ def command(detach: bool, dry_run: bool, **flags: object) -> int:
         return show(request, as_json=False)
     hosts = other_hosts(request.file)
     # Every mistake shows before anything starts.
-    draft = build(request.file, request.site, Run("-", "-"), {}, scripts=request.scripts)
+    draft = build_plan(request.file, request.launcher, Run("-", "-"), {}, scripts=request.scripts)
     refuse_what_cannot_start(request, draft)
     _refuse_too_few_files(0 if hosts else len(draft.tasks), len(hosts))
     patience = _LIVE_RUN_DEADLINE + (_HOSTS_UP if hosts else 0)
@@ -112,10 +112,10 @@ def _refuse_too_few_files(tasks: int, hosts: int) -> None:
 def _start(request: UpRequest, folder: RunFolder, lock: int, hosts: Sequence[Host], *, detach: bool) -> int:
     from psclust.control.supervisor_process import SupervisorRequest, launch
 
-    draft = build(request.file, request.site, Run(folder.id, str(folder.path)), {}, scripts=request.scripts)
+    draft = build_plan(request.file, request.launcher, Run(folder.id, str(folder.path)), {}, scripts=request.scripts)
     warm = [(task.argv[0], task.preload, task.env) for task in draft.tasks if task.preload is not None and not hosts]
     with Interrupts() as interrupts:
-        environ, library = request.site.environ, library_environment(request.site)
+        environ, library = request.launcher.environ, library_environment(request.launcher)
         # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
         lease, held = os.pipe()
         try:
@@ -172,7 +172,7 @@ def _attend(request: UpRequest, folder: RunFolder, guard: int, interrupts: Inter
     return ending(final, follower)
 
 
-def _bring_up(request: UpRequest, folder: RunFolder, client: SupervisorClient, hosts: Sequence[Host]) -> dict[str, Place]:
+def _bring_up(request: UpRequest, folder: RunFolder, client: SupervisorClient, hosts: Sequence[Host]) -> dict[str, RemoteHost]:
     output.say(f"logging in to {counted(len(hosts), 'host')}")
     with logged_in(HostRequest(hosts, request.file)) as ssh:
         return bring_up(request, folder, client, ssh, output.say)
@@ -202,14 +202,16 @@ def _stopped_early(request: UpRequest, interrupts: Interrupts) -> int:
     return code
 
 
-def _plan(request: UpRequest, folder: RunFolder, client: SupervisorClient, places: Mapping[str, Place], lost: Sequence[str] = ()) -> Plan:
+def _plan(
+    request: UpRequest, folder: RunFolder, client: SupervisorClient, remote_hosts: Mapping[str, RemoteHost], lost: Sequence[str] = ()
+) -> Plan:
     """With ports, which are reserved where they are used. Hosts may be lost later; what it takes to plan without them is kept."""
     file, run = request.file, Run(folder.id, str(folder.path))
-    layout = lay_out(file, {name: place.address for name, place in places.items()}, lost)
+    layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
     ports = client.reserve(layout.port_requests(file.ports))
-    plan = build(file, request.site, run, ports, scripts=request.scripts, places=places, lost=lost)
-    if places:
-        keep(folder, PlanInputs(file, request.scripts, places))
+    plan = build_plan(file, request.launcher, run, ports, scripts=request.scripts, remote_hosts=remote_hosts, lost=lost)
+    if remote_hosts:
+        keep(folder, PlanInputs(file, request.scripts, remote_hosts))
     return plan
 
 
@@ -249,11 +251,11 @@ def _change(request: UpRequest) -> int | None:
     refuse_another_version(read_status(folder))
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
     inputs = recall(folder)
-    places = inputs.places if inputs else {}
-    refuse_other_hosts(request, places)
+    remote_hosts = inputs.remote_hosts if inputs else {}
+    refuse_other_hosts(request, remote_hosts)
     with SupervisorClient(folder) as client:
         try:
-            plan = _plan(request, folder, client, places, old.lost)
+            plan = _plan(request, folder, client, remote_hosts, old.lost)
             changes = compare(old, plan)
             if changes:
                 client.apply(plan)

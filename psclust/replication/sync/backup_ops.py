@@ -19,7 +19,7 @@ from psclust.replication.device_layout import Layout
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import accumulator_for, at, op_of, push, take
 from psclust.replication.update.gradients import GradientsAndVariables
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 
 
 @dataclass(frozen=True)

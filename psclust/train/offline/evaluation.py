@@ -16,7 +16,7 @@ from psclust.errors import UsageError
 from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
 from psclust.replication.model import ModeKeys, Shard
 from psclust.replication.towers.tower import checked_loss
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.job import Job
 from psclust.train.offline.json_values import as_json

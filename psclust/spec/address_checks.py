@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from psclust.spec.cluster_file import ClusterFile, Job
-from psclust.spec.counted import counted
+from psclust.spec.plurals import counted
 from psclust.spec.problems import KeyPath, Problem
-from psclust.spec.slots import pinned_host
+from psclust.spec.slot_checks import pinned_host
 
 LAST_PORT = 65535
 _OUTSIDE = ("evaluator", "tensorboard")  # jobs that no cluster spec lists, unless the file says so

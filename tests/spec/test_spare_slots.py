@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from psclust.errors import NoRoomError
-from psclust.spec.assign import assign
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import Job
+from psclust.spec.host_assignment import assign
 from psclust.spec.host_lists import parse_hosts
-from psclust.spec.spare import move
+from psclust.spec.spare_slots import move
 
 JOBS = {"ps": Job(), "worker": Job(count=3)}
 

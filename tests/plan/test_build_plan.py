@@ -9,27 +9,27 @@ from typing import Any
 import pytest
 
 from psclust.errors import UsageError
-from psclust.plan.build import Place, Run, build
+from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import compare
-from psclust.plan.environment import GRPC_OPTIONS, Site
-from psclust.plan.layout import lay_out
 from psclust.plan.script_facts import ScriptFacts, read_facts
+from psclust.plan.task_environment import GRPC_OPTIONS, HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
-SITE = Site(environ={}, cwd="/project", python="python", shim="/shim.so")
+LAUNCHER = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
 PORTS = {Task(job, index): 1000 * number + index for number, job in enumerate(("ps", "worker", "chief", "client"), 2) for index in range(4)}
 FLAGS_SCRIPT = (
     'for name in ("ps_hosts", "worker_hosts", "job_name"):\n    flags.DEFINE_string(name, "", "")\np.add_argument("--task_index")\n'
 )
 
 
-def plan(*, site: Site = SITE, script_text: str | None = None, **file: Any) -> Plan:
+def plan(*, launcher: HostEnvironment = LAUNCHER, script_text: str | None = None, **file: Any) -> Plan:
     """`script_text`: the source of every job's program."""
     made = ClusterFile(**{"name": "test", "jobs": {"ps": 1, "worker": 2}, **file})
     scripts = {} if script_text is None else {entry.name: read_facts([script_text]) for entry in lay_out(made).jobs}
-    return build(made, site, Run("r1", "/runs/r1"), PORTS, scripts=scripts)
+    return build_plan(made, launcher, Run("r1", "/runs/r1"), PORTS, scripts=scripts)
 
 
 def tail(entry: Plan, task: str) -> list[str]:
@@ -166,13 +166,13 @@ def test_connections_outlive_a_cut_that_is_shorter_than_the_lease(lease: float, 
     file = ClusterFile.model_validate(
         {"name": "test", "hosts": [{"name": "a"}], "program": "train.py", "deadlines": {"lease": lease}}, strict=False
     )
-    made = build(file, SITE, Run("r1", "/runs/r1"), {}, places={"a": Place(SITE, "/runs/r1", "10.0.0.1")})
+    made = build_plan(file, LAUNCHER, Run("r1", "/runs/r1"), {}, remote_hosts={"a": RemoteHost(LAUNCHER, "/runs/r1", "10.0.0.1")})
     assert {task.env.get("PSCLUST_PEER_TIMEOUT") for task in made.tasks} == {told}
 
 
 def test_what_the_user_has_set_stays() -> None:
     own = {"TF_GRPC_DEFAULT_OPTIONS": "grpc.x=1", "LD_PRELOAD": "/mine.so", "PYTHONUNBUFFERED": ""}
-    made = plan(site=replace(SITE, environ=own), env={"TF_GRPC_WORKER_CACHE_QUEUES": 9})
+    made = plan(launcher=replace(LAUNCHER, environ=own), env={"TF_GRPC_WORKER_CACHE_QUEUES": 9})
     env = made[Task("worker", 0)].env
     assert "TF_GRPC_DEFAULT_OPTIONS" not in env
     assert "PYTHONUNBUFFERED" not in env
@@ -195,7 +195,7 @@ def test_the_devices_of_a_worker_reach_its_server_or_its_program(replication: st
 
 
 def test_a_missing_shim_and_a_foreign_tf_config_are_said() -> None:
-    made = plan(site=replace(SITE, shim=None, environ={"TF_CONFIG": "{}"}))
+    made = plan(launcher=replace(LAUNCHER, shim=None, environ={"TF_CONFIG": "{}"}))
     assert any("listen on every interface" in note and "wait for ever" in note for note in made.notes)
     assert any("TF_CONFIG in your environment" in note for note in made.notes)
 
@@ -254,6 +254,8 @@ def test_only_a_task_whose_environment_no_other_shares_is_executed() -> None:
 
 def test_a_program_that_hides_a_module_of_tensorflow_is_executed_and_said_so() -> None:
     facts = ScriptFacts(may_read_place=True, hides="six.py")
-    made = build(ClusterFile(name="t", jobs={"worker": 2}, program="train.py"), SITE, Run("r", "/r"), PORTS, scripts={"worker": facts})
+    made = build_plan(
+        ClusterFile(name="t", jobs={"worker": 2}, program="train.py"), LAUNCHER, Run("r", "/r"), PORTS, scripts={"worker": facts}
+    )
     assert {task.preload for task in made.tasks} == {None}
     assert any(note.startswith("six.py in the program's folder hides") for note in made.notes)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from psclust.plan.layout import JobLayout
+from psclust.plan.cluster_layout import JobLayout
 from psclust.plan.program_kind import Program
 from psclust.plan.script_facts import CLASSIC_FLAGS, ScriptFacts, flag_name
 from psclust.spec.cluster_file import ClusterFile
@@ -20,14 +20,14 @@ _ENOUGH = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What tasks of a job are given: arguments, and TF_CONFIG. `note` tells the user before anything starts; `excuse` stands in the text
+class RoleBy:
+    """What tasks of a job are given: arguments, and TF_CONFIG. `note` tells the user before anything starts; `hint` stands in the text
     of a failure that the guess may have caused. Neither where the user has decided."""
 
     flags: tuple[str, ...] = ()
     tf_config: bool = False
     note: str | None = None
-    excuse: str | None = None
+    hint: str | None = None
 
 
 def python_program(file: ClusterFile, entry: JobLayout) -> str | None:
@@ -44,19 +44,19 @@ def python_program(file: ClusterFile, entry: JobLayout) -> str | None:
     return words[0] if words and words[0].endswith(".py") else None
 
 
-def decide(file: ClusterFile, entry: JobLayout, facts: ScriptFacts | None, tasks: int) -> Told:
+def decide(file: ClusterFile, entry: JobLayout, facts: ScriptFacts | None, tasks: int) -> RoleBy:
     """What the tasks of a job are told. `facts`: of their program's source, None where it could not be read; `tasks`: how many tasks the
     cluster has; one alone need not know its place."""
     program = entry.program
     if program is None or program.kind == "psclust":
-        return Told()
+        return RoleBy()
     if file.role_by != "auto":
         own_command = isinstance(entry.job.run, list)
         flags = tuple(CLASSIC_FLAGS.values()) if file.role_by == "flags" and not own_command else ()
-        return Told(flags, file.role_by == "tf_config")
+        return RoleBy(flags, file.role_by == "tf_config")
     name = python_program(file, entry)
     if name is None:
-        return Told()
+        return RoleBy()
     # A client that is in no cluster has no place there.
     alone = not entry.in_cluster and entry.job.count == 1
     return _guess(name, program, facts, _Given.to(file, entry), 1 if alone else tasks)
@@ -91,42 +91,42 @@ class _Given:
         )
 
 
-def _guess(name: str, program: Program, facts: ScriptFacts | None, given: _Given, tasks: int) -> Told:
+def _guess(name: str, program: Program, facts: ScriptFacts | None, given: _Given, tasks: int) -> RoleBy:
     if given.cluster or given.tf_config:
-        return Told()
+        return RoleBy()
     if facts is None:
         # A command runs as it stands, unless its source asks for more.
         unasked = not given.place and program.is_python
-        return _with_words(name, Told(tf_config=unasked), ScriptFacts(may_read_place=True), given, tasks)
+        return _with_words(name, RoleBy(tf_config=unasked), ScriptFacts(may_read_place=True), given, tasks)
     enough = len(facts.flags) >= _ENOUGH
     flags = tuple(_filled(flag) for flag in facts.flags if flag_name(flag) not in given.flags) if enough else ()
     told = bool(given.place or given.flags) or enough
     tf_config = facts.reads_tf_config or (not told and (program.is_python or facts.may_read_place))
-    return _with_words(name, Told(flags, tf_config), facts, given, tasks)
+    return _with_words(name, RoleBy(flags, tf_config), facts, given, tasks)
 
 
 def _filled(flag: str) -> str:
     return f"{flag}={{{flag_name(flag)}}}"
 
 
-def _with_words(name: str, told: Told, facts: ScriptFacts, given: _Given, tasks: int) -> Told:
+def _with_words(name: str, told: RoleBy, facts: ScriptFacts, given: _Given, tasks: int) -> RoleBy:
     flags = _and([flag.partition("=")[0] for flag in told.flags])
-    note = excuse = None
+    note = hint = None
     if told.flags and told.tf_config:
         note = f"{name} defines {flags} and reads TF_CONFIG: each task gets both (role_by: auto)."
-        excuse = f"psclust gave it {flags} and TF_CONFIG, as {name} names them; if that is wrong write role_by: flags, tf_config or none"
+        hint = f"psclust gave it {flags} and TF_CONFIG, as {name} names them; if that is wrong write role_by: flags, tf_config or none"
     elif told.flags:
         note = f"{name} defines {flags}: each task gets {'them' if len(told.flags) > 1 else 'it'} (role_by: flags)."
-        excuse = f"psclust gave it {flags}, because {name} defines them; if that is wrong write role_by: tf_config or none"
+        hint = f"psclust gave it {flags}, because {name} defines them; if that is wrong write role_by: tf_config or none"
     elif told.tf_config:
         note = f"{name}: each task gets TF_CONFIG (role_by: tf_config)."
-        excuse = "psclust gave it TF_CONFIG and no flags; if that is wrong write role_by: flags or none, or placeholders in args"
+        hint = "psclust gave it TF_CONFIG and no flags; if that is wrong write role_by: flags or none, or placeholders in args"
     if tasks > 1 and told.flags and not told.tf_config and not given.place:
         unsaid = _unsaid({flag_name(flag) for flag in told.flags} | given.flags, given.needed)
-        note, excuse = f"{note}{unsaid}", f"{excuse}.{unsaid}" if unsaid else excuse
+        note, hint = f"{note}{unsaid}", f"{hint}.{unsaid}" if unsaid else hint
     if tasks > 1 and not (told.flags or facts.may_read_place or given.place or given.flags):
         note = _lost(name, facts)
-    return Told(told.flags, told.tf_config, note, excuse)
+    return RoleBy(told.flags, told.tf_config, note, hint)
 
 
 def _unsaid(flags: Collection[str], needed: Sequence[str]) -> str:

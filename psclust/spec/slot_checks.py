@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile, Job
-from psclust.spec.counted import counted, counted_tasks
+from psclust.spec.plurals import counted, counted_tasks
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
 

@@ -35,7 +35,7 @@ def is_foreign(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class HostEnvironment:
     """What the machine that starts the tasks is like: the calling environment, its folder, and the shim (None: could not be built)."""
 
     environ: Mapping[str, str]
@@ -80,7 +80,7 @@ def peer_timeout(lease_s: float) -> dict[str, str]:
     return {"PSCLUST_PEER_TIMEOUT": str(min(math.ceil(2 * lease_s), 36_000))} if lease_s > 30 else {}
 
 
-def library_environment(site: Site) -> dict[str, str]:
+def library_environment(here: HostEnvironment) -> dict[str, str]:
     """What every task and every fork server gets, unless the calling environment has it already."""
     defaults = {
         "TF_GRPC_REUSE_PORT": "1",  # the port is reserved by a socket that psclust holds
@@ -89,18 +89,18 @@ def library_environment(site: Site) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "PYTHONUNBUFFERED": "1",
     }
-    env = {name: value for name, value in defaults.items() if name not in site.environ}
-    if site.shim is not None:
-        env["LD_PRELOAD"] = ":".join(filter(None, (site.shim, site.environ.get("LD_PRELOAD"))))
+    env = {name: value for name, value in defaults.items() if name not in here.environ}
+    if here.shim is not None:
+        env["LD_PRELOAD"] = ":".join(filter(None, (here.shim, here.environ.get("LD_PRELOAD"))))
     return env
 
 
 def task_environment(
-    site: Site, cluster: ClusterSpec, task: Task, *, run_id: str, run_dir: str, host: str | None, gpus: range | None
+    here: HostEnvironment, cluster: ClusterSpec, task: Task, *, run_id: str, run_dir: str, host: str | None, gpus: range | None
 ) -> dict[str, str]:
     """The environment psclust adds for one task. `host` is the IPv4 address its servers listen on; `gpus` the device numbers it sees, None
     to leave the calling environment's choice."""
-    env = library_environment(site) | {
+    env = library_environment(here) | {
         "PSCLUST_RUN": run_id,
         "PSCLUST_RUN_DIR": run_dir,
         "PSCLUST_TASK": str(task),

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from psclust.launch.program_sources import read_scripts
-from psclust.plan.build import Run, build
-from psclust.plan.environment import Site
-from psclust.plan.layout import lay_out
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.cluster_layout import lay_out
 from psclust.plan.script_facts import ScriptFacts, read_facts
+from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
-SITE = Site(environ={}, cwd="/project", python="python", shim="/shim.so")
+LAUNCHER = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
 ALL = ("--ps_hosts", "--worker_hosts", "--job_name", "--task_index")
 CLASSIC = "".join(f'p.add_argument("{flag}")\n' for flag in ALL)
 READS = 'import os\ntold = os.environ["TF_CONFIG"]\n'
@@ -64,7 +64,7 @@ def made(source: str | None, **keys: Any) -> tuple[TaskPlan, tuple[str, ...]]:
     """worker:0, and the notes, of a script with this source."""
     file = ClusterFile(**{"name": "test", "jobs": {"ps": 1, "worker": 2}, "program": "train.py", **keys})
     scripts = {entry.name: read_facts([source]) for entry in lay_out(file).jobs} if source is not None else {}
-    plan = build(file, SITE, Run("r", "/runs/r"), {}, scripts=scripts)
+    plan = build_plan(file, LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
     return plan[Task("worker", 0)], plan.notes
 
 
@@ -139,10 +139,10 @@ def test_a_script_of_several_tasks_that_nothing_tells_its_place_is_named_and_so_
 
 
 def test_each_guess_has_words_for_a_failure_and_the_users_own_word_has_none() -> None:
-    assert "psclust gave it --ps_hosts, --worker_hosts, --job_name and --task_index" in (made(CLASSIC)[0].excuse or "")
-    assert "role_by: flags or none" in (made(SILENT)[0].excuse or "")
-    assert made(CLASSIC, role_by="flags")[0].excuse is None
-    assert made(CLASSIC, args=["--cluster={cluster}"])[0].excuse is None
+    assert "psclust gave it --ps_hosts, --worker_hosts, --job_name and --task_index" in (made(CLASSIC)[0].failure_hint or "")
+    assert "role_by: flags or none" in (made(SILENT)[0].failure_hint or "")
+    assert made(CLASSIC, role_by="flags")[0].failure_hint is None
+    assert made(CLASSIC, args=["--cluster={cluster}"])[0].failure_hint is None
 
 
 def test_flags_are_found_in_what_a_script_imports_from_beside_it(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_flags_that_leave_out_who_a_task_is_are_named() -> None:
     task, notes = made(own)
     assert "defines no --task_index, so that its tasks take each other's place" in notes[0]
     assert "--task_id={task_index}" in notes[0] or "--task_index={task_index}" in notes[0]
-    assert task.excuse is not None
-    assert "defines no --task_index" in task.excuse
+    assert task.failure_hint is not None
+    assert "defines no --task_index" in task.failure_hint
     assert "take each other's place" not in "".join(made(own, args=["--task_id={task_index}"])[1])
     assert "take each other's place" not in "".join(made(CLASSIC)[1])
     assert "take each other's place" not in "".join(made(own, jobs={"ps": 1, "worker": 1})[1])

@@ -7,19 +7,19 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from psclust.plan import environment
+from psclust.plan import task_environment
 from psclust.plan import task_plan as plan_task
-from psclust.plan.environment import Site
-from psclust.plan.guess import Told, decide
-from psclust.plan.layout import JobLayout, Layout, lay_out
+from psclust.plan.cluster_layout import JobLayout, Layout, lay_out
+from psclust.plan.placeholder_values import Values, fill, placeholder_values
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
+from psclust.plan.script_flags import RoleBy, decide
+from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan, Preload, RestartPolicy, TaskPlan
-from psclust.plan.template import Values, fill, placeholder_values
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile, Job
-from psclust.spec.import_time import is_read
 from psclust.spec.placeholders import placeholders
+from psclust.spec.preload_limits import is_read
 from psclust.spec.tf_config import render_tf_config
 
 
@@ -32,10 +32,10 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RemoteHost:
     """What is known of another host: what it is like, the run's folder there, and the address at which others reach it."""
 
-    site: Site
+    environment: HostEnvironment
     folder: str
     address: str
 
@@ -43,41 +43,42 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class _Request:
     file: ClusterFile
-    site: Site
+    host: HostEnvironment
     run: Run
     layout: Layout
     cluster: ClusterSpec
-    told: Mapping[str, Told]
-    places: Mapping[str, Place]
+    told: Mapping[str, RoleBy]
+    remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
     hidden: frozenset[str]
 
     def at(self, task: Task) -> _Request:
         """The request as the task's host sees it."""
-        place = self.places.get(self.layout.hosts[task].name)
-        return replace(self, site=place.site, run=replace(self.run, folder=place.folder)) if place else self
+        host = self.remote_hosts.get(self.layout.hosts[task].name)
+        return replace(self, host=host.environment, run=replace(self.run, folder=host.folder)) if host else self
 
 
-def build(
+def build_plan(
     file: ClusterFile,
-    site: Site,
+    launcher: HostEnvironment,
     run: Run,
     ports: Mapping[Task, int],
     *,
     scripts: Mapping[str, ScriptFacts] | None = None,
-    places: Mapping[str, Place] | None = None,
+    remote_hosts: Mapping[str, RemoteHost] | None = None,
     lost: Sequence[str] = (),
 ) -> Plan:
     """The plan of `file`. `ports` holds the reserved port of each task (one that is missing reads `auto`); `scripts` are the facts of each
-    job's Python program, where its source could be read; `places` other hosts, by name; `lost` those of the file that the run has lost.
+    job's Python program, where its source could be read; `remote_hosts` other hosts, by name;
+    `lost` those of the file that the run has lost.
     Raises UsageError for a placeholder that does not exist."""
-    places = places or {}
-    layout = lay_out(file, {name: place.address for name, place in places.items()}, lost)
+    remote_hosts = remote_hosts or {}
+    layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
     count = sum(entry.job.count for entry in layout.jobs)
     scripts = scripts or {}
     told = {entry.name: decide(file, entry, scripts.get(entry.name), count) for entry in layout.jobs}
     hidden = {job: facts.hides for job, facts in scripts.items() if facts.hides is not None and file.preload}
-    request = _Request(file, site, run, layout, layout.cluster_spec(ports), told, places, ports, frozenset(hidden))
+    request = _Request(file, launcher, run, layout, layout.cluster_spec(ports), told, remote_hosts, ports, frozenset(hidden))
     everybody = [(entry, Task(entry.name, index)) for entry in layout.jobs for index in range(entry.job.count)]
     tasks = [_task_plan(request.at(task), entry, task) for entry, task in everybody]
     return Plan(
@@ -85,7 +86,11 @@ def build(
         cluster=request.cluster,
         tasks=tuple(_with_needs(tasks)),
         deadlines=plan_task.Deadlines(**file.deadlines.model_dump()),
-        notes=(*dict.fromkeys(each.note for each in told.values() if each.note), *_hidden_notes(hidden), *_site_notes(site, places)),
+        notes=(
+            *dict.fromkeys(each.note for each in told.values() if each.note),
+            *_hidden_notes(hidden),
+            *_host_notes(launcher, remote_hosts),
+        ),
         lost=tuple(lost),
     )
 
@@ -97,12 +102,12 @@ def _hidden_notes(hidden: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _site_notes(site: Site, places: Mapping[str, Place]) -> list[str]:
+def _host_notes(launcher: HostEnvironment, remote_hosts: Mapping[str, RemoteHost]) -> list[str]:
     notes = []
-    if "TF_CONFIG" in site.environ:
+    if "TF_CONFIG" in launcher.environ:
         notes.append("TF_CONFIG in your environment belongs to another cluster; it is not passed to the tasks.")
-    open_hosts = [name for name, place in places.items() if place.site.shim is None]
-    if open_hosts or (site.shim is None and not places):
+    open_hosts = [name for name, host in remote_hosts.items() if host.environment.shim is None]
+    if open_hosts or (launcher.shim is None and not remote_hosts):
         where = f" on {', '.join(open_hosts)}" if open_hosts else ""
         notes.append(
             f"The bind shim is missing{where}, so TensorFlow's servers listen on every interface, without authentication, "
@@ -113,10 +118,10 @@ def _site_notes(site: Site, places: Mapping[str, Place]) -> list[str]:
 
 
 def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
-    file, site, job = request.file, request.site, entry.job
+    file, here, job = request.file, request.host, entry.job
     address = request.cluster.address(task)
     # What `python:` means on another host, that host has said.
-    python = job.python or (site.python if request.places else file.python or site.python)
+    python = job.python or (here.python if request.remote_hosts else file.python or here.python)
     free_port = request.ports.get(extra_port(task)) if entry.free_port else None
     values = placeholder_values(request.cluster, task, address, name=file.name, run_dir=request.run.folder, free_port=free_port)
     argv, preload = _command(request, entry, task, python)
@@ -136,16 +141,16 @@ def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
         restart=_restart(request, entry),
         recovery_wait=file.recovery_wait or None,
         free_port=free_port,
-        excuse=request.told[task.job].excuse,
+        failure_hint=request.told[task.job].hint,
     )
 
 
 def _folder(request: _Request, job: Job) -> str:
     """Where the task runs; on another host a relative folder is one of those that came with the program."""
     chosen = job.cwd or request.file.cwd
-    if chosen is None or not request.places:
-        return chosen or request.site.cwd
-    return os.path.join(request.site.cwd, chosen)
+    if chosen is None or not request.remote_hosts:
+        return chosen or request.host.cwd
+    return os.path.join(request.host.cwd, chosen)
 
 
 def _command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
@@ -172,7 +177,7 @@ def _differs(request: _Request, entry: JobLayout, task: Task, load: Preload) -> 
 
 def _server_command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
     module = "psclust.runtime.python_server" if entry.job.server == "python" else "psclust.runtime.bare_server"
-    cluster = environment.render_cluster(request.cluster)
+    cluster = task_environment.render_cluster(request.cluster)
     preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
     flags = ["--cluster", cluster, "--job", task.job, "--task", str(task.index)]
     if entry.job.device_count is not None:
@@ -183,8 +188,8 @@ def _server_command(request: _Request, entry: JobLayout, task: Task, python: str
 def _environment(request: _Request, entry: JobLayout, task: Task, values: Values) -> dict[str, str]:
     file, job, program = request.file, entry.job, entry.program
     address = request.cluster.address(task)
-    env = environment.task_environment(
-        request.site,
+    env = task_environment.task_environment(
+        request.host,
         request.cluster,
         task,
         run_id=request.run.id,
@@ -192,15 +197,15 @@ def _environment(request: _Request, entry: JobLayout, task: Task, values: Values
         host=address.rpartition(":")[0] if address else None,
         gpus=_gpus(request, entry, task),
     )
-    if request.places:
-        env |= environment.peer_timeout(file.deadlines.lease)
+    if request.remote_hosts:
+        env |= task_environment.peer_timeout(file.deadlines.lease)
     if program is not None and program.kind == "psclust":
         env["PSCLUST_REPLICATION"] = request.layout.replication or "between-graph"
         env["PSCLUST_UPDATE"] = file.update
         if job.device_count is not None:
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
-        env["PSCLUST_PLACEMENT"] = environment.placement_policy(file.placement).render()
-        env |= environment.pace_environment(file)
+        env["PSCLUST_PLACEMENT"] = task_environment.placement_policy(file.placement).render()
+        env |= task_environment.pace_environment(file)
     if request.told[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from psclust.errors import ClusterFileError
-from psclust.plan.environment import passed
+from psclust.plan.task_environment import passed
 
 ENVIRON = {
     "HF_TOKEN": "t",

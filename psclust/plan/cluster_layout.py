@@ -9,12 +9,12 @@ from psclust.errors import UsageError
 from psclust.plan.port_request import PortRequest, extra_port
 from psclust.plan.program_kind import Program, parse_program
 from psclust.plan.task_plan import Role
-from psclust.spec.assign import assign
+from psclust.spec.address_checks import is_in_cluster
 from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
 from psclust.spec.cluster_file import ClusterFile, Job
-from psclust.spec.network import is_in_cluster
+from psclust.spec.host_assignment import assign
 from psclust.spec.placeholders import FREE_PORT, placeholders, texts_of_job
-from psclust.spec.spare import move
+from psclust.spec.spare_slots import move
 
 CLIENT = "client"  # the job of the one client of an in-graph cluster
 _CHIEFS = ("chief", "master", CLIENT)

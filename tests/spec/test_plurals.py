@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from psclust.spec.counted import counted, counted_tasks
+from psclust.spec.plurals import counted, counted_tasks
 
 
 def test_one_of_a_thing_and_several() -> None:
