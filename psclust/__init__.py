@@ -9,11 +9,12 @@ from __future__ import annotations
 TYPE_CHECKING = False  # typing's own, without importing it: type checkers take this name for true
 if TYPE_CHECKING:
     from psclust import estimator as estimator
+    from psclust.replication.model import EstimatorSpec, ModeKeys, Shard
     from psclust.replication.statistics.batch_norm import batch_normalization
     from psclust.train import schedules as schedules
     from psclust.train.config import TrainConfig
     from psclust.train.hooks.early_stopping import EarlyStopping
-    from psclust.train.program import EstimatorSpec, ModeKeys, Program, Shard
+    from psclust.train.program import Program
 
 __version__ = "0.1.0"
 
@@ -21,9 +22,9 @@ _HOMES = {
     "EarlyStopping": "psclust.train.hooks.early_stopping",
     "batch_normalization": "psclust.replication.statistics.batch_norm",
     "Program": "psclust.train.program",
-    "EstimatorSpec": "psclust.train.program",
-    "ModeKeys": "psclust.train.program",
-    "Shard": "psclust.train.program",
+    "EstimatorSpec": "psclust.replication.model",
+    "ModeKeys": "psclust.replication.model",
+    "Shard": "psclust.replication.model",
     "TrainConfig": "psclust.train.config",
 }
 _MODULES = {"estimator": "psclust.estimator", "schedules": "psclust.train.schedules"}

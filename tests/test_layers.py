@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -49,10 +50,10 @@ def part_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imports_of(path: Path, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and absolute name of everything imported, inside functions too; of `from a import b`, `a.b`."""
+def imports_of(path: Path, tree: ast.AST, *, for_checkers: bool = False) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of every import, inside functions too and, on request, for type checkers only; `from a import b` is `a.b`."""
     package = ("psclust", *path.relative_to(ROOT).parent.parts)
-    unseen = {id(inner) for node in ast.walk(tree) if is_for_checkers(node) for inner in ast.walk(node)}
+    unseen = {id(inner) for node in ast.walk(tree) if is_for_checkers(node) and not for_checkers for inner in ast.walk(node)}
     for node in (node for node in ast.walk(tree) if id(node) not in unseen):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -86,6 +87,26 @@ def long_functions(path: Path, source: str) -> list[str]:
     return [f"{path}:{line}: {name} has {length} lines" for line, name, length in lengths if length > MAX_FUNCTION]
 
 
+def name_of(path: Path) -> str:
+    return ".".join(("psclust", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def circle(sources: Mapping[Path, str]) -> list[str]:
+    """The modules of one circle of imports, the first one again at the end; empty if there is none. Imports inside functions and for type
+    checkers count."""
+    modules = {name_of(path) for path in sources}
+    imports: dict[str, set[str]] = {}
+    for path, source in sources.items():
+        names = [name for _, name in imports_of(path, ast.parse(source), for_checkers=True)]
+        found = {name if name in modules else name.rpartition(".")[0] for name in names} & modules
+        imports[name_of(path)] = found - {name_of(path)}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
 def test_every_part_has_its_place() -> None:
     parts = {part_of(path) for path in SOURCES}
     assert parts <= set(ALLOWED)
@@ -93,6 +114,10 @@ def test_every_part_has_its_place() -> None:
 
 def test_imports_go_downward_only() -> None:
     assert [breach for path in SOURCES for breach in breaches(path, path.read_text(encoding="utf-8"))] == []
+
+
+def test_imports_go_in_no_circle() -> None:
+    assert circle({path: path.read_text(encoding="utf-8") for path in SOURCES}) == []
 
 
 def test_files_stay_short() -> None:
@@ -137,6 +162,19 @@ def test_a_breach_would_be_seen(place: str, source: str) -> None:
 )
 def test_what_is_allowed_passes(place: str, source: str) -> None:
     assert breaches(ROOT / place, source) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from psclust.train.a import A",
+        "from psclust.train import a",
+        "def f():\n    from psclust.train import a",
+        "if TYPE_CHECKING:\n    from psclust.train.a import A",
+    ],
+)
+def test_a_circle_would_be_seen(back: str) -> None:
+    assert len(circle({ROOT / "train/a.py": "from psclust.train.b import B", ROOT / "train/b.py": back})) == 3
 
 
 def test_a_long_function_would_be_seen() -> None:

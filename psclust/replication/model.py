@@ -75,7 +75,7 @@ def as_spec(returned: Any) -> EstimatorSpec:
 
 
 class Model(Protocol):
-    """The user's functions with their parameters bound; `psclust.train.program.Program` is the one implementation."""
+    """The user's functions with their parameters bound; `psclust.train.definition.Definition` is the one implementation."""
 
     @property
     def input_on_client(self) -> bool: ...

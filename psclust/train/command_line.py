@@ -1,7 +1,7 @@
-"""`python -m psclust.train module:program [options]`: trains a program as the task that the environment names, or alone; with `--describe`
-in front, says what variables it has.
+"""`python -m psclust.train module:program [options]`: runs a program as the task that the environment names, or alone.
 
-A user's mistake is one sentence on stderr and its exit code; an exception of the user's own code keeps its traceback.
+`--describe` before it prints the program's variables instead, for `psclust plan`. A user's mistake is one sentence on stderr and an exit
+code; an exception in the user's own code keeps its traceback.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.estimator import install
+from psclust.placement.description import Description
+from psclust.replication.variables.dry_build import dry_build
 from psclust.train.job import Job
 from psclust.train.load_program import load_program
 from psclust.train.modes import run
-from psclust.train.offline.describe import FLAG, describe_program
+from psclust.train.program import Program
 from psclust.train.program_options import Options, parse_changes, parse_options
 from psclust.train.progress import ProgressFile
 from psclust.train.report import Reporter
 from psclust.train.task_context import TaskContext, read_context
+
+_DESCRIBE = "--describe"
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -34,7 +38,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     # Graphs and sessions are what this package is made of; all other TensorFlow 2 behavior (resource variables, control flow) stays.
     tf.compat.v1.disable_eager_execution()
     try:
-        describing = list(arguments[:1]) == [FLAG]
+        describing = list(arguments[:1]) == [_DESCRIBE]
         options = parse_options(arguments[1:] if describing else arguments)
         context = read_context(environment)
         # Before the user's module is loaded: it may look for `tf.estimator` at once.
@@ -42,7 +46,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         program = load_program(options.program)
         program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
         if describing:
-            sys.stdout.write(f"{describe_program(program)}\n")
+            sys.stdout.write(f"{_describe(program)}\n")
             return 0
         with ExitStack() as scratch:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
@@ -53,6 +57,11 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
+
+
+def _describe(program: Program) -> str:
+    """The variables of a program for `psclust plan`, from a dry build: one line for `Description.find`."""
+    return Description(tuple(dry_build(program)), program.config.wire_dtype).render()
 
 
 def _model_dir(options: Options, context: TaskContext, scratch: ExitStack) -> Path:

@@ -17,14 +17,15 @@ from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
+from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
-from psclust.train.job import Job, Saver, no_data
+from psclust.train.job import Job
 from psclust.train.nan_guard import check_loss
 from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, recover, session_config, start_server
 from psclust.train.tower_devices import cluster_devices, input_of
-from psclust.train.user_errors import explained
+from psclust.train.user_errors import explained, no_data
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class _Client:
     hooks: Hooks
 
 
-def train_towers(job: Job) -> None:
+def train_in_graph(job: Job) -> None:
     """Trains until the data of all towers or the wanted number of steps is used up, and leaves a checkpoint of the result."""
     target = start_server(job.context)
     layout = _layout(job, target)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from psclust.train.between_graph.worker import train_worker
+from psclust.train.between_graph.chief import Chief
+from psclust.train.between_graph.replica import Replica
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
-from psclust.train.in_graph import train_towers
+from psclust.train.in_graph import train_in_graph
 from psclust.train.job import Job
 from psclust.train.offline.evaluation import evaluate, write_evaluation
 from psclust.train.offline.evaluator import evaluate_continuously, mark_training
 from psclust.train.offline.prediction import write_predictions
 from psclust.train.offline.saved_model import export_saved_model
 from psclust.train.program_options import TRAIN, TRAIN_AND_EVALUATE
+from psclust.train.session import recover
 from psclust.train.task_context import BETWEEN_GRAPH
 from psclust.train.tower_devices import own_devices
 
@@ -55,9 +57,10 @@ def train(job: Job) -> int:
         folder.tidy()
         mark_training(job.model_dir, context.run, None)
     if context.task is not None and context.replication == BETWEEN_GRAPH:
-        train_worker(job)
+        replica = Chief(job) if context.is_chief else Replica(job)
+        recover(replica.attempt, context, lambda: job.reporter.steps)
     else:
-        train_towers(job)
+        train_in_graph(job)
     step = job.reporter.progress.step
     if context.is_chief:
         mark_training(job.model_dir, context.run, step)

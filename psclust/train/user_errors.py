@@ -70,6 +70,11 @@ def explained(graph: Any) -> Iterator[None]:
         raise (gradients_error(error) or ModelError(_sentence(error, graph))) from error
 
 
+def no_data(source: str) -> UsageError:
+    """For an input that ends before its first batch; `source` is its name in the message."""
+    return UsageError(f"{source} has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas")
+
+
 def _sentence(error: Any, graph: Any) -> str:
     message = str(error.message)
     name = error.node_def.name if error.node_def is not None else next(iter(_NODE.findall(message)), "")

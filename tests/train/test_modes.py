@@ -165,7 +165,7 @@ def test_what_is_missing_is_said_in_one_sentence(trained: Path, tmp_path: Path) 
         bare.export_saved_model(model_dir=trained)
     with pytest.raises(UsageError, match="there is no checkpoint to evaluate"):
         toys.line.evaluate(tmp_path)
-    with pytest.raises(UsageError, match="where are the checkpoints"):
+    with pytest.raises(UsageError, match="no folder for checkpoints"):
         toys.line.train()
     with pytest.raises(UsageError, match="the held-out data is empty"):
         toys.line.with_params({"points": 0}).evaluate(trained)

@@ -18,14 +18,15 @@ from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer
+from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
-from psclust.train.job import Job, Saver, no_data
+from psclust.train.job import Job
 from psclust.train.nan_guard import check_loss
 from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, session_config, start_server
 from psclust.train.sync.participant import BarrierParticipant
-from psclust.train.user_errors import explained
+from psclust.train.user_errors import explained, no_data
 
 LOG = logging.getLogger(__name__)
 

@@ -1,0 +1,47 @@
+"""When to write a checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+from psclust.errors import NotFiniteError, PsclustError
+from psclust.replication.tf_types import Session
+from psclust.train.checkpoints.checkpoint import Checkpoints
+
+LOG = logging.getLogger(__name__)
+
+
+class Saver:
+    """Writes a checkpoint every `every_s` seconds or `every_steps` steps, whichever comes first; None: never for that reason."""
+
+    def __init__(self, checkpoints: Checkpoints, every_s: float | None, every_steps: int | None = None) -> None:
+        self._checkpoints = checkpoints
+        self._every_s = math.inf if every_s is None else every_s
+        self._every_steps = math.inf if every_steps is None else every_steps
+        self._due = time.monotonic() + self._every_s
+        self._due_step = math.inf
+        self._last: int | None = None
+
+    def start(self, step: int) -> None:
+        """Counts the steps to the next checkpoint from `step`."""
+        self._due_step = step + self._every_steps
+
+    def save(self, session: Session, step: int) -> None:
+        """Writes one now. Raises PsclustError."""
+        self._due, self._due_step = time.monotonic() + self._every_s, step + self._every_steps
+        self._checkpoints.save(session, step)
+        self._last = step
+
+    def maybe(self, session: Session, step: int, *, event: bool = False) -> None:
+        """Writes one if it is due, or on an `event` unless this step has one. Logs a failure to write and tries again at the next due
+        time. Raises NotFiniteError."""
+        due = time.monotonic() >= self._due or step >= self._due_step
+        if due or (event and step != self._last):
+            try:
+                self.save(session, step)
+            except NotFiniteError:
+                raise
+            except PsclustError as error:
+                LOG.warning("%s", error)

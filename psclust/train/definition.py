@@ -1,0 +1,70 @@
+"""The parts of a program: the user's functions, their parameters and the settings of the training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from psclust.errors import UsageError
+from psclust.replication.model import EstimatorSpec, ModeKeys, Shard, as_spec
+from psclust.replication.tf_types import Optimizer, Tensor
+from psclust.train.config import TrainConfig, changed
+from psclust.train.optional_arguments import call_with, takes
+from psclust.train.user_errors import refusals
+
+_D = TypeVar("_D", bound="Definition")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The fields of a `psclust.Program`, which documents them, and the user's functions called with their parameters."""
+
+    model_fn: Callable[..., EstimatorSpec]
+    input_fn: Callable[..., Any]
+    optimizer_fn: Callable[..., Any] | None = None
+    params: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    eval_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
+    seed: int | None = field(default=None, kw_only=True)
+    input_on_client: bool = field(default=False, kw_only=True)
+    predict_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
+    serving_input_receiver_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
+    config: TrainConfig = field(default=TrainConfig(), kw_only=True)
+
+    def with_params(self: _D, changes: Mapping[str, Any]) -> _D:
+        return replace(self, params={**(self.params or {}), **changes})
+
+    def with_config(self: _D, changes: Sequence[str]) -> _D:
+        """Raises UsageError, see `psclust.train.config.changed`."""
+        return replace(self, config=changed(self.config, changes))
+
+    @property
+    def has_evaluation(self) -> bool:
+        """Whether there is held-out data to evaluate on."""
+        return self.eval_input_fn is not None or takes(self.input_fn, "mode")
+
+    @property
+    def has_prediction(self) -> bool:
+        """Whether there is input to predict for."""
+        return self.predict_input_fn is not None or takes(self.input_fn, "mode")
+
+    def dataset(self, mode: str, shard: Shard) -> Any:
+        offered = {"mode": mode, "params": dict(self.params or {}), "shard": shard}
+        own = {ModeKeys.EVAL: self.eval_input_fn, ModeKeys.PREDICT: self.predict_input_fn}.get(mode)
+        with refusals("input_fn", mode):
+            return call_with(own or self.input_fn, **offered)
+
+    def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
+        with refusals("model_fn", mode, features, labels):
+            return as_spec(call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}), config=None))
+
+    def optimizer(self, global_step: Tensor) -> Optimizer | None:
+        if self.optimizer_fn is None:
+            return None
+        optimizer = call_with(self.optimizer_fn, params=dict(self.params or {}), global_step=global_step)
+        if not hasattr(optimizer, "compute_gradients"):
+            raise UsageError(
+                f"optimizer_fn returned a {type(optimizer).__module__}.{type(optimizer).__name__}; return one of tf.compat.v1.train, for "
+                "example tf.compat.v1.train.MomentumOptimizer(0.01, 0.9)"
+            )
+        return optimizer
