@@ -14,6 +14,7 @@ from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
+from psclust.spec.port_range import is_fixed
 from psclust.transport.api import Output
 from psclust.transport.local_transport import LocalTransport
 
@@ -55,7 +56,7 @@ class RemoteTransport:
         remote = {host: wanted for host, wanted in groups.items() if host in self._links}
         local = [request for host, wanted in groups.items() if host not in remote for request in wanted]
         ports = self._local.reserve(local)
-        if any(request.wanted.isdecimal() for wanted in remote.values() for request in wanted):
+        if any(is_fixed(request.wanted) for wanted in remote.values() for request in wanted):
             # Another launcher may want the same ones: in the order of their addresses one of the two gets all, at once each might get some.
             for host in sorted(remote, key=lambda host: remote[host][0].host):
                 ports |= self._links[host].reserve(remote[host])

@@ -18,6 +18,7 @@ from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
+from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import is_read
 from psclust.spec.user_files import read_text
 from psclust.transport.fork_server_client import Load
@@ -69,7 +70,7 @@ def bring_up(
             environ=_passed(file),
             warm=_loads(request),
             addresses={host: address for host in agent_folders if (address := own.get(host) or ssh.address_of(host))},
-            ports=file.ports if "-" in file.ports else "auto",
+            ports=file.ports if is_range(file.ports) else "auto",
             tunnel={host.name: host for host in hosts} if file.tunnel else {},
         )
         replies = start_agents(pythons, agent_folders, settings, lambda access: client.connect([access]))

@@ -14,6 +14,7 @@ from psclust.spec.cluster import JOB_ORDER, LOCALHOST, ClusterSpec, Host, Task
 from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.host_assignment import assign
 from psclust.spec.placeholders import FREE_PORT, placeholders, texts_of_job
+from psclust.spec.port_range import is_fixed, is_range
 from psclust.spec.spare_slots import move
 
 CLIENT = "client"  # the job of the one client of an in-graph cluster
@@ -56,7 +57,7 @@ class Layout:
             requests += [self._port_request(entry.job, task, default) for task in (tasks if entry.in_cluster else ())]
             extra = tasks if entry.free_port else ()
             wanted = entry.job.ports or default
-            free = wanted if "-" in wanted else "auto"
+            free = wanted if is_range(wanted) else "auto"
             requests += [PortRequest(extra_port(task), self.advertised(task), free, self.hosts[task].name) for task in extra]
         return requests
 
@@ -80,7 +81,7 @@ class Layout:
             given, _, port = job.addresses[task.index].rpartition(":")
             return PortRequest(task, given, port, on)
         wanted = job.ports or default
-        return PortRequest(task, self.advertised(task), str(int(wanted) + task.index) if wanted.isdigit() else wanted, on)
+        return PortRequest(task, self.advertised(task), str(int(wanted) + task.index) if is_fixed(wanted) else wanted, on)
 
 
 def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None, lost: Sequence[str] = ()) -> Layout:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.plurals import counted
+from psclust.spec.port_range import LAST_PORT, is_fixed, is_range, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.slot_checks import pinned_host
 
-LAST_PORT = 65535
 _OUTSIDE = ("evaluator", "tensorboard")  # jobs that no cluster spec lists, unless the file says so
 _LOOPBACK = "127.0.0.1"
 
@@ -22,16 +22,6 @@ class _Use:
     path: KeyPath
     ports: str
     jobs: Mapping[str, Job]
-
-    @property
-    def is_range(self) -> bool:
-        return "-" in self.ports
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The first and last port; of a single port, that one twice. Not for `auto`."""
-        low, _, high = self.ports.partition("-")
-        return int(low), int(high or low)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +70,13 @@ def _addresses(name: str, job: Job) -> Iterator[Problem]:
 
 
 def _invalid(use: _Use) -> Iterator[Problem]:
-    low, high = use.bounds
+    low, high = parse_port_range(use.ports)
     most = max((job.count for job in use.jobs.values()), default=0)
     if low == 0 or max(low, high) > LAST_PORT:
         yield Problem(use.path, f"found {use.ports}; ports run from 1 to {LAST_PORT}.")
     elif high < low:
         yield Problem(use.path, f"the range {use.ports} runs backwards; write {high}-{low}.")
-    elif not use.is_range and low + most - 1 > LAST_PORT:
+    elif not is_range(use.ports) and low + most - 1 > LAST_PORT:
         text = f"{counted(most, 'task')} from port {low} on would go past {LAST_PORT}; begin at {LAST_PORT + 1 - most} or below."
         yield Problem(use.path, text, (("jobs",),))
 
@@ -94,12 +84,12 @@ def _invalid(use: _Use) -> Iterator[Problem]:
 def _too_small(use: _Use, file: ClusterFile) -> Iterator[Problem]:
     """Ranges with fewer ports than tasks on the fullest host, however the tasks are spread."""
     tasks = sum(job.count for job in use.jobs.values())
-    if not tasks or not use.is_range:
+    if not tasks or not is_range(use.ports):
         return
     pins = [job.hosts for job in use.jobs.values() if job.hosts is not None]
     hosts = len({name for names in pins for name in names}) if len(pins) == len(use.jobs) else max(1, len(file.hosts))
     crowd = -(-tasks // hosts)
-    low, high = use.bounds
+    low, high = parse_port_range(use.ports)
     if crowd > high - low + 1:
         need = f"{tasks} tasks need {crowd}{' on one host' if hosts > 1 else ''}"
         text = f"the range {use.ports} has {counted(high - low + 1, 'port')}; {need}. Write {low}-{low + crowd - 1} or more."
@@ -138,7 +128,7 @@ def _claims(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[tuple[str, _
                 continue
             ports = job.ports or file.ports
             where = pinned_host(job, index) or only
-            if not job.addresses and ports.isdigit() and where is not None:
+            if not job.addresses and is_fixed(ports) and where is not None:
                 yield f"{_reached(where)}:{int(ports) + index}", _Claim(task, ("jobs", name, "ports") if job.ports else ("ports",))
 
 

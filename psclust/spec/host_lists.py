@@ -12,6 +12,7 @@ from math import prod
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
+from psclust.spec.port_range import LAST_PORT
 from psclust.spec.problems import printable
 
 # What stands behind the colon is slots below this number (22 excepted) and the SSH port from it on: nobody gives a machine a thousand
@@ -141,8 +142,8 @@ def _read_number(text: str) -> dict[str, int]:
     number = int(text)
     if number == 0:
         raise ValueError("0 slots leave no room for a task; give at least one slot or leave the host out.")
-    if number > 65535:
-        raise ValueError(f"{number} is no port (they end at 65535); behind the colon stand slots below {FIRST_PORT} or the SSH port.")
+    if number > LAST_PORT:
+        raise ValueError(f"{number} is no port (they end at {LAST_PORT}); behind the colon stand slots below {FIRST_PORT} or the SSH port.")
     return {"slots": number} if number < FIRST_PORT and number != SSH_PORT else {"port": number}
 
 

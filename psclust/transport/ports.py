@@ -16,6 +16,7 @@ from typing import NamedTuple
 from psclust.errors import PortBusyError, StartError
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
+from psclust.spec.port_range import parse_port_range
 
 
 class PortReservations:
@@ -52,8 +53,8 @@ class PortReservations:
     def _suits(self, request: PortRequest) -> bool:
         if request.task not in self._sockets:
             return False
-        low, high = _bounds(request.wanted)
-        return low <= self._port(request.task) <= high
+        low, high = parse_port_range(request.wanted)
+        return request.wanted == "auto" or low <= self._port(request.task) <= high
 
 
 class _Reserved(NamedTuple):
@@ -72,17 +73,10 @@ class _Reserved(NamedTuple):
             self.claim.close()
 
 
-def _bounds(wanted: str) -> tuple[int, int]:
-    if wanted == "auto":
-        return 1, 65535
-    low, _, high = wanted.partition("-")
-    return int(low), int(high or low)
-
-
 def listen_in(address: str, ports: str) -> socket.socket:
     """A listening socket on the first free port of `ports`, a range or auto. Raises StartError."""
-    low, high = _bounds(ports)
-    for port in [0] if ports == "auto" else range(low, high + 1):
+    low, high = parse_port_range(ports)
+    for port in range(low, high + 1):
         try:
             with _claim(address, port) if port else nullcontext():
                 return socket.create_server((address, port))
@@ -93,8 +87,8 @@ def listen_in(address: str, ports: str) -> socket.socket:
 
 
 def _reserve(request: PortRequest) -> _Reserved:
-    low, high = _bounds(request.wanted)
-    for port in [0] if request.wanted == "auto" else range(low, high + 1):
+    low, high = parse_port_range(request.wanted)
+    for port in range(low, high + 1):
         try:
             return _bind(request.host, port, lenient=request.is_extra)
         except OSError as error:
@@ -102,7 +96,7 @@ def _reserve(request: PortRequest) -> _Reserved:
                 raise StartError(
                     f"{request.what}: cannot use the address {request.host}: {error.strerror}. Name an address of this machine."
                 ) from error
-            if low == high:
+            if low == high != 0:
                 raise PortBusyError(request.what, f"{request.host}:{port}", port_holder(port)) from error
     raise StartError(
         f"{request.what}: no port of {request.wanted} is free on {request.host}. Widen the range or let psclust choose: `ports: auto`."

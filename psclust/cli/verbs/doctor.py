@@ -15,6 +15,7 @@ from psclust.cli.host_options import host_options, logged_in, read_hosts
 from psclust.launch.bring_up import other_hosts
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
+from psclust.spec.port_range import parse_port_range
 from psclust.transport.bind_shim import bind_shim
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
 def port_ranges(file: ClusterFile) -> list[tuple[int, int]]:
     """Where the servers of a cluster may listen, first and last port of each range."""
     texts = dict.fromkeys([file.ports, *(job.ports for job in file.jobs.values() if job.ports)])
-    return [_range(text) for text in texts]
+    return [parse_port_range(text) for text in texts]
 
 
 def rows(found: Sequence[Finding], hosts: Sequence[str]) -> Iterable[tuple[str, str, str]]:
@@ -84,10 +85,3 @@ def _named(found: Sequence[Finding], hosts: Sequence[str]) -> str:
 def _verdict(found: Sequence[Finding]) -> str:
     count = sum(finding.level == "problem" for finding in found)
     return "A cluster can start here." if not count else f"{counted(count, 'problem')}: a cluster would not start or not work."
-
-
-def _range(text: str) -> tuple[int, int]:
-    if text == "auto":
-        return 0, 0
-    low, _, high = text.partition("-")
-    return int(low), int(high or low)

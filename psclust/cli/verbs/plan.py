@@ -25,6 +25,7 @@ from psclust.plan.task_plan import Plan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
+from psclust.spec.port_range import is_fixed
 from psclust.supervise.replan import recall
 
 
@@ -122,7 +123,7 @@ def _draft(request: UpRequest, running: Plan | None) -> Plan:
     folder = request.cluster.current() if running else None
     run = Run(folder.id, str(folder.path)) if folder else Run("<run>", str(request.cluster.path / "<run>"))
     ports = running.ports() if running else {}
-    wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if entry.wanted.isdigit()}
+    wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if is_fixed(entry.wanted)}
     inputs = recall(folder) if folder else None
     return build_plan(
         request.file,
