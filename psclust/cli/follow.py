@@ -11,7 +11,8 @@ from psclust.cli.output import duration
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_reader import LogReader
 from psclust.rundir.log_tail import tail_offsets
-from psclust.rundir.status import Progress, RunStatus, TaskStatus
+from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 
 _SCREEN = 20  # lines that are still before somebody's eyes

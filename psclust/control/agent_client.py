@@ -23,7 +23,8 @@ from psclust.control.suspend_detector import SuspendDetector, start_suspend_dete
 from psclust.errors import StartError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
-from psclust.rundir.folder import RunFolder, write_atomically
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.transport.api import Listener, Output
 from psclust.transport.log_pump import append
@@ -254,8 +255,9 @@ class AgentClient:
     def _keep_progress(self, name: str, text: str) -> None:
         """The file is for who looks at the run; the run itself goes by `progress`."""
         job, _, index = name.removesuffix(".json").rpartition("-")
-        self._progress[Task(job, int(index))] = text
-        path = self._folder.path / "progress" / name
+        task = Task(job, int(index))
+        self._progress[task] = text
+        path = self._folder.progress(task)
         try:
             write_atomically(path, text)
         except OSError as error:

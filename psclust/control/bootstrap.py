@@ -15,6 +15,7 @@ from psclust.plan.task_environment import HostEnvironment
 from psclust.reach.fan_out import all_or_error, fan_out
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
+from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
 from psclust.supervise.exit_code import describe_exit
 from psclust.transport.fork_server_client import Load
@@ -84,7 +85,7 @@ def start_agents(
         done = pythons.ask(host, "start_agent", question, timeout=_START_S)
         if done["code"] != 0:
             how = f"its agent {describe_exit(done['code'])} as it started"
-            raise HostError(f"{host}: {_last_line(done['stderr']) or how}")
+            raise HostError(f"{host}: {last_line(done['stderr']) or how}")
         reply = AgentReply.from_json(done["stdout"])
         via = asdict(settings.tunnel[host]) if host in settings.tunnel else None
         took(AgentAccess(host, f"{reply.address}:{reply.port}", launcher, settings.lease_s, via))
@@ -140,8 +141,3 @@ def _reached_by_all(supervisor: ReachProbe, addresses: Mapping[str, str]) -> tup
         else:
             found.setdefault(host, address.rpartition(":")[0])
     return found, {host: without for host, without in missing.items() if host not in found}
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else ""

@@ -22,7 +22,7 @@ def force_stop(folder: RunFolder, patience_s: float) -> bool:
     deadline = time.monotonic() + patience_s
     below: set[psutil.Process] = set()
     while cluster.is_live():
-        holders = _holders(cluster.path / "lock", folder.supervisor_log)
+        holders = _holders(cluster.lock_file, folder.supervisor_log)
         below |= _descendants(holders)
         for process in holders:
             with suppress(psutil.Error):

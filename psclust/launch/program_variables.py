@@ -14,6 +14,7 @@ from psclust.placement.table import Table, tabulate
 from psclust.plan.cluster_layout import Layout
 from psclust.plan.task_environment import is_foreign, placement_policy
 from psclust.plan.task_plan import Plan, TaskPlan
+from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Task
 
 _DEADLINE = 120.0
@@ -75,12 +76,6 @@ def _ask(task: TaskPlan, request: UpRequest) -> Description:
         raise UsageError(f"{words[0]}: its variables are not known: {error.filename}: {os.strerror(error.errno or 0)}.") from None
     found = Description.find(done.stdout)
     if done.returncode != 0 or found is None:
-        reason = _last_line(done.stderr) or f"exit code {done.returncode}"
+        reason = last_line(done.stderr) or f"exit code {done.returncode}"
         raise UsageError(reason if reason.startswith(f"{words[0]}:") else f"{words[0]}: its variables are not known: {reason}")
     return found
-
-
-def _last_line(text: str) -> str:
-    """Of a message, the message; of a traceback, the exception."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""

@@ -8,9 +8,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from psclust.placement.policy import Policy
+from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.env_file import parse_env_file
 
@@ -105,7 +107,7 @@ def task_environment(
         "PSCLUST_RUN_DIR": run_dir,
         "PSCLUST_TASK": str(task),
         "PSCLUST_CLUSTER": render_cluster(cluster),
-        "PSCLUST_PROGRESS": f"{run_dir}/progress/{task.job}-{task.index}.json",
+        "PSCLUST_PROGRESS": str(RunFolder(Path(run_dir)).progress(task)),
     }
     if host is not None:
         env["PSCLUST_BIND"] = host

@@ -75,19 +75,29 @@ class RunFolder:
     def socket(self) -> Path:
         return self.path / "control.sock"
 
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
     def log(self, task: Task, attempt: int) -> Path:
         """stdout and stderr of one attempt, as one stream."""
-        return self.path / "logs" / f"{task.job}-{task.index}.{attempt}.log"
+        return self.logs / f"{task.job}-{task.index}.{attempt}.log"
 
     def progress(self, task: Task) -> Path:
+        """Where the task's program reports its progress."""
         return self.path / "progress" / f"{task.job}-{task.index}.json"
+
+    @property
+    def model(self) -> Path:
+        """Checkpoints of a psclust program that was given no other folder."""
+        return self.path / "model"
 
     def create(self) -> None:
         """Readable by its owner only: logs and environments hold people's secrets."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path.mkdir(mode=0o700)
-        for name in ("logs", "progress"):
-            (self.path / name).mkdir()
+        for folder in (self.logs, self.path / "progress"):
+            folder.mkdir()
         self.ending.write_bytes(b" " * ENDING_BYTES)
 
     def socket_address(self) -> str:
@@ -113,24 +123,29 @@ class ClusterFolder:
         """What all runs have left on other hosts, also those whose folders are gone here, and how to reach it."""
         return self.path / "hosts.json"
 
+    @property
+    def lock_file(self) -> Path:
+        """Locked by the supervisor of the live run."""
+        return self.path / "lock"
+
     def lock(self) -> int | None:
         """Become the one who may run this cluster: a file descriptor to keep open, or None when a run is live."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             return self.lock()  # pruned in between
         if not _is_free(descriptor):
             os.close(descriptor)
             return None
-        if not _is_same(descriptor, self.path / "lock"):
+        if not _is_same(descriptor, self.lock_file):
             os.close(descriptor)
             return self.lock()  # pruned in between: others would lock another file
         return descriptor
 
     def is_live(self) -> bool:
         try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
@@ -197,13 +212,3 @@ def clusters(root: Path) -> list[ClusterFolder]:
     if not root.is_dir():
         return []
     return [ClusterFolder(entry) for entry in sorted(root.iterdir()) if (entry / "current").is_symlink()]
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file so that a reader sees the old text or the new one, never a part. Raises OSError, for example when the disk is full."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

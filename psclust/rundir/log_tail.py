@@ -43,6 +43,11 @@ def _begin(log: Path, count: int) -> tuple[int, int]:
         return 0, 0
 
 
+def last_line(text: str) -> str:
+    """The last line that is not blank, without the space around it; of a traceback that is the exception. "" if there is none."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
 def tail(data: bytes, count: int) -> tuple[str, ...]:
     """The last `count` lines of some bytes that may begin in the middle of a line; empty lines at the end do not count, and of a long line
     the middle is left out."""

@@ -7,7 +7,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from psclust.rundir.folder import RunFolder, write_atomically
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.folder import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

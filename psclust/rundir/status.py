@@ -5,33 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
-
-# The phases of a script whose process is only a server any more: it has called Server.join, or has ended well.
-SERVING = "serving"
-FINISHED = "finished"
-# Those of psclust's own programs once they need no other task; in the last one they are about to end.
-TRAINED = ("save", "evaluate", "predict", "export", "done")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a training task last said of itself; None: not said."""
-
-    step: int | None = None
-    loss: float | None = None
-    examples_per_s: float | None = None
-    phase: str | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, text: str) -> Progress:
-        """Raises ValueError when the text is not such a record."""
-        data = json.loads(text)
-        if not isinstance(data, dict):
-            raise ValueError("not a mapping")  # noqa: TRY004 - one exception for any bad record
-        return cls(**{name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase")}, metrics=data.get("metrics") or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from psclust.errors import NoRunError
-from psclust.rundir.folder import ENDING_BYTES, ClusterFolder, RunFolder, write_atomically
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.folder import ENDING_BYTES, ClusterFolder, RunFolder
 from psclust.rundir.log_tail import tail_of
 from psclust.rundir.status import RunStatus
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,8 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from psclust.rundir.folder import write_atomically
-from psclust.rundir.status import FINISHED, SERVING
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.task_progress import FINISHED, SERVING, Progress
 from psclust.runtime.bare_server import wait_for_a_signal
 from psclust.runtime.import_hook import when_imported
 
@@ -87,7 +86,7 @@ class OwnServers:
         if not self._is_here():
             return
         with suppress(OSError):
-            write_atomically(self._progress_file, json.dumps({"phase": phase}))
+            write_atomically(self._progress_file, Progress(phase=phase).to_json())
 
 
 def _set_default(function: Callable[..., Any], parameter: str, value: object) -> None:

@@ -10,7 +10,8 @@ from psclust.plan.build_plan import Run
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
-from psclust.rundir.folder import RunFolder, write_atomically
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 
 Reserve = Callable[[Sequence[PortRequest]], dict[Task, int]]

@@ -12,9 +12,11 @@ from typing import Protocol, TypeVar
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Deadlines, Plan
-from psclust.rundir.folder import RunFolder, write_atomically
-from psclust.rundir.status import FINISHED, SERVING, TRAINED, Progress, RunStatus
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.folder import RunFolder
+from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import write_status
+from psclust.rundir.task_progress import FINISHED, SERVING, TRAINED, Progress
 from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.events import Event

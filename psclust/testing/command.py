@@ -16,6 +16,7 @@ import psutil
 
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.spec.cluster import Task
 from psclust.testing.wait import PATIENCE_S, wait_until
 
 
@@ -113,8 +114,7 @@ class CommandBed:
         return found
 
     def log(self, task: str, attempt: int = 1) -> str:
-        job, _, index = task.partition(":")
-        path = self.run_folder().path / "logs" / f"{job}-{index}.{attempt}.log"
+        path = self.run_folder().log(Task.parse(task), attempt)
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def processes(self) -> list[psutil.Process]:

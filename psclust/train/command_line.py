@@ -20,6 +20,7 @@ from psclust.errors import PsclustError
 from psclust.estimator import install
 from psclust.placement.description import Description
 from psclust.replication.variables.dry_build import dry_build
+from psclust.rundir.folder import RunFolder
 from psclust.train.job import Job
 from psclust.train.load_program import load_program
 from psclust.train.modes import run
@@ -68,7 +69,7 @@ def _model_dir(options: Options, context: TaskContext, scratch: ExitStack) -> Pa
     if options.model_dir:
         return options.model_dir
     # Who is in a run may be killed, and would leave a folder of its own behind.
-    return (context.run_dir or Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="psclust-")))) / "model"
+    return RunFolder(context.run_dir or Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="psclust-")))).model
 
 
 def _reporter(options: Options, context: TaskContext) -> Reporter:

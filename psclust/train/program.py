@@ -12,6 +12,7 @@ from typing import Any
 
 from psclust.errors import UsageError
 from psclust.estimator import install
+from psclust.rundir.folder import RunFolder
 from psclust.train import modes
 from psclust.train.definition import Definition
 from psclust.train.job import Job
@@ -86,7 +87,7 @@ class Program(Definition):
         context = _trainable_context(os.environ)
         if model_dir is None and context.run_dir is None:
             raise UsageError("there is no folder for checkpoints outside a run; give model_dir")
-        folder = Path(model_dir).absolute() if model_dir is not None else (context.run_dir or Path()) / "model"
+        folder = Path(model_dir).absolute() if model_dir is not None else RunFolder(context.run_dir or Path()).model
         install()
         reporter = Reporter(ProgressFile(context.progress_file), _LOG_INTERVAL_S)
         return Job(self, context, Options("", **options), folder, reporter, tuple(hooks))

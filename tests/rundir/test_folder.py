@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, clusters, state_root, write_atomically
-from psclust.rundir.status import Progress, RunStatus, TaskStatus
+from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, clusters, state_root
+from psclust.rundir.status import RunStatus, TaskStatus
+from psclust.rundir.task_progress import Progress
 
 
 @pytest.mark.parametrize(
@@ -56,19 +57,16 @@ def test_a_socket_in_a_very_deep_folder_still_has_an_address(tmp_path: Path) -> 
     assert run.socket.read_text() == "here"
 
 
-def test_an_atomic_write_that_fails_leaves_the_old_text_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "status.json"
-    write_atomically(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "half a surrogate \ud800")
-    assert path.read_text() == "old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["status.json"]
-
-
 def test_a_status_survives_the_way_through_json() -> None:
     task = TaskStatus("ps:0", "server", "running", "localhost", "127.0.0.1:1", 7, 1, 0, None, 1.5, "/log")
     status = RunStatus("name", "run", "/folder", "live", 9, 1.0, (task,), notes=("note",), cause_tail=("line",))
     assert RunStatus.from_json(status.to_json()) == status
+
+
+def test_a_progress_record_survives_the_way_through_json() -> None:
+    progress = Progress(3, 0.5, phase="train", metrics={"accuracy": 0.9})
+    assert Progress.from_json(progress.to_json()) == progress
+    assert Progress.from_json('{"phase": "serving", "new": 1}') == Progress(phase="serving")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])

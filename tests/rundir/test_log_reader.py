@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from psclust.rundir.log_reader import LONGEST, LineSplitter, LogReader
-from psclust.rundir.log_tail import tail, tail_of
 
 
 @pytest.mark.parametrize(
@@ -111,19 +110,3 @@ def test_a_reader_takes_a_large_file_in_steps(tmp_path: Path) -> None:
         assert sum(map(len, lines)) < 1_000_000
         pieces += lines
     assert "".join(pieces) == "x" * 9_000_000 + "\n"
-
-
-def test_the_tail_is_the_last_lines_without_empty_ones_at_the_end(tmp_path: Path) -> None:
-    assert tail(b"a\nb\nc\n\n\n", 2) == ("b", "c")
-    path = tmp_path / "log"
-    path.write_bytes(b"".join(b"line %d\n" % number for number in range(1000)))
-    assert tail_of(path, 2) == ("line 998", "line 999")
-    assert tail_of(tmp_path / "none", 2) == ()
-
-
-def test_a_tail_has_bars_once_and_long_lines_shortened() -> None:
-    assert tail(b"10 %\r20 %\r30 %\nfailed\n", 20) == ("30 %", "failed")
-    (line,) = tail(b"a" * 50_000 + b"the reason", 20)
-    assert len(line) < 2100
-    assert line.startswith("aaaa")
-    assert line.endswith("the reason")

@@ -84,7 +84,7 @@ def _end(cluster: ClusterFolder, *, now: bool) -> None:
                 raise StartError(f"{cluster.name} is still ending after {_DEADLINE:g} s; `psclust down --now` does not wait for its tasks.")
             time.sleep(_POLL)
     tasks = read_status(folder).tasks
-    output.say(f"{cluster.name} is down; {counted(len(tasks), 'task')}, none is alive. Logs: {folder.path / 'logs'}")
+    output.say(f"{cluster.name} is down; {counted(len(tasks), 'task')}, none is alive. Logs: {folder.logs}")
 
 
 def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:

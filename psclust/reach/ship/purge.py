@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from psclust.errors import PsclustError, StartError
-from psclust.rundir.folder import ClusterFolder, write_atomically
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.folder import ClusterFolder
 from psclust.spec.cluster import Host
 
 if TYPE_CHECKING:

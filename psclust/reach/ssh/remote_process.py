@@ -14,6 +14,7 @@ from paramiko.ssh_exception import SSHException
 
 from psclust.errors import HostError
 from psclust.reach.ssh.channel import end_input
+from psclust.rundir.log_tail import last_line
 
 _CHUNK = 1 << 16
 _GONE = (OSError, SSHException, EOFError)  # what paramiko raises where nobody is at the other end
@@ -38,8 +39,7 @@ class Result:
     @property
     def last_line(self) -> str:
         """What it said last; on stderr, where it said nothing else."""
-        lines = [line.strip() for source in (self.stderr, self.stdout) for line in source.decode("utf-8", "replace").splitlines()]
-        return next((line for line in reversed(lines) if line), "")
+        return last_line(self.text) or last_line(self.stderr.decode("utf-8", "replace"))
 
 
 class RemoteProcess:

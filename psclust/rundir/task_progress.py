@@ -1,0 +1,35 @@
+"""The progress file: what a task's program reports about itself. The program writes it, the supervisor and `up` read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+# Phases of a script whose process is only a server by now: it called Server.join, or exited successfully.
+SERVING = "serving"
+FINISHED = "finished"
+# Phases in which a psclust program needs no other task any more; in the last one it is about to exit.
+TRAINED = ("save", "evaluate", "predict", "export", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """step: global step. examples_per_s: of this task. None: unknown."""
+
+    step: int | None = None
+    loss: float | None = None
+    examples_per_s: float | None = None
+    phase: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Progress:
+        """Ignores unknown keys. Raises ValueError for anything but a JSON object."""
+        data = json.loads(text)
+        if not isinstance(data, dict):
+            raise ValueError("not a JSON object")  # noqa: TRY004 - one exception for any bad record
+        return cls(**{name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase")}, metrics=data.get("metrics") or {})
