@@ -45,7 +45,7 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
         self._detached.set()
         deadlines = self._supervisor.deadlines()
         if deadlines is not None:
-            self._transport.extend_lease(deadlines.detached)
+            self._transport.extend_lease(deadlines.detached_s)
         return pb.Empty()
 
     def Connect(self, request: pb.Agents, context: grpc.ServicerContext) -> pb.Empty:

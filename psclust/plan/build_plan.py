@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from psclust.plan import task_environment
-from psclust.plan import task_plan as plan_task
 from psclust.plan.cluster_layout import JobLayout, Layout, lay_out
 from psclust.plan.placeholder_values import Values, fill, placeholder_values
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.script_flags import RoleBy, decide
 from psclust.plan.task_environment import HostEnvironment
-from psclust.plan.task_plan import Plan, Preload, RestartPolicy, TaskPlan
+from psclust.plan.task_plan import Deadlines, Plan, Preload, RestartPolicy, TaskPlan, When
+from psclust.spec import cluster_file
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.placeholders import placeholders
@@ -85,7 +85,7 @@ def build_plan(
         name=file.name,
         cluster=request.cluster,
         tasks=tuple(_with_needs(tasks)),
-        deadlines=plan_task.Deadlines(**file.deadlines.model_dump()),
+        deadlines=_deadlines(file.deadlines),
         notes=(
             *dict.fromkeys(each.note for each in told.values() if each.note),
             *_hidden_notes(hidden),
@@ -93,6 +93,10 @@ def build_plan(
         ),
         lost=tuple(lost),
     )
+
+
+def _deadlines(keys: cluster_file.Deadlines) -> Deadlines:
+    return Deadlines(keys.start, keys.stop, keys.finish, keys.run, keys.lease, keys.detached, keys.run_exit_code)
 
 
 def _hidden_notes(hidden: Mapping[str, str]) -> list[str]:
@@ -139,7 +143,7 @@ def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
         decides=entry.decides,
         ok_exit_codes=tuple(job.ok_exit_codes),
         restart=_restart(request, entry),
-        recovery_wait=file.recovery_wait or None,
+        recovery_wait_s=file.recovery_wait or None,
         free_port=free_port,
         failure_hint=request.told[task.job].hint,
     )
@@ -229,7 +233,7 @@ def _gpus(request: _Request, entry: JobLayout, task: Task) -> range | None:
 
 def _restart(request: _Request, entry: JobLayout) -> RestartPolicy:
     chosen = entry.job.restart or request.file.restart
-    default: plan_task.When = "failure" if entry.program is None or entry.role == "side" else "signal"
+    default: When = "failure" if entry.program is None or entry.role == "side" else "signal"
     return RestartPolicy(chosen.when or default, chosen.max, chosen.window, chosen.backoff, chosen.max_backoff)
 
 

@@ -23,13 +23,13 @@ TIME_LIMIT_CODE = 124  # as that of timeout(1)
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """When a dead task is started again, and how often; times in seconds."""
+    """When a dead task is started again, and how often."""
 
     when: When
     max: int
-    window: float
-    backoff: float
-    max_backoff: float
+    window_s: float
+    backoff_s: float
+    max_backoff_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TaskPlan:
     decides: bool
     ok_exit_codes: tuple[int, ...]
     restart: RestartPolicy
-    recovery_wait: float | None
+    recovery_wait_s: float | None
     free_port: int | None = None  # the port behind `{free_port}`, once it is known
     failure_hint: str | None = None  # a guess of psclust's that a failure at once may be due to, as a clause
 
@@ -66,12 +66,12 @@ class Deadlines:
     """Seconds; `run` None: no limit, else `run_exit_code` is that of a run that reached it. lease, detached: how long an agent stays on
     its host without a word of the launcher."""
 
-    start: float
-    stop: float
-    finish: float
-    run: float | None
-    lease: float = 30.0
-    detached: float = 86400.0
+    start_s: float
+    stop_s: float
+    finish_s: float
+    run_s: float | None
+    lease_s: float = 30.0
+    detached_s: float = 86400.0
     run_exit_code: int = TIME_LIMIT_CODE
 
 

@@ -90,7 +90,7 @@ def _obstacle(state: RunState, vital: Sequence[TaskState], now: float) -> str | 
         if moving and policy.when == "never" and (task in moving or (entry.alive and entry.plan.role != "side")):
             return f"to move them would start all tasks again, and {task} is to be started once only (restart: when: never)"
         if task in moving and allowance(policy, entry.restarts, now, task) is None:
-            return f"{task} had used its {counted(policy.max, 'restart')} within {policy.window:g} s"
+            return f"{task} had used its {counted(policy.max, 'restart')} within {policy.window_s:g} s"
     return None
 
 
@@ -99,4 +99,4 @@ def _hold(state: RunState, gone: Sequence[TaskState], now: float) -> RunState:
     assert state.plan is not None
     delays = [allowance(entry.plan.restart, entry.restarts, now, entry.plan.task) or 0.0 for entry in gone]
     counted = {entry.plan.task: replace(entry, restarts=(*entry.restarts, now)) for entry in gone}
-    return replace(state, tasks={**state.tasks, **counted}, hold=now + max(state.plan.deadlines.stop, *delays))
+    return replace(state, tasks={**state.tasks, **counted}, hold=now + max(state.plan.deadlines.stop_s, *delays))

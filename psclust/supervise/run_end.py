@@ -40,7 +40,7 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
     if first.task != own.task:
         text += f", and {own.task} {describe_exit(own.code)} after it"
     if entry.restarts:
-        text += f"; {own.task} had used its {counted(len(entry.restarts), 'restart')} within {entry.plan.restart.window:g} s"
+        text += f"; {own.task} had used its {counted(len(entry.restarts), 'restart')} within {entry.plan.restart.window_s:g} s"
     failure_hint = state.tasks[first.task].plan.failure_hint if first.task in state.tasks else None
     if failure_hint is not None and not is_violent(first.code) and first.lived <= AT_ONCE:
         text += f"; {failure_hint}"

@@ -244,7 +244,7 @@ def _stop_task(state: RunState, entry: TaskState, now: float) -> Result:
     assert state.plan is not None
     if entry.phase is TaskPhase.STOPPING:
         return state, []
-    stopping = replace(entry, phase=TaskPhase.STOPPING, due=now + state.plan.deadlines.stop)
+    stopping = replace(entry, phase=TaskPhase.STOPPING, due=now + state.plan.deadlines.stop_s)
     return _put(state, stopping), [Signal(entry.plan.task, "TERM")]
 
 
@@ -305,13 +305,13 @@ def _deadlines(state: RunState, now: float) -> Result:
     if state.plan is None or state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
         return state, []
     limits = state.plan.deadlines
-    if limits.run is not None and now - state.began >= limits.run:
-        text = f"the time limit of {limits.run:g} s was reached (deadlines.run)"
+    if limits.run_s is not None and now - state.began >= limits.run_s:
+        text = f"the time limit of {limits.run_s:g} s was reached (deadlines.run)"
         return _stop(state, Outcome(limits.run_exit_code == 0, limits.run_exit_code, text), now)
     missing = [task for task, entry in state.tasks.items() if entry.plan.serves and entry.phase in (TaskPhase.WAITING, TaskPhase.STARTING)]
-    if missing and state.hold is None and now - max(state.applied, max(state.tasks[task].since for task in missing)) >= limits.start:
+    if missing and state.hold is None and now - max(state.applied, max(state.tasks[task].since for task in missing)) >= limits.start_s:
         names = ", ".join(map(str, missing))
-        text = f"{names} did not answer within {limits.start:g} s (deadlines.start)"
+        text = f"{names} did not answer within {limits.start_s:g} s (deadlines.start)"
         return _stop(state, Outcome(False, 3, text, cause=missing[0], attempt=state.tasks[missing[0]].attempt), now)
     if state.phase is RunPhase.FINISHING and state.due is not None and now >= state.due:
         return _stop(state, Outcome(True, 0, describe_stop(state, limits)), now)
@@ -359,6 +359,6 @@ def _finish(state: RunState, now: float) -> Result:
         return replace(state, phase=RunPhase.LIVE, due=None), []
     working = [entry for entry in state.tasks.values() if entry.plan.role != "server" and not entry.joined]
     if any(entry.alive or entry.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF) for entry in working):
-        due = state.due if state.phase is RunPhase.FINISHING else now + state.plan.deadlines.finish
+        due = state.due if state.phase is RunPhase.FINISHING else now + state.plan.deadlines.finish_s
         return replace(state, phase=RunPhase.FINISHING, due=due), []
     return _stop(state, Outcome(True, 0, good_end(state)), now)

@@ -14,7 +14,7 @@ def describe_wait(state: RunState) -> str | None:
     late = _late(state)
     if state.phase is not RunPhase.FINISHING or state.plan is None or not late:
         return None
-    limit = state.plan.deadlines.finish
+    limit = state.plan.deadlines.finish_s
     return f"the work is done; waiting for {_names(late)} to end, for {limit:g} s at most (deadlines.finish){_unseen(late)}"
 
 
@@ -22,7 +22,7 @@ def describe_stop(state: RunState, limits: Deadlines) -> str:
     """Who was stopped when the time was up."""
     late = _late(state)
     stopped = "was stopped" if len(late) == 1 else "were stopped"
-    return f"{_names(late)} had not ended {limits.finish:g} s after the others and {stopped} (deadlines.finish){_unseen(late)}"
+    return f"{_names(late)} had not ended {limits.finish_s:g} s after the others and {stopped} (deadlines.finish){_unseen(late)}"
 
 
 def _late(state: RunState) -> list[TaskState]:

@@ -149,7 +149,7 @@ class LocalTransport:
                 self._report(plan.task, start, pid, reason)
 
         env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(attempt)}
-        server.start(StartRequest((_at_home(plan.argv[0]), *plan.argv[1:]), env, plan.cwd, plan.recovery_wait, output, done))
+        server.start(StartRequest((_at_home(plan.argv[0]), *plan.argv[1:]), env, plan.cwd, plan.recovery_wait_s, output, done))
 
     def _report(self, task: Task, start: _Start, pid: int | None, reason: str) -> None:
         with self._lock:

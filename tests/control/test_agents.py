@@ -112,7 +112,7 @@ def task_plan(task: Task, host: str, script: str) -> TaskPlan:
         decides=True,
         ok_exit_codes=(0,),
         restart=RestartPolicy("never", 0, 1.0, 1.0, 1.0),
-        recovery_wait=None,
+        recovery_wait_s=None,
     )
 
 

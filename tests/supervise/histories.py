@@ -11,7 +11,7 @@ from psclust.supervise.run_state import RunState, TaskPhase
 from psclust.supervise.state_machine import step
 
 PS, W0, W1, CHIEF, EVAL = Task("ps", 0), Task("worker", 0), Task("worker", 1), Task("chief", 0), Task("evaluator", 0)
-LIMITS = Deadlines(start=60, stop=10, finish=30, run=None)
+LIMITS = Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None)
 
 
 def task_plan(task: Task, **changes: object) -> TaskPlan:
@@ -30,7 +30,7 @@ def task_plan(task: Task, **changes: object) -> TaskPlan:
         decides=task.job == "worker",
         ok_exit_codes=(0,),
         restart=RestartPolicy("failure" if serves or task.job == "evaluator" else "signal", 3, 600, 1, 30),
-        recovery_wait=None,
+        recovery_wait_s=None,
     )
     return replace(plan, **changes)  # type: ignore[arg-type]
 

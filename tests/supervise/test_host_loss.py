@@ -68,14 +68,14 @@ def test_the_tasks_of_a_lost_host_move_and_all_start_again_once_all_have_ended(r
 def test_nothing_starts_before_the_agent_of_the_lost_host_must_have_ended_its_tasks(run: Replay) -> None:
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))))
     assert run.at(40.5, Exited(PS, -15), Exited(W0, -15)) == []
-    assert run.at(40 + LIMITS.stop - 0.1, Tick()) == []
-    assert run.at(40 + LIMITS.stop, Tick()) == ["start ps:0/2"]
+    assert run.at(40 + LIMITS.stop_s - 0.1, Tick()) == []
+    assert run.at(40 + LIMITS.stop_s, Tick()) == ["start ps:0/2"]
 
 
 def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have_ended() -> None:
     at_once = RestartPolicy("signal", 3, 600, 0, 0)
     entries = (on("a", PS), on("a", W0), on("b", W1, restart=at_once))
-    run = Replay(make_plan(*entries, deadlines=replace(LIMITS, stop=0))).up()
+    run = Replay(make_plan(*entries, deadlines=replace(LIMITS, stop_s=0))).up()
     run.at(39, Exited(W0, -9))
     assert run.at(40, LOST, Tick()) == ["move off b"]
     assert run.at(41, Tick()) == []
@@ -84,7 +84,7 @@ def test_without_any_grace_too_nobody_starts_before_there_is_a_plan_and_all_have
 
 
 def test_a_long_wait_for_the_old_tasks_is_none_of_the_start_deadlines_business() -> None:
-    run = Replay(make_plan(on("a", PS), on("b", W1), deadlines=replace(LIMITS, start=5))).up()
+    run = Replay(make_plan(on("a", PS), on("b", W1), deadlines=replace(LIMITS, start_s=5))).up()
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))), Exited(PS, -15))
     assert run.at(49.9, Tick()) == []
     assert run.at(50, Tick()) == ["start ps:0/2"]

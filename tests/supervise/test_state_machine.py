@@ -226,14 +226,14 @@ def test_restart_stops_the_task_and_starts_it_without_counting(run: Replay) -> N
 
 
 def test_the_time_limit_ends_the_run() -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run=100))).up()
+    run = Replay(make_plan(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100))).up()
     assert run.at(99, Tick()) == []
     assert run.at(100, Tick()) == ["TERM ps:0", "TERM worker:0"]
     assert run.outcome == Outcome(False, 124, "the time limit of 100 s was reached (deadlines.run)")
 
 
 def test_a_time_limit_may_be_success() -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run=100, run_exit_code=0))).up()
+    run = Replay(make_plan(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100, run_exit_code=0))).up()
     run.at(100, Tick())
     assert (run.outcome.ok, run.outcome.exit_code) == (True, 0)
 
