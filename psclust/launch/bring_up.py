@@ -52,6 +52,7 @@ def bring_up(
     """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
     the user. Raises StartError with all failures together."""
     from psclust.control.bootstrap import AgentSettings, common_addresses, places, start_agents
+    from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
 
     file, hosts = request.file, ssh.hosts
