@@ -21,9 +21,13 @@ import invoke
 from fabric import Executor, task
 
 from psclust.errors import HostError, PsclustError, StartError, UsageError
+from psclust.reach.connections import Connections
 from psclust.reach.doctor.findings import quick, refuse
+from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts, gather_facts
-from psclust.reach.ssh.ssh_hosts import SshHosts
+from psclust.reach.ways import connect
+from psclust.rundir.log_tail import last_line
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_lists import parse_hosts
 
 _HERE = Path(__file__).parent
@@ -62,37 +66,37 @@ def _help(*names: str) -> dict[str, str]:
 @task(autoprint=True, help=_help("path", "python", "source", "pip", "standing"))
 def install(context: Any, path: str = _PATH, python: str = "python3", source: str = "", pip: str = "", standing: bool = False) -> str:
     """Install psclust, or repair it; what it needs and the hosts' Python does not have, TensorFlow perhaps, is brought by pip."""
-    with _hosts(context) as ssh, _packed(source) as (files, what):
-        _on_each(ssh, files, "install", path, python, what, *shlex.split(pip))
+    with _hosts(context) as connections, _packed(source) as (files, what):
+        _on_each(connections, files, "install", path, python, what, *shlex.split(pip))
         if standing:
             unit = _HERE / "psclust-agent.service"
-            _on_each(ssh, [unit], "standing", path, f"./{unit.name}")
-        return _found(ssh, path)
+            _on_each(connections, [unit], "standing", path, f"./{unit.name}")
+        return _found(connections, path)
 
 
 @task(autoprint=True, help=_help("path", "source", "pip"))
 def update(context: Any, path: str = _PATH, source: str = "", pip: str = "") -> str:
     """Bring psclust on hosts that have it to the state of this checkout, or to another one."""
-    with _hosts(context) as ssh, _packed(source) as (files, what):
-        _on_each(ssh, files, "update", path, what, *shlex.split(pip))
-        return _found(ssh, path)
+    with _hosts(context) as connections, _packed(source) as (files, what):
+        _on_each(connections, files, "update", path, what, *shlex.split(pip))
+        return _found(connections, path)
 
 
 @task(help=_help("path", "purge"))
 def remove(context: Any, path: str = _PATH, purge: bool = False) -> None:
     """Remove psclust, and its standing agent."""
-    with _hosts(context) as ssh:
-        _on_each(ssh, [], "purge" if purge else "remove", path)
+    with _hosts(context) as connections:
+        _on_each(connections, [], "purge" if purge else "remove", path)
 
 
 @contextmanager
-def _hosts(context: Any) -> Iterator[SshHosts]:
+def _hosts(context: Any) -> Iterator[Connections]:
     """Logged in to all hosts of -H. What goes wrong ends `fab` with its sentences and exit code."""
     try:
         if not context.psclust_hosts:
             raise UsageError("no host is named; write fab -r deploy -H a,b install.")
-        with SshHosts(parse_hosts(context.psclust_hosts, where="-H")) as ssh:
-            yield ssh
+        with connect(ClusterFile(name="deploy"), parse_hosts(context.psclust_hosts, where="-H")) as connections:
+            yield connections
     except PsclustError as error:
         raise invoke.Exit(str(error), error.exit_code) from None
 
@@ -117,21 +121,21 @@ def _build(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(tree)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise StartError(f"no wheel can be made of {_ROOT}: {_last_line(done.stderr)}. Name one with --source.")
+        raise StartError(f"no wheel can be made of {_ROOT}: {last_line(done.stderr)}. Name one with --source.")
     return next(folder.glob("psclust-*.whl"))
 
 
-def _on_each(ssh: SshHosts, files: Sequence[Path], *arguments: str) -> None:
+def _on_each(connections: Connections, files: Sequence[Path], *arguments: str) -> None:
     """Runs `on-host`, beside `files`, on all hosts at once. Raises StartError with a line for each that has failed."""
     archive = _archive([_HERE / "on-host", *files])
     command = shlex.join(["sh", "-c", _UNPACK, "on-host", *arguments])
 
     def work(host: str) -> None:
-        result = ssh.run(host, command, stdin=archive, timeout=_INSTALL_S)
+        result = connections.run(host, command, stdin=archive, timeout_s=_INSTALL_S)
         if result.code != 0:
-            raise HostError(f"{host}: {_last_line(result.stderr.decode(errors='replace')) or f'on-host ended with {result.code}'}")
+            raise HostError(f"{host}: {last_line(result.stderr.decode(errors='replace')) or f'on-host ended with {result.code}'}")
 
-    ssh.each(work)
+    on_each(connections.names, work)
 
 
 def _archive(files: Sequence[Path]) -> bytes:
@@ -142,16 +146,12 @@ def _archive(files: Sequence[Path]) -> bytes:
     return stream.getvalue()
 
 
-def _found(ssh: SshHosts, path: str) -> str:
+def _found(connections: Connections, path: str) -> str:
     """What each host has now. Raises StartError where a cluster could not run."""
-    facts = gather_facts(ssh, f"{path}/bin/python")
+    facts = gather_facts(connections, f"{path}/bin/python")
     refuse(quick(facts.values()))
     return "\n".join(map(_shown, facts.values()))
 
 
 def _shown(facts: HostFacts) -> str:
     return f"{facts.host}: psclust {facts.psclust_version}, TensorFlow {facts.tensorflow}, Python {facts.version} ({facts.executable})"
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -32,6 +32,7 @@ TASK_SIDE = (("runtime",), ("replication",), ("estimator",), ("train",), ("examp
 SHARED = {"errors", "framing", "spec", "placement", "rundir"}
 LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
+WAYS_TABLE, WAY_FOLDERS = "reach/ways.py", ("reach/ssh/",)
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 
 
@@ -82,6 +83,15 @@ def breaches(path: Path, source: str) -> list[str]:
     return found
 
 
+def ways_bypassed(path: Path, source: str) -> list[str]:
+    """Imports of a way to reach hosts, from outside it: only the table knows the ways."""
+    place = path.relative_to(ROOT).as_posix()
+    if place == WAYS_TABLE or place.startswith(WAY_FOLDERS):
+        return []
+    folders = tuple(f"psclust.{folder.replace('/', '.')}" for folder in WAY_FOLDERS)
+    return [f"{path}:{line}: {name}" for line, name in imports_of(path, ast.parse(source)) if f"{name}.".startswith(folders)]
+
+
 def long_functions(path: Path, source: str) -> list[str]:
     functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     lengths = ((node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions)
@@ -119,6 +129,12 @@ def test_imports_go_downward_only() -> None:
 
 def test_imports_go_in_no_circle() -> None:
     assert circle({path: path.read_text(encoding="utf-8") for path in SOURCES}) == []
+
+
+def test_only_the_table_of_ways_knows_how_hosts_are_reached() -> None:
+    assert [breach for path in SOURCES for breach in ways_bypassed(path, path.read_text(encoding="utf-8"))] == []
+    for source in ("from psclust.reach import ssh", "def f():\n    from psclust.reach.ssh.tunnel import SshTunnel"):
+        assert len(ways_bypassed(ROOT / "control/x.py", source)) == 1
 
 
 def test_files_stay_short() -> None:

@@ -27,7 +27,7 @@ class Identity:
 @dataclass(frozen=True)
 class AgentAccess:
     """How to reach the agent of `host`: `target` is what to dial, `identity` what to show. lease_s: how long it stays without a word. via:
-    the fields of a Host through whose SSH connection to dial, None to dial directly."""
+    how to open a tunnel to its host (`psclust.reach.ways`), None to dial directly."""
 
     host: str
     target: str

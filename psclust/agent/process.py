@@ -23,6 +23,7 @@ from psclust.agent.addresses import own_addresses
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.task_environment import HostEnvironment, library_environment
 from psclust.rundir.folder import RunFolder
+from psclust.rundir.log_tail import last_line
 from psclust.transport.bind_shim import bind_shim
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import listen_in
@@ -125,8 +126,8 @@ def start(request: AgentRequest) -> str:
     with open(read, encoding="utf-8") as pipe:
         said = pipe.readline()
     if not said:
-        log = folder.supervisor_log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise StartError(f"the agent did not start: {log[-1] if log else 'it said nothing'} (its log: {folder.supervisor_log})")
+        log = last_line(folder.supervisor_log.read_text(encoding="utf-8", errors="replace"))
+        raise StartError(f"the agent did not start: {log or 'it said nothing'} (its log: {folder.supervisor_log})")
     return said
 
 

@@ -20,7 +20,7 @@ from psclust.spec.plurals import counted
 from psclust.spec.user_files import read_text
 
 if TYPE_CHECKING:
-    from psclust.reach.ssh.ssh_hosts import SshHosts
+    from psclust.reach.connections import Connections
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -58,20 +58,18 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> Hos
 
 
 @contextmanager
-def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[SshHosts]:
+def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[Connections]:
     """To as many of the hosts as let us in, or else to all; a line at the bottom of a terminal says how far it is. Raises StartError."""
-    from psclust.reach.ssh.ssh_hosts import SshHosts
+    from psclust.reach.ways import connect
 
     view = output.LiveView()
-    settings = request.file.ssh
 
     def progress(done: int, count: int, name: str) -> None:
         view.footer(f"logging in: {done} of {counted(count, 'host')}")
 
-    hosts = SshHosts(request.hosts, parallel=settings.parallel, deadline=settings.deadline, progress=progress, partial=partial)
     try:
-        with hosts as ssh:
+        with connect(request.file, request.hosts, partial=partial, progress=progress) as connections:
             view.close()
-            yield ssh
+            yield connections
     finally:
         view.close()

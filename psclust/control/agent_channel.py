@@ -1,17 +1,13 @@
-"""A connection to an agent: directly, or through the SSH connection to its host. It notices within seconds that it is cut, and that the cut
+"""A connection to an agent: directly, or through a tunnel to its host. It notices within seconds that it is cut, and that the cut
 is over; `lease.RECONNECT_S` counts on that."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import grpc
 
 from psclust.agent.access import AgentAccess, server_name
-from psclust.spec.cluster import Host
-
-if TYPE_CHECKING:
-    from psclust.reach.ssh.tunnel import Tunnel
+from psclust.reach.connections import Tunnel
+from psclust.reach.ways import open_tunnel
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -45,7 +41,5 @@ class AgentChannel:
 def _tunnel(access: AgentAccess) -> Tunnel | None:
     if access.via is None:
         return None
-    from psclust.reach.ssh.tunnel import Tunnel
-
     host, _, port = access.target.rpartition(":")
-    return Tunnel(Host(**access.via), (host, int(port)))
+    return open_tunnel(access.via, (host, int(port)))

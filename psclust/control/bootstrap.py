@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from psclust.agent.access import AgentAccess
 from psclust.agent.process import AgentReply, AgentRequest
@@ -12,11 +12,10 @@ from psclust.control.certificates import Authority
 from psclust.errors import HostError, StartError
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_environment import HostEnvironment
-from psclust.reach.fan_out import all_or_error, fan_out
+from psclust.reach.fan_out import all_or_error, fan_out, on_each
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.remote_command import AGENT
 from psclust.rundir.log_tail import last_line
-from psclust.spec.cluster import Host
 from psclust.supervise.exit_code import describe_exit
 from psclust.transport.fork_server_client import Load
 
@@ -38,7 +37,8 @@ class AgentFolders:
 class AgentSettings:
     """What all agents of a run are told. lease_s, grace_s: seconds. environ: for all tasks, secrets perhaps. warm: what each host
     should load at once. addresses: each host's own end of its SSH connection.
-    ports: auto, or the range that tasks are to have. tunnel: hosts whose agents are to be dialled through SSH."""
+    ports: auto, or the range that tasks are to have. via: the hosts whose agents are dialled through a tunnel, with how to open it
+    (`psclust.reach.ways.tunnel_via`)."""
 
     name: str
     lease_s: float
@@ -48,7 +48,7 @@ class AgentSettings:
     warm: Mapping[str, Sequence[Load]]
     addresses: Mapping[str, str]
     ports: str = "auto"
-    tunnel: Mapping[str, Host] = field(default_factory=dict)
+    via: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class ReachProbe(Protocol):
@@ -82,16 +82,15 @@ def start_agents(
         )
         # Its secrets travel on standard input alone, to the host and there.
         question = {"module": AGENT, "path": folders[host].package, "stdin": request.to_json()}
-        done = pythons.ask(host, "start_agent", question, timeout=_START_S)
+        done = pythons.ask(host, "start_agent", question, timeout_s=_START_S)
         if done["code"] != 0:
             how = f"its agent {describe_exit(done['code'])} as it started"
             raise HostError(f"{host}: {last_line(done['stderr']) or how}")
         reply = AgentReply.from_json(done["stdout"])
-        via = asdict(settings.tunnel[host]) if host in settings.tunnel else None
-        took(AgentAccess(host, f"{reply.address}:{reply.port}", launcher, settings.lease_s, via))
+        took(AgentAccess(host, f"{reply.address}:{reply.port}", launcher, settings.lease_s, settings.via.get(host)))
         return reply
 
-    return pythons.ssh.each(start, list(folders))
+    return on_each(list(folders), start)
 
 
 def places(replies: Mapping[str, AgentReply], folders: Mapping[str, AgentFolders], addresses: Mapping[str, str]) -> dict[str, RemoteHost]:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from psclust.errors import PsclustError, UsageError
+from psclust.launch.purge import record_places
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost, Run, build_plan
 from psclust.plan.program_kind import parse_program
 from psclust.plan.task_environment import library_environment, passed
-from psclust.reach.ship.purge import take_note
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile
@@ -26,9 +26,9 @@ from psclust.transport.fork_server_client import Load
 if TYPE_CHECKING:
     from psclust.control.bootstrap import AgentFolders
     from psclust.control.supervisor_client import SupervisorClient
+    from psclust.reach.connections import Connections
     from psclust.reach.python.host_facts import HostFacts
     from psclust.reach.python.host_pythons import HostPythons
-    from psclust.reach.ssh.ssh_hosts import SshHosts
 
 _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 
@@ -47,21 +47,22 @@ def other_hosts(file: ClusterFile) -> Sequence[Host]:
 
 
 def bring_up(
-    request: UpRequest, folder: RunFolder, client: SupervisorClient, ssh: SshHosts, say: Callable[[str], None]
+    request: UpRequest, folder: RunFolder, client: SupervisorClient, connections: Connections, say: Callable[[str], None]
 ) -> dict[str, RemoteHost]:
     """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
     the user. Raises StartError with all failures together."""
     from psclust.control.bootstrap import AgentSettings, common_addresses, places, start_agents
     from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
+    from psclust.reach.ways import tunnel_via
 
-    file, hosts = request.file, ssh.hosts
-    with HostPythons(ssh, candidates(file.python)) as pythons:
+    file, hosts = request.file, connections.hosts
+    with HostPythons(connections, candidates(file.python)) as pythons:
         facts = _fit_pythons(pythons, _seen_here(request))
         own = {host: each.address for host, each in facts.items() if each.address is not None}
         folders = {host: agent_folder(each.state, request.cluster.name, folder.id, host) for host, each in facts.items()}
         run = f"{request.cluster.name}.{folder.id}"
-        take_note(request.cluster, run, hosts, facts, folders)  # before anything is left there
+        record_places(request.cluster, run, file, facts, folders)  # before anything is left there
         agent_folders = _agent_folders(pythons, request, facts, folders, run, say)
         settings = AgentSettings(
             name=request.cluster.name,
@@ -70,9 +71,9 @@ def bring_up(
             interface=file.interface,
             environ=_passed(file),
             warm=_loads(request),
-            addresses={host: address for host in agent_folders if (address := own.get(host) or ssh.address_of(host))},
+            addresses={host: address for host in agent_folders if (address := own.get(host) or connections.address_of(host))},
             ports=file.ports if is_range(file.ports) else "auto",
-            tunnel={host.name: host for host in hosts} if file.tunnel else {},
+            via={host.name: tunnel_via(file, host) for host in hosts} if file.tunnel else {},
         )
         replies = start_agents(pythons, agent_folders, settings, lambda access: client.connect([access]))
         addresses = common_addresses(client, replies, settings)
@@ -128,7 +129,10 @@ def _fit_pythons(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Ho
 
     outcomes = try_gather_facts(pythons, files)
     facts = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
-    failures = [*pythons.ssh.failures.values(), *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))]
+    failures = [
+        *pythons.connections.failures.values(),
+        *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError)),
+    ]
     refuse(quick(facts.values()), failures)
     return facts
 

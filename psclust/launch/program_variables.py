@@ -17,7 +17,7 @@ from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Task
 
-_DEADLINE = 120.0
+_DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def _ask(task: TaskPlan, request: UpRequest) -> Description:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_DEADLINE,
+            timeout=_DEADLINE_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UsageError(f"{words[0]}: its variables are not known: building the model took more than {_DEADLINE:g} s.") from None
+        raise UsageError(f"{words[0]}: its variables are not known: building the model took more than {_DEADLINE_S:g} s.") from None
     except OSError as error:
         raise UsageError(f"{words[0]}: its variables are not known: {error.filename}: {os.strerror(error.errno or 0)}.") from None
     found = Description.find(done.stdout)

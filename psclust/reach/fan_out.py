@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from psclust.errors import PsclustError, StartError
 
+PARALLEL = 32  # hosts at once, over connections that are there
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
@@ -41,6 +42,17 @@ def fan_out(
             yield item, outcome
     finally:
         over.set()
+
+
+def on_each(hosts: Sequence[str], work: Callable[[str], _T]) -> dict[str, _T]:
+    """Host -> what `work` returned for it, all at once. Raises StartError, when all are done, with a line for each failure."""
+    return all_or_error(attempt_on_each(hosts, work))
+
+
+def attempt_on_each(hosts: Sequence[str], work: Callable[[str], _T]) -> dict[str, _T | PsclustError]:
+    """As `on_each`, with failures in their places."""
+    outcomes = dict(fan_out(hosts, work, parallel=PARALLEL))
+    return {host: outcomes[host] for host in hosts}
 
 
 def all_or_error(outcomes: Mapping[str, _T | PsclustError]) -> dict[str, _T]:

@@ -121,6 +121,7 @@ JobNames = Annotated[list[JobName], _some("worker", "chief")]
 ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], _some(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]
 Update = Literal["sync", "async"]
+ReachBy = Literal["ssh"]  # `psclust.reach.ways.WAYS` has each
 PlacementPolicy = Literal["round_robin", "balanced"]
 _PATTERN = r"^\S+$"
 Pins = Annotated[
@@ -333,6 +334,7 @@ class _Common(_Model):
     env_file: Text | None = Field(
         default=None, description="A file of NAME=VALUE lines for every task, relative to this file: for what must not be shown."
     )
+    reach_by: ReachBy = Field(default="ssh", description="How the hosts are reached: ssh.")
     ssh: Ssh = Field(default_factory=Ssh)
     preload: bool = Field(
         default=True, description="Start Python programs from a process that has imported TensorFlow already; false: execute them."

@@ -25,7 +25,7 @@ def test_the_plan_names_the_command_that_each_host_would_be_given(bed: CommandBe
     assert {task["host"] for task in plan["tasks"]} == set(plan["remote"])
     code, said = bed.run("plan", *HOSTS)
     assert code == 0, said
-    assert f"first, on nowhere1, nowhere2, by SSH:\n  {command}\n" in said
+    assert f"first, on nowhere1, nowhere2, by ssh:\n  {command}\n" in said
 
 
 def test_the_interpreter_of_the_cluster_file_is_the_only_one_looked_for(bed: CommandBed) -> None:
@@ -34,5 +34,5 @@ def test_the_interpreter_of_the_cluster_file_is_the_only_one_looked_for(bed: Com
     assert shlex.split(plan["remote"]["nowhere1"])[-2] != sys.executable
 
 
-def test_on_this_machine_nothing_is_run_by_ssh(bed: CommandBed) -> None:
+def test_on_this_machine_nothing_is_run_elsewhere(bed: CommandBed) -> None:
     assert json.loads(bed.run("plan", "--json", "--ps", "1")[1])["remote"] == {}

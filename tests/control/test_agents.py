@@ -132,7 +132,13 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         assert done.returncode == 0, done.stderr
         reply, folder, heard = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Heard()
         folder.create()
-        access = AgentAccess(host.name, f"{host.address}:{reply.port}", authority.launcher(), lease_s, asdict(via) if via else None)
+        access = AgentAccess(
+            host.name,
+            f"{host.address}:{reply.port}",
+            authority.launcher(),
+            lease_s,
+            {"reach_by": "ssh", "host": asdict(via)} if via else None,
+        )
         links.append(AgentClient(access, folder, heard))
         return Started(host, authority, identity, reply, links[-1], heard, folder)
 

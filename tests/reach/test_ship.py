@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import StartError
+from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts, ask_facts, gather_facts
 from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
@@ -38,7 +39,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
 def ssh(bed: HostBed) -> Iterator[SshHosts]:
     """Two hosts, whose stores are empty."""
     with SshHosts([Host("h1"), Host("h2")], home=bed.home) as ssh:
-        ssh.run_all("rm -rf ~/.cache/psclust")
+        on_each(ssh.names, lambda host: ssh.run(host, "rm -rf ~/.cache/psclust"))
         yield ssh
 
 
@@ -155,7 +156,7 @@ def test_two_that_ship_at_once_do_not_disturb_each_other(ssh: SshHosts, program:
     (program / "pkg" / "model.py").write_text("NAME = 'other'\n")
     trees["other"] = tree_of(program)
     turns = [f"{name} {turn}" for turn in range(4) for name in trees]
-    shipped = ssh.each(lambda turn: send(ssh, {"h1": found}, trees[turn.split()[0]])["h1"].program, turns)
+    shipped = on_each(turns, lambda turn: send(ssh, {"h1": found}, trees[turn.split()[0]])["h1"].program)
     assert len(set(shipped.values())) == 2
     for turn, folder in shipped.items():
         assert ssh.run("h1", f"cat {folder}/pkg/model.py").text == f"NAME = '{turn.split()[0]}'\n"
@@ -175,7 +176,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Path) -> None:
-    ssh.run_all("mkdir -p ~/.cache/psclust && mount -t tmpfs -o size=64k tmpfs ~/.cache/psclust")
+    on_each(ssh.names, lambda host: ssh.run(host, "mkdir -p ~/.cache/psclust && mount -t tmpfs -o size=64k tmpfs ~/.cache/psclust"))
     try:
         (program / "data").write_bytes(os.urandom(60_000))
         with pytest.raises(
@@ -183,7 +184,7 @@ def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Pat
         ):
             send(ssh, facts(ssh), tree_of(program))
     finally:
-        ssh.run_all("umount ~/.cache/psclust")
+        on_each(ssh.names, lambda host: ssh.run(host, "umount ~/.cache/psclust"))
 
 
 def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, program: Path) -> None:
@@ -232,7 +233,7 @@ def test_who_purges_while_another_ships_takes_nothing_from_it(ssh: SshHosts, pro
         return said
 
     runs = [f"digits.{number}" for number in range(3)]
-    assert set(ssh.each(ship_and_purge, runs).values()) == {"NAME = 'digits'\n"}
+    assert set(on_each(runs, ship_and_purge).values()) == {"NAME = 'digits'\n"}
     assert ssh.run("h1", "ls -d ~/.cache/psclust || true").text == ""
 
 

@@ -17,8 +17,10 @@ import pytest
 from ssh_homes import close_to, home_like, launcher_address, log_ins, open_to_all
 
 from psclust.errors import HostError, StartError
+from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_python import start_python
 from psclust.reach.python.host_pythons import HostPythons
+from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import HostBed, host_bed
@@ -51,7 +53,7 @@ def test_every_host_is_reached_once_and_answers(bed: HostBed) -> None:
     before = [log_ins(host) for host in bed.hosts]
     seen: list[tuple[int, int]] = []
     with SshHosts(hosts("h1", "h2", "h3", "h4"), home=bed.home, progress=lambda done, of, name: seen.append((done, of))) as ssh:
-        results = ssh.run_all("echo $SSH_CONNECTION; echo problem >&2; exit 3")
+        results = on_each(ssh.names, lambda host: ssh.run(host, "echo $SSH_CONNECTION; echo problem >&2; exit 3"))
         assert {name: (result.code, result.stderr) for name, result in results.items()} == dict.fromkeys(ssh.names, (3, b"problem\n"))
         assert [result.text.split()[2] for result in results.values()] == [host.address for host in bed.hosts]
         assert [ssh.address_of(name) for name in ssh.names] == [host.address for host in bed.hosts]
@@ -120,7 +122,7 @@ def test_more_log_ins_than_an_sshd_takes_at_once_get_through(bed: HostBed, tmp_p
 
 def test_commands_that_end_at_once_do_not_end_the_connection(bed: HostBed) -> None:
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
-        codes = ssh.each(lambda _: [ssh.run("h1", "exit 3").code for _ in range(60)], ["a", "b", "c", "d"])
+        codes = on_each(["a", "b", "c", "d"], lambda _: [ssh.run("h1", "exit 3").code for _ in range(60)])
     assert codes == dict.fromkeys("abcd", [3] * 60)
 
 
@@ -160,15 +162,15 @@ def test_hosts_behind_a_jump_host_share_one_log_in_there(bed: HostBed, tmp_path:
     for host in behind:
         close_to(host, launcher_address(bed))
     try:
-        assert len(failures(bed.home, *hosts("h2", "h3"), deadline=1.0)) == 2
+        assert len(failures(bed.home, *hosts("h2", "h3"), deadline_s=1.0)) == 2
         before = log_ins(bed[0])
         with SshHosts(hosts("h2", "h3"), home=home) as ssh:
-            assert {name: result.text for name, result in ssh.run_all("hostname").items()} == {"h2": "h2\n", "h3": "h3\n"}
+            assert on_each(ssh.names, lambda host: ssh.run(host, "hostname").text) == {"h2": "h2\n", "h3": "h3\n"}
             assert ssh.address_of("h2") is None
         assert log_ins(bed[0]) == before + 1
         close_to(bed[3], bed[0].address)
         home.joinpath(".ssh", "config").write_text("Host h4\n  ProxyJump h1\n" + home.joinpath(".ssh", "config").read_text())
-        (line,) = failures(home, Host("h4"), deadline=4.0)
+        (line,) = failures(home, Host("h4"), deadline_s=4.0)
         assert line == f"h4: its jump host h1 cannot reach {bed[3].address}:22 (no answer). Try: ssh h4"
     finally:
         for host in bed.hosts[1:]:
@@ -231,7 +233,7 @@ def test_a_key_with_a_passphrase_comes_from_the_agent_and_from_nowhere_else(
 def test_a_command_that_takes_too_long_is_an_error_and_the_connection_stays(bed: HostBed) -> None:
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
         with pytest.raises(HostError, match="h1: `sleep 1000` did not end in time"):
-            ssh.run("h1", "sleep 1000", timeout=0.2)
+            ssh.run("h1", "sleep 1000", timeout_s=0.2)
         assert ssh.run("h1", "echo here").stdout == b"here\n"
 
 
@@ -239,13 +241,16 @@ def test_a_tunnel_carries_both_ways_until_the_end(bed: HostBed) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         closed = unused.getsockname()[1]
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
-        host, _, port = ssh.forward("h1", bed[0].address, bed[0].port).partition(":")
+        tunnel = Forward(ssh.transport("h1"), (bed[0].address, bed[0].port))
+        host, _, port = tunnel.address.partition(":")
         with socket.create_connection((host, int(port)), timeout=10) as there:
             there.sendall(b"SSH-2.0-test\r\n")
             assert there.recv(4) == b"SSH-"
-        nowhere = ssh.forward("h1", "127.0.0.1", closed)
-        with socket.create_connection(("127.0.0.1", int(nowhere.partition(":")[2])), timeout=10) as there:
+        nowhere = Forward(ssh.transport("h1"), ("127.0.0.1", closed))
+        with socket.create_connection(("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=10) as there:
             assert there.recv(4) == b""
+        tunnel.close()
+        nowhere.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=10)
 
@@ -289,15 +294,15 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
 
 
 def test_a_host_that_goes_away_while_it_is_looked_at_is_no_line_of_shell(tmp_path: Path) -> None:
-    with host_bed(tmp_path / "hosts", 1) as bed, SshHosts(hosts("h1"), home=bed.home) as ssh, HostPythons(ssh, [sys.executable]) as scripts:
-        script = scripts.on("h1")
+    with host_bed(tmp_path / "hosts", 1) as bed, SshHosts(hosts("h1"), home=bed.home) as ssh, HostPythons(ssh, [sys.executable]) as pythons:
+        python = pythons.on("h1")
         bed[0].cut()
         with pytest.raises(HostError) as late:
-            script.ask("facts", {"package": "", "digest": "", "files": {}}, timeout=0.5)
+            python.ask("facts", {"package": "", "digest": "", "files": {}}, timeout_s=0.5)
         bed[0].heal()
         bed[0].switch_off()
         with pytest.raises(HostError) as lost:
-            script.answer(60)
+            python.answer(60)
         with pytest.raises(HostError) as closed:
             start_python(ssh, "h1", [sys.executable])
     assert (

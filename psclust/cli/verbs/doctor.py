@@ -45,8 +45,8 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
         names, found = ["localhost"], examine_here(*wanted)
     else:
         names = [host.name for host in request.hosts]
-        with logged_in(request) as ssh:
-            found = examine(ssh, *wanted)
+        with logged_in(request) as connections:
+            found = examine(connections, *wanted)
     if as_json:
         output.data([asdict(finding) for finding in found])
     else:

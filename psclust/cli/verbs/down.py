@@ -12,7 +12,7 @@ from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
 from psclust.cli.found import current_run, find_cluster
 from psclust.errors import NoRunError, StartError, UsageError
-from psclust.reach.ship.purge import purge as remove_what_is_left
+from psclust.launch.purge import purge as remove_what_is_left
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
 from psclust.rundir.status_file import read_status
 from psclust.spec.plurals import counted

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,10 +12,9 @@ from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
 from psclust.errors import PsclustError, UsageError
+from psclust.reach.connections import Connections
+from psclust.reach.fan_out import attempt_on_each
 from psclust.rundir.log_reader import lines_of
-
-if TYPE_CHECKING:
-    from psclust.reach.ssh.ssh_hosts import SshHosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +57,16 @@ def command(
     if not request.hosts:
         raise UsageError("no host is named; write -H a,b, or `hosts:` in the cluster file.")
     line = words[0] if len(words) == 1 else shlex.join(words)
-    with logged_in(request) as ssh:
-        done = ssh.attempt_each(lambda host: _run(ssh, host, line, timeout))
-        rows = [_row(host.name, done.get(host.name) or ssh.failures[host.name]) for host in request.hosts]
+    with logged_in(request) as connections:
+        done = attempt_on_each(connections.names, lambda host: _run(connections, host, line, timeout))
+        rows = [_row(host.name, done.get(host.name) or connections.failures[host.name]) for host in request.hosts]
     _show(rows, as_json=as_json, all_output=all_output)
     return 0 if all(row.code == 0 for row in rows) else 1
 
 
-def _run(ssh: SshHosts, host: str, line: str, timeout: float | None) -> _Row:
+def _run(connections: Connections, host: str, line: str, timeout: float | None) -> _Row:
     began = time.monotonic()
-    result = ssh.run_on_a_leash(host, line, timeout=timeout)
+    result = connections.run(host, line, timeout_s=timeout, leashed=True)
     stderr = result.stderr.decode("utf-8", errors="replace")
     return _Row(host, result.code, round(time.monotonic() - began, 3), result.text, stderr, result.last_line)
 

@@ -58,7 +58,7 @@ def show(request: UpRequest, *, as_json: bool) -> int:
     else:
         if placement is not None:
             _show_placement(placement)
-        _show_remote(remote)
+        _show_remote(remote, request.file.reach_by)
         if missing is None:
             _show_changes(plan, changes)
     if problem is None:
@@ -99,14 +99,14 @@ def _show_placement(placement: PlannedPlacement) -> None:
 
 
 def _remote(request: UpRequest) -> dict[str, str]:
-    """host -> the command that `up` would run there by SSH."""
+    """host -> the command that `up` would run there."""
     command = remote_command(candidates(request.file.python))
     return {host.name: command for host in other_hosts(request.file)}
 
 
-def _show_remote(remote: Mapping[str, str]) -> None:
+def _show_remote(remote: Mapping[str, str], reach_by: str) -> None:
     for command in dict.fromkeys(remote.values()):
-        output.say(f"first, on {', '.join(remote)}, by SSH:\n  {command}")
+        output.say(f"first, on {', '.join(remote)}, by {reach_by}:\n  {command}")
         output.say(f"told on its standard input to look what is there, take in what is missing, and start the agent (PYTHON -m {AGENT})")
         output.say("addresses and paths above are as this machine knows them; each host has the last word on its own.\n")
 

@@ -11,27 +11,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from psclust.errors import PsclustError
+from psclust.reach.connections import Connections
 from psclust.reach.doctor import findings
 from psclust.reach.doctor.findings import Checked, Finding, Unreached
-from psclust.reach.fan_out import fan_out
+from psclust.reach.fan_out import attempt_on_each
 from psclust.reach.python.host_facts import HostFacts, ask_facts
 from psclust.reach.python.host_python import HostPython, start_local_python, start_python
 from psclust.reach.python.remote_command import candidates
-from psclust.reach.ssh.ssh_hosts import SshHosts
 
-_PARALLEL = 32
-_DIAL = 3.0  # seconds for one host to reach another
-_TIMEOUT = 60.0
+_DIAL_S = 3.0  # for one host to reach another
+_TIMEOUT_S = 60.0
 _T = TypeVar("_T")
 
 PortRange = tuple[int, int]  # first and last; (0, 0): any
 
 
-def examine(ssh: SshHosts, python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
+def examine(connections: Connections, python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
     """All checks on all hosts. Hosts without a log-in are findings, too. `ranges`: the ports of the cluster's servers."""
-    logins = [Finding(host, "log-in", "ok", "by SSH") for host in ssh.names]
-    logins += [findings.failed(host, "log-in", text) for host, text in ssh.failures.items()]
-    return logins + _examine(list(ssh.names), lambda host: start_python(ssh, host, candidates(python)), ranges, shim)
+    logins = [Finding(host, "log-in", "ok", f"by {connections.way}") for host in connections.names]
+    logins += [findings.failed(host, "log-in", text) for host, text in connections.failures.items()]
+    return logins + _examine(list(connections.names), lambda host: start_python(connections, host, candidates(python)), ranges, shim)
 
 
 def examine_here(python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
@@ -42,13 +41,13 @@ def examine_here(python: str | None, ranges: Sequence[PortRange], shim: Path | N
 def _examine(hosts: Sequence[str], start: Callable[[str], HostPython], ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
     found: list[Finding] = []
     with ExitStack() as stack:
-        pythons = _succeeded(_each(hosts, start), "python", found)
+        pythons = _succeeded(attempt_on_each(hosts, start), "python", found)
         for python in pythons.values():
             stack.enter_context(python)
-        facts = _succeeded(_each(list(pythons), lambda host: ask_facts(host, pythons[host])), "python", found)
+        facts = _succeeded(attempt_on_each(list(pythons), lambda host: ask_facts(host, pythons[host])), "python", found)
         addresses = {host: each.address or "127.0.0.1" for host, each in facts.items()}
         names = list(hosts) if len(hosts) > 1 else []
-        checks = _each(list(facts), lambda host: _check(pythons[host], facts[host], addresses[host], names, shim))
+        checks = attempt_on_each(list(facts), lambda host: _check(pythons[host], facts[host], addresses[host], names, shim))
         checked = _succeeded(checks, "checks", found)
         found += findings.quick(facts.values())
         found += findings.thorough(checked.values(), addresses)
@@ -59,19 +58,19 @@ def _examine(hosts: Sequence[str], start: Callable[[str], HostPython], ranges: S
 def _check(python: HostPython, facts: HostFacts, address: str, names: Sequence[str], shim: Path | None) -> Checked:
     fits = shim is not None and facts.machine == platform.machine()
     library = base64.b64encode(shim.read_bytes()).decode("ascii") if shim is not None and fits else None
-    answer = python.ask("surroundings", {"names": names, "shim": library, "cache": facts.cache}, timeout=_TIMEOUT)
+    answer = python.ask("surroundings", {"names": names, "shim": library, "cache": facts.cache}, timeout_s=_TIMEOUT_S)
     return Checked(host=facts.host, address=address, **answer)
 
 
 def _mesh(pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]) -> list[Finding]:
     token = secrets.token_hex(8)
     listen = {"step": "listen", "ranges": list(ranges), "token": token}
-    heard = _each(list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]}))
+    heard = attempt_on_each(list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]}))
     found: list[Finding] = []
     places = _succeeded(heard, "network", found)
     unheard = {host: f"{addresses[host]}: {one}" for host, ones in places.items() for one in ones if isinstance(one, str)}
     targets = [(host, addresses[host], one) for host, ones in places.items() for one in ones if isinstance(one, int)]
-    dialled = _succeeded(_each(list(places), lambda host: _dial(pythons[host], host, targets, token)), "network", found)
+    dialled = _succeeded(attempt_on_each(list(places), lambda host: _dial(pythons[host], host, targets, token)), "network", found)
     return found + findings.mesh(list(dialled), [way for ways in dialled.values() for way in ways], unheard)
 
 
@@ -82,13 +81,8 @@ def _listen(python: HostPython, question: dict[str, Any]) -> list[int | str]:
 
 def _dial(python: HostPython, host: str, targets: Sequence[tuple[str, str, int]], token: str) -> list[Unreached]:
     others = [target for target in targets if target[0] != host]
-    answer: list[Any] = python.ask("mesh", {"step": "dial", "targets": others, "timeout": _DIAL, "token": token})
+    answer: list[Any] = python.ask("mesh", {"step": "dial", "targets": others, "timeout": _DIAL_S, "token": token})
     return [Unreached(host, name, f"{address}:{port}", reason) for name, address, port, reason in answer]
-
-
-def _each(hosts: Sequence[str], work: Callable[[str], _T]) -> dict[str, _T | PsclustError]:
-    outcomes = dict(fan_out(hosts, work, parallel=_PARALLEL))
-    return {host: outcomes[host] for host in hosts}
 
 
 def _succeeded(outcomes: Mapping[str, _T | PsclustError], check: str, found: list[Finding]) -> dict[str, _T]:

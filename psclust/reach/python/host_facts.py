@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psclust
 from psclust.errors import PsclustError
-from psclust.reach.fan_out import all_or_error
+from psclust.reach.connections import Connections
+from psclust.reach.fan_out import all_or_error, attempt_on_each
 from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.python.on_host.facts import package_digest
 from psclust.reach.python.remote_command import candidates
-from psclust.reach.ssh.ssh_hosts import SshHosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class HostFacts:
     clock_error: float
 
 
-def gather_facts(ssh: SshHosts, wanted: str | None) -> dict[str, HostFacts]:
+def gather_facts(connections: Connections, wanted: str | None) -> dict[str, HostFacts]:
     """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
-    with HostPythons(ssh, candidates(wanted)) as pythons:
+    with HostPythons(connections, candidates(wanted)) as pythons:
         return all_or_error(try_gather_facts(pythons))
 
 
 def try_gather_facts(pythons: HostPythons, files: Mapping[str, int] | None = None) -> dict[str, HostFacts | PsclustError]:
     """Of every host, with failures in their places. `files`: paths here with the time of their last change, in microseconds."""
     own_digest()  # once, not by every thread
-    return pythons.ssh.attempt_each(lambda host: ask_facts(host, pythons.on(host), files))
+    return attempt_on_each(pythons.connections.names, lambda host: ask_facts(host, pythons.on(host), files))
 
 
 def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = None) -> HostFacts:

@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from psclust.errors import HostError
+from psclust.reach.connections import Connections, HostProcess
 from psclust.reach.python import on_host
 from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.python.remote_command import BOOT, NO_PYTHON, remote_command
-from psclust.reach.ssh.ssh_hosts import SshHosts
+from psclust.rundir.log_tail import last_line
 
 Module = Literal["facts", "store", "start_agent", "surroundings", "mesh"]
 
@@ -22,29 +23,14 @@ OLDEST_PYTHON = (3, 10)
 _FOLDER = Path(on_host.__file__).parent
 _MARK = b"\x01psclust "
 _PURPOSE = "psclust looked at the host and prepared it"
-_START = 30.0  # seconds for an interpreter to start, on a host with a slow disk
-
-
-class Process(Protocol):
-    """What a python runs in."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def read_line(self, deadline: float | None) -> bytes: ...
-
-    def close_stdin(self) -> None: ...
-
-    def wait(self, deadline: float | None) -> int: ...
-
-    @property
-    def stderr(self) -> bytes: ...
+_START_S = 30.0  # for an interpreter to start, on a host with a slow disk
 
 
 class HostPython(AbstractContextManager["HostPython"]):
     """Modules that answer on a host; leaving it ends them. `version`, `executable`: of the Python there. Raises HostError, which names the
     host and says what to do, when there is no Python that psclust can use, and when it ends by itself."""
 
-    def __init__(self, host: str, process: AbstractContextManager[Process], interpreters: Sequence[str]) -> None:
+    def __init__(self, host: str, process: AbstractContextManager[HostProcess], interpreters: Sequence[str]) -> None:
         self._host = host
         self._pythons = interpreters
         self._known: set[Module] = set()
@@ -54,7 +40,7 @@ class HostPython(AbstractContextManager["HostPython"]):
             # Who has ended before it was told anything, for example because there is no Python, says why in what follows.
             with suppress(HostError):
                 self._process.write(b"%d\n%s" % (len(source), source))
-            hello = self._reply(time.monotonic() + _START)
+            hello = self._reply(time.monotonic() + _START_S)
             self.version: tuple[int, int, int] = tuple(hello["version"])
             self.executable: str = hello["executable"]
             if self.version < OLDEST_PYTHON:
@@ -68,10 +54,10 @@ class HostPython(AbstractContextManager["HostPython"]):
         self._process.close_stdin()
         self._stack.close()
 
-    def ask(self, module: Module, question: dict[str, Any], payload: Iterable[bytes] = (), *, timeout: float = 60.0) -> Any:
+    def ask(self, module: Module, question: dict[str, Any], payload: Iterable[bytes] = (), *, timeout_s: float = 60.0) -> Any:
         """The module's answer, after `timeout` seconds at most from when it has been asked. Raises HostError with what went wrong there."""
         self.tell(module, question, payload)
-        return self.answer(timeout)
+        return self.answer(timeout_s)
 
     def tell(self, module: Module, question: dict[str, Any], payload: Iterable[bytes] = ()) -> None:
         """Ask, and leave the answer for later."""
@@ -81,8 +67,8 @@ class HostPython(AbstractContextManager["HostPython"]):
         for data in payload:
             self._process.write(data)
 
-    def answer(self, timeout: float) -> Any:
-        reply = self._reply(time.monotonic() + timeout)
+    def answer(self, timeout_s: float) -> Any:
+        reply = self._reply(time.monotonic() + timeout_s)
         if "error" in reply:
             raise HostError(f"{self._host}: {reply['error']}.")
         return reply["answer"]
@@ -97,13 +83,13 @@ class HostPython(AbstractContextManager["HostPython"]):
         if code == NO_PYTHON:
             tried = ", ".join(self._pythons)
             raise HostError(f"{self._host}: no Python there (tried {tried}). Install one, or name it under `python:` in the cluster file.")
-        said = self._process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        said = last_line(self._process.stderr.decode("utf-8", "replace"))
         raise HostError(f"{self._host}: {self._pythons[0]} ended with {code}{f': {said}' if said else ''}.")
 
 
-def start_python(ssh: SshHosts, host: str, interpreters: Sequence[str]) -> HostPython:
+def start_python(connections: Connections, host: str, interpreters: Sequence[str]) -> HostPython:
     """On a host, in the first of `interpreters` that is there."""
-    return HostPython(host, ssh.start(host, remote_command(interpreters), _PURPOSE), interpreters)
+    return HostPython(host, connections.start(host, remote_command(interpreters), _PURPOSE), interpreters)
 
 
 def start_local_python(python: str) -> HostPython:

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
+from psclust.reach.connections import Connections
 from psclust.reach.python.host_python import HostPython, Module, start_python
-from psclust.reach.ssh.ssh_hosts import SshHosts
 
 
 class HostPythons(AbstractContextManager["HostPythons"]):
-    """A HostPython on each host of `ssh`, in the first of `interpreters` that the host has, started at the first question. Leaving the
-    context ends them. One thread at a time may ask a given host."""
+    """A HostPython on each host of `connections`, in the first of `interpreters` that the host has, started at the first question.
+    Leaving the context ends them. One thread at a time may ask a given host."""
 
-    def __init__(self, ssh: SshHosts, interpreters: Sequence[str]) -> None:
-        self.ssh = ssh
+    def __init__(self, connections: Connections, interpreters: Sequence[str]) -> None:
+        self.connections = connections
         self._pythons = interpreters
         self._lock = threading.Lock()  # guards what follows
         self._stack = ExitStack()
@@ -25,16 +25,16 @@ class HostPythons(AbstractContextManager["HostPythons"]):
     def __exit__(self, *details: object) -> None:
         self._stack.close()
 
-    def ask(self, host: str, module: Module, question: dict[str, Any], payload: Iterable[bytes] = (), *, timeout: float = 60.0) -> Any:
+    def ask(self, host: str, module: Module, question: dict[str, Any], payload: Iterable[bytes] = (), *, timeout_s: float = 60.0) -> Any:
         """See `HostPython.ask`."""
-        return self.on(host).ask(module, question, payload, timeout=timeout)
+        return self.on(host).ask(module, question, payload, timeout_s=timeout_s)
 
     def on(self, host: str) -> HostPython:
         """Raises HostError where there is no Python that psclust can use."""
         with self._lock:
             python = self._running.get(host)
         if python is None:
-            python = start_python(self.ssh, host, self._pythons)
+            python = start_python(self.connections, host, self._pythons)
             with self._lock:
                 self._running[host] = self._stack.enter_context(python)
         return python

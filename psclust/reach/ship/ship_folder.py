@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from psclust.errors import HostError, StartError
+from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts
 from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
 from psclust.reach.ship.manifest import Entry, Tree, megabytes, package_tree
 
 _CHUNK = 1 << 18
-_TIMEOUT = 600.0  # seconds for a host to take in what it was sent
+_TIMEOUT_S = 600.0  # for a host to take in what it was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ def ship(pythons: HostPythons, facts: Mapping[str, HostFacts], program: Tree | N
     """To every host of `facts`, for a run (NAME.ID), until that is purged (`unship`). Folders appear whole or not at all, and are never
     changed afterwards: other clusters use the same ones. Raises StartError with a line for each host on which it failed."""
     package = package_tree() if any(each.psclust is None for each in facts.values()) else None
-    return pythons.ssh.each(lambda host: _ship(pythons, facts[host], program, package, run), list(facts))
+    return on_each(list(facts), lambda host: _ship(pythons, facts[host], program, package, run))
 
 
 def _ship(pythons: HostPythons, facts: HostFacts, program: Tree | None, package: Tree | None, run: str) -> Shipped:
@@ -52,7 +53,7 @@ def _place(facts: HostFacts, python: HostPython, trees: Sequence[Tree], run: str
     """The folders on the host, and what was sent for them."""
     contents = {entry.digest: entry for tree in trees for entry in tree.entries if entry.digest is not None}
     question = {"cache": facts.cache, "run": _on(run, facts.host), "trees": [_shown(tree) for tree in trees]}
-    reply = python.ask("store", {**question, "contents": None}, timeout=_TIMEOUT)
+    reply = python.ask("store", {**question, "contents": None}, timeout_s=_TIMEOUT_S)
     sent: dict[str | None, Entry] = {}
     while reply["missing"]:  # more than once where somebody else's purge comes between
         missing = [contents[digest] for digest in reply["missing"]]
@@ -61,7 +62,7 @@ def _place(facts: HostFacts, python: HostPython, trees: Sequence[Tree], run: str
             room = f"{megabytes(needed)} are needed and {megabytes(reply['free'])} are free"
             raise HostError(f"{facts.host}: {facts.cache}: {room}. Make room, or send less (.gitignore).")
         listed = [(entry.digest, entry.size) for entry in missing]
-        reply = python.ask("store", {**question, "contents": listed}, _read(missing), timeout=_TIMEOUT)
+        reply = python.ask("store", {**question, "contents": listed}, _read(missing), timeout_s=_TIMEOUT_S)
         if "changed" in reply:
             names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
             raise HostError(
@@ -75,7 +76,7 @@ def unship(python: HostPython, host: str, cache: str, runs: Mapping[str, str]) -
     """Removes each run (NAME.ID) with its own folder, all on one host, and what was shipped for no other; returns what of that somebody
     uses all the same."""
     asked = [{"cache": cache, "run": _on(run, host), "purge": folder} for run, folder in runs.items()]
-    return [folder for question in asked for folder in python.ask("store", question, timeout=_TIMEOUT)["kept"]]
+    return [folder for question in asked for folder in python.ask("store", question, timeout_s=_TIMEOUT_S)["kept"]]
 
 
 def _on(run: str, host: str) -> str:

@@ -24,12 +24,13 @@ from psclust.reach.ssh.auth import Identities
 from psclust.reach.ssh.known_hosts import judge, key_names, known_kinds, read_known_hosts
 from psclust.reach.ssh.log_in_errors import Attempt, ClosedEarlyError, HostKeyError, JumpError, ProxyCommandError, explain
 from psclust.reach.ssh.ssh_config import HostSettings, SshConfiguration
+from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
 
-_TIMEOUT = 10.0  # seconds for a host that does not answer, unless ConnectTimeout says otherwise
-_HANDSHAKE = 30.0  # seconds for one that answers, but slowly
+_TIMEOUT_S = 10.0  # for a host that does not answer, unless ConnectTimeout says otherwise
+_HANDSHAKE_S = 30.0  # for one that answers, but slowly
 _TRIES = 6  # at a host that hangs up before SSH begins, as sshd does at random when more than ten log in at once
-LOST_AFTER = 60.0  # seconds without an acknowledgement after which a connection counts as lost
+LOST_AFTER_S = 60.0  # without an acknowledgement after which a connection counts as lost
 _MOST_JUMPS = 8
 
 # paramiko writes tracebacks of what is raised anyway to stderr, where nobody has set up logging.
@@ -75,10 +76,10 @@ class Dialer:
     """`home`: the folder that holds `.ssh`; `deadline`: time of `time.monotonic` until which hosts may be dialled; `lost_after`: seconds.
     Used by several threads."""
 
-    def __init__(self, home: Path, deadline: float, lost_after: float = LOST_AFTER) -> None:
+    def __init__(self, home: Path, deadline: float, lost_after_s: float = LOST_AFTER_S) -> None:
         self._home = home
         self._deadline = deadline
-        self._lost_after = lost_after
+        self._lost_after_s = lost_after_s
         self._configuration = SshConfiguration(home)
         self._lock = threading.Lock()  # guards what follows
         self._jumps: dict[tuple[str, ...], _Jump] = {}
@@ -121,12 +122,12 @@ class Dialer:
             raise HostError(
                 f"{settings.name}: not tried, the time for all log-ins is over. Raise `ssh: {{deadline: ...}}` in the cluster file."
             )
-        timeout = min(settings.connect_timeout or _TIMEOUT, left, self._lost_after)
+        timeout = min(settings.connect_timeout or _TIMEOUT_S, left, self._lost_after_s)
         user = settings.user or str(fabric.Config(lazy=True).user)
         identities = Identities(settings.config.lookup(settings.name), user, self._home)
         attempt = Attempt(settings, timeout, identities)
         try:
-            return self._log_in(settings, attempt, min(_HANDSHAKE, left), self._way(settings, attempt, depth))
+            return self._log_in(settings, attempt, min(_HANDSHAKE_S, left), self._way(settings, attempt, depth))
         except ClosedEarlyError:
             raise
         except (OSError, SSHException, EOFError) as error:
@@ -177,7 +178,7 @@ class Dialer:
             return self._proxy(settings.proxy_command)
         way = socket.create_connection((settings.address, settings.port), attempt.timeout)
         way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._lost_after * 1000))
+        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._lost_after_s * 1000))
         return way
 
     def _jump(self, settings: HostSettings, hops: tuple[str, ...], depth: int) -> fabric.Connection:
@@ -223,8 +224,7 @@ class _ProxySocket:
 
     def last_words(self) -> str:
         self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it ended")
+        return last_line(self._said.read().decode(errors="replace")) or "it ended"
 
 
 def _given(identities: Identities | None, **unused: Any) -> Identities | None:

@@ -4,42 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from paramiko.ssh_exception import SSHException
 
 from psclust.errors import HostError
+from psclust.reach.connections import Input, Result
 from psclust.reach.ssh.channel import end_input
-from psclust.rundir.log_tail import last_line
 
 _CHUNK = 1 << 16
 _GONE = (OSError, SSHException, EOFError)  # what paramiko raises where nobody is at the other end
 _TAIL = 1 << 20  # of stderr that is kept
 _SHOWN = 60  # characters of a command in a message
-
-Input = bytes | Iterable[bytes] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """How a command ended. `code`: its exit code, as its shell gave it; -1: a signal ended the shell itself."""
-
-    code: int
-    stdout: bytes
-    stderr: bytes
-
-    @property
-    def text(self) -> str:
-        return self.stdout.decode("utf-8", errors="replace")
-
-    @property
-    def last_line(self) -> str:
-        """What it said last; on stderr, where it said nothing else."""
-        return last_line(self.text) or last_line(self.stderr.decode("utf-8", "replace"))
 
 
 class RemoteProcess:

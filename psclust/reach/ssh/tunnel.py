@@ -13,16 +13,16 @@ from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 
-# Seconds. TCP tries again after ever longer pauses: once a cut is over, a new connection is there sooner than the old one moves on.
-_LOST_AFTER = 3.0
+# TCP tries again after ever longer pauses: once a cut is over, a new connection is there sooner than the old one moves on.
+_LOST_AFTER_S = 3.0
 
 
-class Tunnel:
+class SshTunnel:
     """To `target` (host, port), as seen from `host`. `home`: see SshHosts."""
 
     def __init__(self, host: Host, target: tuple[str, int], home: Path | None = None) -> None:
         self._host = host
-        self._make: Callable[[], SshHosts] = lambda: SshHosts([host], home=home, lost_after=_LOST_AFTER)
+        self._make: Callable[[], SshHosts] = lambda: SshHosts([host], home=home, lost_after_s=_LOST_AFTER_S)
         self._lock = threading.Lock()
         self._ssh: SshHosts | None = None
         self._forward = Forward(self, target)

@@ -1,0 +1,110 @@
+"""What the launcher needs of a way to reach hosts, whatever the way: SSH today. `ways.py` holds the table of ways.
+
+A way starts a command on a host and carries its standard input, output and error. Everything else (looking at a host, shipping folders,
+starting agents) is done by a Python that is started in this way and reads its orders on that input: see `reach/python`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from psclust.rundir.log_tail import last_line
+from psclust.spec.cluster import Host
+
+if TYPE_CHECKING:
+    from psclust.spec.cluster_file import ClusterFile
+
+Input = bytes | Iterable[bytes] | None
+Progress = Callable[[int, int, str], None]  # hosts done, hosts in all, the name of the one just done
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended. `code`: its exit code, as its shell gave it; -1: a signal ended the shell itself."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", errors="replace")
+
+    @property
+    def last_line(self) -> str:
+        """The last line of its output; of its errors, where there is no output."""
+        return last_line(self.text) or last_line(self.stderr.decode("utf-8", errors="replace"))
+
+
+class HostProcess(Protocol):
+    """A running command on a host. Deadlines are times of `time.monotonic`. Raises HostError when the connection is lost or a deadline
+    passes."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def read_line(self, deadline: float | None) -> bytes:
+        """With its line end; empty at the end of the output."""
+
+    def close_stdin(self) -> None: ...
+
+    def wait(self, deadline: float | None) -> int:
+        """The exit code."""
+
+    @property
+    def stderr(self) -> bytes:
+        """What has been written to it so far."""
+
+
+class Connections(Protocol):
+    """Connections to the hosts of a cluster. Any thread may use them. Methods raise HostError, which names the host."""
+
+    @property
+    def way(self) -> str:
+        """For messages, such as `SSH`."""
+
+    @property
+    def hosts(self) -> Sequence[Host]:
+        """All hosts asked for, connected or not."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The connected hosts, in the order in which they were asked for."""
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Host -> why it is not connected."""
+
+    def start(self, host: str, command: str, purpose: str | None = None) -> AbstractContextManager[HostProcess]:
+        """Start a line of the user's shell on `host`; leaving the context ends it. `purpose`: a clause to name it by in messages."""
+
+    def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
+        """Run a line of the user's shell on `host` to its end; any exit code is a result. leashed: end the command, and all it started,
+        if this call ends first; it gets no input then. Secrets go into `stdin`: every user of the host can read `command`."""
+
+    def address_of(self, host: str) -> str | None:
+        """The IPv4 address at which `host` was reached; None where there is none."""
+
+
+class Tunnel(Protocol):
+    """A port of this machine that leads to an address as a host sees it; it outlives lost connections."""
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:port`."""
+
+    def close(self) -> None: ...
+
+
+class Way(Protocol):
+    """A module that reaches hosts in one way."""
+
+    def connect(
+        self, file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
+    ) -> AbstractContextManager[Connections]:
+        """Entering the context connects to all `hosts`; it raises StartError with a line for each host that cannot be reached, or, with
+        `partial`, puts these lines into `failures`. `progress` is called on the entering thread."""
+
+    def open_tunnel(self, host: Host, target: tuple[str, int]) -> Tunnel:
+        """To `target` (host, port), as seen from `host`."""
