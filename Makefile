@@ -6,7 +6,7 @@ DEBIAN := gcc libc6-dev python3-dev
 # Hosts of tests are network namespaces with a real sshd each.
 TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd
 
-.PHONY: demo test check fmt proto golden clean
+.PHONY: demo test check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
@@ -18,6 +18,13 @@ test: system test-system $(VENV)/.test
 check: system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not process and not tensorflow"
+
+# Of all processes on this machine; `make coverage tests=tests/agent` runs a part of the tests.
+tests ?= tests
+coverage: system test-system $(VENV)/.test
+	-$(BIN)/coverage run -m pytest -q -n logical --maxprocesses 4 --dist worksteal $(tests)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report
 
 fmt: $(VENV)/.test
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .

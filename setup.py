@@ -6,7 +6,7 @@ from setuptools import Extension, find_packages, setup
 
 # What `pip install psclust[test]` adds: the tools that `make test` and `make check` run.
 TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
-TEST += ["dockerfile-parse>=2"]
+TEST += ["dockerfile-parse>=2", "coverage>=7.11"]
 
 LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 

@@ -1,0 +1,20 @@
+"""What contributors run: one list of checks, in the Makefile and before every commit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_commit_is_checked_as_make_check_does() -> None:
+    printed = subprocess.run(["make", "--dry-run", "check"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    commands = [command.strip() for line in printed.splitlines() for command in line.split("&&")]
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    hooks = [hook["entry"] for hook in repo["hooks"]]
+    assert hooks == [
+        command for command in commands if command.startswith((".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/python -m pytest"))
+    ]
