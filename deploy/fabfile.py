@@ -1,6 +1,6 @@
-"""psclust on the hosts of clusters: `fab -r deploy -H a,b,node[01-04] install`, later `update`, at last `remove`; `fab -r deploy --list`.
+"""Install psclust on hosts: `fab -r deploy -H a,b,node[01-04] install`, `update`, `remove`; `fab -r deploy --list`.
 
-Hosts are reached as `psclust up` reaches them, all at once; all failures are told together. What happens on a host is in `on-host`.
+Hosts are reached as `psclust up` reaches them, in parallel, and all failures are reported together. `on-host` does the work on each host.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ _HERE = Path(__file__).parent
 _ROOT = _HERE.parent
 _PATH = "~/.local/share/psclust"
 _UNPACK = 'folder=$(mktemp -d) && trap \'rm -rf "$folder"\' EXIT && tar -xC "$folder" && cd "$folder" && sh ./on-host "$@"'
-_INSTALL_S = 1800.0  # TensorFlow and what it needs are more than a gigabyte
+_INSTALL_S = 1800.0  # TensorFlow and its requirements are more than a gigabyte
 _HELP = {
-    "path": f"where on the hosts (default: {_PATH})",
-    "python": "the Python there that it is to run with, and whose packages it sees (default: python3)",
-    "source": "a wheel, or a requirement such as psclust==0.1.0 for pip to find (default: a wheel of this checkout)",
-    "pip": "options for pip there, such as '--index-url https://...' or '--no-index --find-links /shared/wheels'",
-    "standing": "a standing agent, too, as a service of the user's systemd (docs/deploy.md)",
-    "purge": "also what runs have left on the hosts: folders they were sent, logs",
+    "path": f"the folder on the hosts (default: {_PATH})",
+    "python": "the host's Python to run with, whose packages are visible too (default: python3)",
+    "source": "a wheel, or a requirement for pip such as psclust==0.1.0 (default: a wheel of this checkout)",
+    "pip": "options for pip on the hosts, such as '--index-url https://...' or '--no-index --find-links /shared/wheels'",
+    "standing": "also install a standing agent as a service of the user's systemd (docs/deploy.md)",
+    "purge": "also remove what runs left on the hosts: shipped folders, logs",
 }
 
 
 class AllAtOnce(Executor):  # type: ignore[misc]
-    """Fabric takes a task to one host after the other and stops at the first that fails. Here it is called once, for all hosts of -H."""
+    """Calls a task once, for all hosts of -H. Fabric would run it on one host after the other and stop at the first failure."""
 
     def expand_calls(self, calls: list[Any], apply_hosts: bool = True) -> list[Any]:
         flags = self.core[0].args
         for name in ("identity", "ssh-config", "connect-timeout"):
             if flags[name].value:
                 raise invoke.Exit(
-                    f"--{name}: hosts are reached as `psclust up` reaches them; say it in ~/.ssh/config.", UsageError.exit_code
+                    f"--{name}: hosts are reached as `psclust up` reaches them; set it in ~/.ssh/config.", UsageError.exit_code
                 )
         self.config.psclust_hosts = flags.hosts.value or ""
         return list(invoke.Executor.expand_calls(self, calls))
@@ -65,7 +65,7 @@ def _help(*names: str) -> dict[str, str]:
 
 @task(autoprint=True, help=_help("path", "python", "source", "pip", "standing"))
 def install(context: Any, path: str = _PATH, python: str = "python3", source: str = "", pip: str = "", standing: bool = False) -> str:
-    """Install psclust, or repair it; what it needs and the hosts' Python does not have, TensorFlow perhaps, is brought by pip."""
+    """Install or repair psclust; pip adds requirements that the hosts' Python lacks, TensorFlow included."""
     with _hosts(context) as connections, _packed(source) as (files, what):
         _on_each(connections, files, "install", path, python, what, *shlex.split(pip))
         if standing:
@@ -76,7 +76,7 @@ def install(context: Any, path: str = _PATH, python: str = "python3", source: st
 
 @task(autoprint=True, help=_help("path", "source", "pip"))
 def update(context: Any, path: str = _PATH, source: str = "", pip: str = "") -> str:
-    """Bring psclust on hosts that have it to the state of this checkout, or to another one."""
+    """Update psclust on hosts that have it, to this checkout or to --source."""
     with _hosts(context) as connections, _packed(source) as (files, what):
         _on_each(connections, files, "update", path, what, *shlex.split(pip))
         return _found(connections, path)
@@ -84,17 +84,17 @@ def update(context: Any, path: str = _PATH, source: str = "", pip: str = "") -> 
 
 @task(help=_help("path", "purge"))
 def remove(context: Any, path: str = _PATH, purge: bool = False) -> None:
-    """Remove psclust, and its standing agent."""
+    """Remove psclust and its standing agent."""
     with _hosts(context) as connections:
         _on_each(connections, [], "purge" if purge else "remove", path)
 
 
 @contextmanager
 def _hosts(context: Any) -> Iterator[Connections]:
-    """Logged in to all hosts of -H. What goes wrong ends `fab` with its sentences and exit code."""
+    """Log in to all hosts of -H. A PsclustError ends `fab` with its message and exit code."""
     try:
         if not context.psclust_hosts:
-            raise UsageError("no host is named; write fab -r deploy -H a,b install.")
+            raise UsageError("no hosts are given; write fab -r deploy -H a,b install.")
         with connect(ClusterFile(name="deploy"), parse_hosts(context.psclust_hosts, where="-H")) as connections:
             yield connections
     except PsclustError as error:
@@ -103,7 +103,7 @@ def _hosts(context: Any) -> Iterator[Connections]:
 
 @contextmanager
 def _packed(source: str) -> Iterator[tuple[Sequence[Path], str]]:
-    """The files that a host must be sent, and what its pip is to install."""
+    """The files to send to a host, and the argument of its `pip install`."""
     with TemporaryDirectory() as folder:
         if source and not Path(source).is_file():
             yield [], source
@@ -113,7 +113,7 @@ def _packed(source: str) -> Iterator[tuple[Sequence[Path], str]]:
 
 
 def _build(folder: Path) -> Path:
-    """A wheel of this checkout. Of a copy: what an earlier build has left here must not get into it. Raises StartError."""
+    """Build a wheel from a copy of this checkout, so that leftovers of earlier builds do not get into it. Raises StartError."""
     tree = folder / "tree"
     shutil.copytree(_ROOT / "psclust", tree / "psclust", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("setup.py", "pyproject.toml", "README.md"):
@@ -126,7 +126,7 @@ def _build(folder: Path) -> Path:
 
 
 def _on_each(connections: Connections, files: Sequence[Path], *arguments: str) -> None:
-    """Runs `on-host`, beside `files`, on all hosts at once. Raises StartError with a line for each that has failed."""
+    """Run `on-host`, with `files` in the same folder, on all hosts in parallel. Raises StartError with a line for each failed host."""
     archive = _archive([_HERE / "on-host", *files])
     command = shlex.join(["sh", "-c", _UNPACK, "on-host", *arguments])
 
@@ -147,7 +147,7 @@ def _archive(files: Sequence[Path]) -> bytes:
 
 
 def _found(connections: Connections, path: str) -> str:
-    """What each host has now. Raises StartError where a cluster could not run."""
+    """The versions on each host, a line each. Raises StartError if a cluster could not run there."""
     facts = gather_facts(connections, f"{path}/bin/python")
     refuse(quick(facts.values()))
     return "\n".join(map(_shown, facts.values()))

@@ -161,7 +161,7 @@ def test_nothing_is_changed_under_a_cluster_that_runs(bed: HostBed, installed: s
 def test_all_that_fails_is_told_together_and_a_first_try_that_fails_leaves_nothing(bed: HostBed, fab: Fab, tmp_path: Path) -> None:
     code, said = fab("-H", "h1,h2", "install", "--path", "~/other", "--python", "/no/python", "--source", "psclust")
     assert code == 3
-    assert said.splitlines() == [f"h{number}: there is no /no/python; name another one with --python." for number in (1, 2)]
+    assert said.splitlines() == [f"h{number}: there is no /no/python; choose another one with --python." for number in (1, 2)]
     broken = tmp_path / "psclust-0.1.0-py3-none-any.whl"
     broken.write_text("no wheel")
     code, said = fab("-H", "h1,h2", "install", "--path", "~/other", "--python", sys.executable, "--source", str(broken))
@@ -177,16 +177,16 @@ def test_a_folder_that_it_has_not_made_is_left_alone(bed: HostBed, fab: Fab) -> 
     for arguments in (("install", "--source", "psclust"), ("remove",)):
         code, said = fab("-H", "h1", *arguments, "--path", "~/mine")
         assert code == 3
-        assert said == "h1: /run/home/mine is there, and was not made by psclust; name another one with --path.\n"
+        assert said == "h1: /run/home/mine exists and was not created by psclust; choose another one with --path.\n"
     assert mine.read_text() == "years of work"
     mine.unlink()
 
 
 def test_without_hosts_or_with_options_of_fabs_own_it_says_what_to_write(fab: Fab) -> None:
-    assert fab("install") == (2, "no host is named; write fab -r deploy -H a,b install.\n")
+    assert fab("install") == (2, "no hosts are given; write fab -r deploy -H a,b install.\n")
     code, said = fab("-H", "h1", "-i", "key", "install")
     assert code == 2
-    assert "say it in ~/.ssh/config" in said
+    assert "set it in ~/.ssh/config" in said
 
 
 def test_removed_nothing_is_left_and_removed_again_it_says_nothing(
