@@ -1,29 +1,28 @@
-"""Between-graph replication: every worker builds its own graph with one replica of the model, which may be several towers, and drives it
-through its own session.
+"""Between-graph replication: every worker builds its own graph with one replica of the model, which may be several towers, and runs it in
+its own session.
 
-The variables are the same in all graphs because every worker creates them in the same order under the same names. Asynchronous workers
-apply their gradients as they come; synchronous ones push them to the barrier (`barrier_ops`), and the chief applies the mean.
+All workers create the same variables in the same order under the same names. Asynchronous workers apply their gradients as they come;
+synchronous ones push them to the barrier (`barrier_ops`), and the chief applies the mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.errors import UsageError
-from psclust.replication.build_in_graph import StepOps, tower_step
 from psclust.replication.device_layout import Layout
+from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
-from psclust.replication.statistics.sharing import keeps_per_tower, shares_moments
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce, InGraphAllReduce
-from psclust.replication.sync.backup_ops import gradients_needed
 from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
+from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.replication.towers.local_towers import build_local_towers
-from psclust.replication.towers.tower import Tower, TowerKind, build_tower
+from psclust.replication.towers.tower import Tower, build_tower
+from psclust.replication.towers.tower_kind import TowerKind
+from psclust.replication.update.step_ops import StepOps, tower_step
 from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.dry_build import places_for
 from psclust.replication.variables.training_state import State, create_state
@@ -32,8 +31,8 @@ from psclust.replication.wire.pulls import pull_once
 
 @dataclass(frozen=True)
 class BetweenGraph:
-    """One worker's graph. step: what an asynchronous step fetches; None when synchronous, where `participant` has the replica's side of
-    the barrier and `coordinator`, on the chief only, the other side. tower: all of `towers`, those on the worker's devices, as one."""
+    """One worker's graph. step: the asynchronous step; None if synchronous, where `participant` is the worker's side of the barrier, and
+    `coordinator`, on the chief only, the other side. tower: the `towers` on the worker's devices joined into one."""
 
     state: State
     input: ReplicaInput
@@ -44,53 +43,44 @@ class BetweenGraph:
     towers: Sequence[Tower] = ()
 
     @property
-    def next_step(self) -> Any:
-        """int64 scalar, the global step that a run of this replica's step leads to."""
+    def next_step(self) -> Tensor:
+        """int64 scalar, the global step after this replica's step."""
         ops = self.step or self.participant
         assert ops is not None
         return ops.step if isinstance(ops, StepOps) else ops.step[0][-1]
 
 
 def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool, backups: int = 0) -> BetweenGraph:
-    """Builds the graph of replica number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups`.
-
-    Raises UsageError where there is no ps to hold the variables and where the user's functions break their contract.
-    """
-    if not layout.ps:
-        raise UsageError("between-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
-    state = create_state(layout, model.config.accumulate, inputs=1 if model.config.split_batch else len(layout.devices))
+    """Builds the graph of worker number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups` workers.
+    Raises UsageError as `plan_between_graph` does, and if the user's functions break their contract."""
+    plan = plan_between_graph(model.config, layout, replica, sync=sync, backups=backups)
+    state = create_state(layout, model.config.accumulate, inputs=plan.inputs)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    needed = gradients_needed(backups, model.config, layout, sync=sync)
-    all_reduce, local = _all_reduces(model, layout, replica, sync=sync)
-    # Who has ended its data stays until all have: the others wait for its moments.
-    kind = TowerKind(weighted=sync, fill=all_reduce is not None and not model.config.drop_uneven)
-    strategy = places_for(model, layout)
-    before = len(tf.compat.v1.get_default_graph().get_operations())
-    if len(layout.devices) > 1:
-        tower, towers = build_local_towers(model, optimizer, layout, strategy, replica, kind, local)
-    else:
-        kind = replace(kind, all_reduce=all_reduce.for_replica(replica) if all_reduce else None)
-        tower = build_tower(model, optimizer, layout.towers, strategy, replica, kind)
-        towers = [tower]
-    pull_once(before)
-    # Moving statistics have one writer, the chief's replica, as they have the first tower in-graph.
+    all_reduce = BetweenGraphAllReduce(layout) if plan.share_moments and len(layout.workers) > 1 else None
+    built = len(tf.compat.v1.get_default_graph().get_operations())
+    tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
+    pull_once(built)
+    # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
     if not sync:
         step = tower_step(tower, updates, optimizer, state, layout, replica, model.config)
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
-    keeps_per_tower(model.config, len(layout.towers.workers), in_step=False)
-    channel = build_channel(tower.contributions, layout, all_reduce, needed)
+    channel = build_channel(tower.contributions, layout, all_reduce, plan.needed)
     participant = participant_ops(tower, channel, layout, replica, updates)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 
-def _all_reduces(model: Model, layout: Layout, replica: int, *, sync: bool) -> tuple[BetweenGraphAllReduce | None, InGraphAllReduce | None]:
-    """(between the workers, between all towers) where moments are shared: those of a worker's towers meet in its graph, and their sum
-    meets the others' on the ps. A worker alone needs no ps for that."""
-    if not shares_moments(model.config, layout.towers, sync=sync or len(layout.workers) == 1):
-        return None, None
-    outer = BetweenGraphAllReduce(layout) if len(layout.workers) > 1 else None
-    return outer, InGraphAllReduce(len(layout.devices), len(layout.towers.workers), outer.for_replica(replica) if outer else None)
+def _build_towers(
+    model: Model, optimizer: Optimizer, layout: Layout, replica: int, plan: BetweenGraphPlan, outer: BetweenGraphAllReduce | None
+) -> tuple[Tower, Sequence[Tower]]:
+    """(the worker's towers as one, each of them). `outer` sums moments over the workers."""
+    strategy, of_worker = places_for(model, layout), outer.for_replica(replica) if outer else None
+    if len(plan.towers) == 1:
+        kind = TowerKind.between_graph(plan, of_worker)
+        tower = build_tower(model, optimizer, layout.towers, strategy, replica, kind)
+        return tower, [tower]
+    inner = InGraphAllReduce(len(plan.towers), len(layout.towers.workers), of_worker) if plan.share_moments else None
+    return build_local_towers(model, optimizer, layout, strategy, replica, plan, inner)

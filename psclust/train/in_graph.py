@@ -11,9 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.build_in_graph import InGraph, StepOps, build_in_graph
+from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import Layout
 from psclust.replication.input.end_of_data import END_OF_DATA
+from psclust.replication.update.step_ops import StepOps
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
@@ -138,7 +139,7 @@ def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
     found = re.search(r"tower_(\d+)/", text) if len(built.inputs) > len(built.steps) else None
     ended = int(found[1]) if found else tower
     # Towers that end are filled up, unless there is nothing to fill them with.
-    if built.filled or session.run(built.state.positions)[ended] == 0:
+    if built.padded or session.run(built.state.positions)[ended] == 0:
         raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
 
 

@@ -24,7 +24,7 @@ def session() -> Iterator[Any]:
 
 def _parts(session: Any, dataset: tf.data.Dataset, towers: int, **more: Any) -> list[Any]:
     program = psclust.Program(lambda features: None, lambda: dataset, config=psclust.TrainConfig(**more))
-    parts = split_input(build_input(program, psclust.Shard(), fill=False, divisor=towers), towers)
+    parts = split_input(build_input(program, psclust.Shard(), pad=False, divisor=towers), towers)
     session.run(parts[0].initializer)
     return parts
 

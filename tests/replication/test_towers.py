@@ -57,30 +57,30 @@ def _batches(session: Any, data: Any, count: int, skip: int = 0) -> list[tuple[i
 
 
 def test_every_batch_says_how_many_examples_it_has(session: Any) -> None:
-    data = build_input(_program(), psclust.Shard(), fill=False)
+    data = build_input(_program(), psclust.Shard(), pad=False)
     assert _batches(session, data, 3) == [(0, 4), (4, 4), (8, 2)]
     with pytest.raises(tf.errors.OutOfRangeError):
         session.run(data.features)
 
 
 def test_an_input_starts_after_the_batches_that_are_done(session: Any) -> None:
-    data = build_input(_program(), psclust.Shard(), fill=False)
+    data = build_input(_program(), psclust.Shard(), pad=False)
     assert _batches(session, data, 1, skip=2) == [(8, 2)]
 
 
 def test_a_filled_input_goes_on_with_batches_that_count_nothing(session: Any) -> None:
-    data = build_input(_program(), psclust.Shard(), fill=True)
+    data = build_input(_program(), psclust.Shard(), pad=True)
     assert _batches(session, data, 5) == [(0, 4), (4, 4), (8, 2), (0, 0), (0, 0)]
     assert _batches(session, data, 2, skip=3) == [(0, 0), (0, 0)]
 
 
 def test_an_endless_input_skips_nothing(session: Any) -> None:
-    data = build_input(_program(input_fn=lambda: _range(10).repeat()), psclust.Shard(), fill=True)
+    data = build_input(_program(input_fn=lambda: _range(10).repeat()), psclust.Shard(), pad=True)
     assert _batches(session, data, 2, skip=10**12) == [(0, 4), (4, 4)]
 
 
 def test_an_empty_input_ends_at_once_also_when_it_should_be_filled(session: Any) -> None:
-    data = build_input(_program(input_fn=lambda: _range(0)), psclust.Shard(), fill=True)
+    data = build_input(_program(input_fn=lambda: _range(0)), psclust.Shard(), pad=True)
     session.run(data.initializer)
     with pytest.raises(tf.errors.OutOfRangeError):
         session.run(data.features)
@@ -88,7 +88,7 @@ def test_an_empty_input_ends_at_once_also_when_it_should_be_filled(session: Any)
 
 def test_elements_may_be_structures(session: Any) -> None:
     dataset = tf.data.Dataset.from_tensors(({"a": tf.zeros([5, 2]), "b": tf.zeros([5])}, tf.ones([5])))
-    data = build_input(_program(input_fn=lambda: dataset), psclust.Shard(), fill=False)
+    data = build_input(_program(input_fn=lambda: dataset), psclust.Shard(), pad=False)
     session.run(data.initializer)
     features, labels, examples = session.run([data.features, data.labels, data.examples])
     assert (sorted(features), labels.shape, examples) == (["a", "b"], (5,), 5)
@@ -96,7 +96,7 @@ def test_elements_may_be_structures(session: Any) -> None:
 
 def test_the_examples_of_sparse_and_ragged_features_are_their_rows(session: Any) -> None:
     for features in (tf.sparse.from_dense(tf.ones([5, 3])), tf.RaggedTensor.from_row_lengths(tf.range(15), [3] * 5)):
-        data = build_input(_program(input_fn=lambda features=features: tf.data.Dataset.from_tensors(features)), psclust.Shard(), fill=False)
+        data = build_input(_program(input_fn=lambda features=features: tf.data.Dataset.from_tensors(features)), psclust.Shard(), pad=False)
         session.run(data.initializer)
         assert session.run(data.examples) == 5
 
@@ -172,20 +172,6 @@ def test_variables_that_towers_cannot_share_are_refused_by_name(session: Any) ->
 
     with pytest.raises(UsageError, match=r"in tower 1 \(tower_1/own\).*get_variable"):
         build_in_graph(_program(model), TWO, sync=True)
-
-
-@pytest.mark.parametrize(
-    ("layout", "message"),
-    [(Layout(1, (), "/job:client/task:0"), "at least one worker"), (Layout(0, TWO.workers, "/job:client/task:0"), "at least one ps")],
-)
-def test_an_in_graph_cluster_without_workers_or_ps_is_an_error(session: Any, layout: Layout, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        build_in_graph(_program(), layout, sync=True)
-
-
-def test_a_between_graph_cluster_without_ps_is_an_error(session: Any) -> None:
-    with pytest.raises(UsageError, match="at least one ps"):
-        build_between_graph(_program(), Layout(0, TWO.workers, TWO.workers[0]), 0, sync=False, chief=True)
 
 
 def _counting_model(features: Any, mode: str) -> psclust.EstimatorSpec:

@@ -17,7 +17,8 @@ from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier import Kind
 from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
-from psclust.replication.towers.tower import TowerKind, build_tower
+from psclust.replication.towers.tower import build_tower
+from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.testing.wait import wait_until

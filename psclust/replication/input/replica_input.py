@@ -32,7 +32,7 @@ class ReplicaInput:
     next: Callable[[], tuple[Any, Any, Any]]
 
 
-def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1, divisor: int = 1, skip: Any = None) -> ReplicaInput:
+def build_input(model: Model, shard: Shard, *, pad: bool, group: int = 1, divisor: int = 1, skip: Any = None) -> ReplicaInput:
     """Builds the input of one replica in the current device scope.
 
     With `fill`, a dataset that has ended goes on for ever with copies of its first batch and `examples` 0, so that replicas in one graph
@@ -47,7 +47,7 @@ def build_input(model: Model, shard: Shard, *, fill: bool, group: int = 1, divis
     skip = new_skip() if skip is None else skip
     endless = tf.equal(dataset.cardinality(), tf.data.INFINITE_CARDINALITY)
     flagged = tf.data.Dataset.zip((dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip)), _for_ever(1)))
-    if fill:
+    if pad:
         flagged = flagged.concatenate(tf.data.Dataset.zip((dataset.take(1).cache().repeat(), _for_ever(0))))
     elif group > 1:
         flagged = _in_groups(flagged, dataset, group)

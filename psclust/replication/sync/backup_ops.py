@@ -14,12 +14,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.errors import UsageError
 from psclust.replication.device_layout import Layout
-from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import accumulator_for, at, op_of, push, take
 from psclust.replication.update.gradients import GradientsAndVariables
-from psclust.spec.plurals import counted
 
 
 @dataclass(frozen=True)
@@ -64,24 +61,3 @@ def backup_ops(contributions: GradientsAndVariables, sums: Sequence[Any], layout
             counts=[tf.stack(each(lambda a, v: at(v, a.num_accumulated), row)) for row in own],
             empty=[[op_of(value) for value in row] for row in taken],
         )
-
-
-def gradients_needed(backups: int, settings: Settings, layout: Layout, *, sync: bool) -> int | None:
-    """How many gradients make a step where `backups` of the workers may be late; None where none may. Raises UsageError where that cannot
-    be."""
-    workers = len(layout.workers)
-    if not backups:
-        return None
-    if not sync:
-        raise UsageError("backup_workers is for synchronous training; nobody waits for anybody in asynchronous training: leave it out")
-    if backups >= workers:
-        raise UsageError(
-            f"{counted(backups, 'backup worker')} of {counted(workers, 'worker')} leave no gradient to wait for; "
-            f"lower backup_workers to {workers - 1} or less"
-        )
-    if settings.moving_statistics == "sync":
-        raise UsageError(
-            "moving_statistics 'sync' takes moments over the batches of all workers, so each step needs every one of them, and "
-            "backup_workers goes on without the last ones; choose moving_statistics 'mean', or no backup workers"
-        )
-    return workers - backups

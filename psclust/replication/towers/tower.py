@@ -15,9 +15,11 @@ from psclust.replication.device_layout import Layout, host_of
 from psclust.replication.input.replica_input import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.settings import refuse_ignored
+from psclust.replication.tf_types import Optimizer
 from psclust.replication.towers.own_collections import own_collections, regularize_every_tower
-from psclust.replication.towers.replica_context import AllReduce, Replica, Statistic, building
+from psclust.replication.towers.replica_context import Replica, Statistic, building
 from psclust.replication.towers.silent_mistakes import warn_of_silence
+from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.gradients import GradientsAndVariables, present, scale, summed
 
 
@@ -49,21 +51,8 @@ class Tower:
         return gradients, [Statistic(v, mean, momenta[v.ref()]) for mean, v in means if v.ref() in momenta]
 
 
-@dataclass(frozen=True, slots=True)
-class TowerKind:
-    """reuse: the variables exist already and are shared. weighted: gradients are multiplied by the number of examples. fill: a batch may
-    have no examples that count, see `build_input`. bare: the worker is a server without Python. all_reduce: sums over all replicas, for
-    the moments of their batches."""
-
-    reuse: bool = False
-    weighted: bool = False
-    fill: bool = False
-    bare: bool = False
-    all_reduce: AllReduce | None = None
-
-
 def build_tower(
-    model: Model, optimizer: Any, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind, data: ReplicaInput | None = None
+    model: Model, optimizer: Optimizer, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind, data: ReplicaInput | None = None
 ) -> Tower:
     """Builds replica number `replica` in the current graph. `data` is its input where it shares one with others, None builds its own.
     Raises UsageError where the user's functions break their contract.
@@ -74,18 +63,16 @@ def build_tower(
     worker = layout.workers[replica]
     if data is None:
         with tf.device(layout.client if model.input_on_client else host_of(worker)):
-            data = build_input(model, Shard(replica, len(layout.workers)), fill=kind.fill, group=settings.accumulate)
+            data = build_input(model, Shard(replica, len(layout.workers)), pad=kind.maybe_empty, group=settings.accumulate)
         if kind.bare and not kind.reuse and not model.input_on_client:
             refuse_python_input(tf.compat.v1.get_default_graph())
     made_before = {variable.ref() for variable in tf.compat.v1.global_variables()}
-    whole = kind.weighted or settings.accumulate > 1
     parts: list[Tower] = []
     for number in range(settings.accumulate):
         scope = f"batch_{number}/" if number else None
         with tf.name_scope(scope) if scope else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
             batch = _next_batch(data, parts[-1]) if parts else data
-            part = replace(kind, reuse=kind.reuse or number > 0, weighted=whole, fill=kind.fill or number > 0)
-            parts.append(_build_part(model, optimizer, batch, replica, part))
+            parts.append(_build_part(model, optimizer, batch, replica, kind.for_batch(number, settings.accumulate)))
     variables = [v for v in tf.compat.v1.global_variables() if v.ref() not in made_before and not is_slot(v)]
     if len(parts) == 1:
         return replace(parts[0], variables=variables)
@@ -93,7 +80,7 @@ def build_tower(
         return replace(joined(parts, weighted=kind.weighted), variables=variables)
 
 
-def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, kind: TowerKind) -> Tower:
+def _build_part(model: Model, optimizer: Optimizer, data: ReplicaInput, replica: int, kind: TowerKind) -> Tower:
     """The model and its gradients for one batch, in the current device scope."""
     trained_before = tf.compat.v1.trainable_variables()
     current = Replica(tf.cast(data.examples > 0, tf.float32), model.config.moving_statistics, kind.all_reduce)
@@ -122,7 +109,7 @@ def _build_part(model: Model, optimizer: Any, data: ReplicaInput, replica: int, 
     updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
     if not kind.reuse:
         warn_of_silence(loss, updates, [statistic.variable for statistic in statistics])
-    pairs = [(present(g, data.examples) if kind.fill else g, variable) for g, variable in trained(gradients)]
+    pairs = [(present(g, data.examples) if kind.maybe_empty else g, variable) for g, variable in trained(gradients)]
     return Tower(data, loss, pairs, updates, spec, statistics, summaries)
 
 

@@ -14,7 +14,8 @@ from psclust.placement.policy import ROUND_ROBIN, place
 from psclust.placement.variable import Variable
 from psclust.replication.device_layout import LOCAL, Layout
 from psclust.replication.model import Model
-from psclust.replication.towers.tower import Tower, TowerKind, build_tower
+from psclust.replication.towers.tower import Tower, build_tower
+from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.variables.places import DIVISIBLE, Places
 from psclust.replication.variables.training_state import create_state
 
@@ -24,7 +25,7 @@ def dry_build(model: Model) -> list[Variable]:
     them, nor what psclust keeps itself. Raises UsageError where the user's functions break their contract."""
     with tf.Graph().as_default():
         state = create_state(LOCAL)
-        tower = build_tower(model, model.optimizer(state.global_step), LOCAL, Places(1), 0, TowerKind())
+        tower = build_tower(model, model.optimizer(state.global_step), LOCAL, Places(1), 0, TowerKind.alone())
         return describe(tower)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.replication.build_between_graph import build_between_graph
-from psclust.replication.build_in_graph import StepOps
 from psclust.replication.device_layout import Layout
+from psclust.replication.update.step_ops import StepOps
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag

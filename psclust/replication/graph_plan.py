@@ -1,0 +1,148 @@
+"""What a replicated graph will consist of, decided from settings and layout before its first op is built. Every combination of settings
+that cannot work is refused here. Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from psclust.errors import UsageError
+from psclust.replication.device_layout import Layout
+from psclust.replication.settings import Settings
+from psclust.spec.plurals import counted
+
+
+@dataclass(frozen=True, slots=True)
+class InGraphPlan:
+    """towers: the device of each. combined: one update takes the mean gradient of all towers; otherwise each tower makes its own updates.
+    split_on: device of the one input whose batches are split over the towers; None gives each tower an input of its own.
+    padded: an input that ends goes on with padding batches until all have ended. share_moments: batch moments are all-reduced.
+    own_statistics: every tower keeps its own moving statistics. bare: workers are TensorFlow servers without Python.
+    train_op: the model may bring a ready train_op."""
+
+    towers: tuple[str, ...]
+    combined: bool
+    split_on: str | None
+    padded: bool
+    share_moments: bool
+    own_statistics: bool
+    bare: bool
+    train_op: bool
+
+
+def plan_in_graph(settings: Settings, layout: Layout, *, sync: bool) -> InGraphPlan:
+    """The graph for all workers of `layout`. Raises UsageError if there is no worker for a tower, no ps for the variables, or if settings
+    contradict each other."""
+    if not layout.workers:
+        raise UsageError("in-graph replication needs at least one worker to hold a tower; raise the worker count (--workers 1)")
+    if layout.client and not layout.ps:
+        raise UsageError("in-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
+    several = len(layout.workers) > 1
+    if several and settings.split_batch and not sync:
+        raise UsageError(
+            "split_batch splits each batch over towers that step together, and the towers of an asynchronous in-graph training do not; "
+            "train with --sync, or leave it out: each tower then reads a shard of its own"
+        )
+    combined, split = several and sync, several and settings.split_batch
+    return InGraphPlan(
+        towers=layout.workers,
+        combined=combined,
+        split_on=layout.client or layout.parameters if split else None,
+        padded=combined and not split and not settings.drop_uneven,
+        share_moments=_shares_moments(settings, len(layout.workers), sync=sync),
+        own_statistics=_own_statistics(settings, len(layout.workers), together=combined),
+        bare=bool(layout.client),
+        train_op=not several and not layout.client,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenGraphPlan:
+    """The graph of one worker. towers: the device of each of its towers. sync: gradients go to the barrier; otherwise the worker applies
+    them. needed: how many gradients make an update, pushed to accumulators of each worker's own; None: one of every worker, pushed to
+    shared ones. split: the worker has one input, whose batches are split over its towers.
+    padded: the worker goes on with padding batches when its data ends, because the others need its moments.
+    towers_padded: a tower does so, because the other towers of the worker go on. share_moments: batch moments are all-reduced over
+    all towers of all workers."""
+
+    towers: tuple[str, ...]
+    sync: bool
+    needed: int | None
+    split: bool
+    padded: bool
+    towers_padded: bool
+    share_moments: bool
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs the worker reads side by side."""
+        return 1 if self.split else len(self.towers)
+
+
+def plan_between_graph(settings: Settings, layout: Layout, replica: int, *, sync: bool, backups: int = 0) -> BetweenGraphPlan:
+    """The graph of worker number `replica`; `backups` gradients of an update may be late. Raises UsageError if there is no ps for the
+    variables, or if settings contradict each other."""
+    if not layout.ps:
+        raise UsageError("between-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
+    every, each = layout.towers.workers, len(layout.devices)
+    _own_statistics(settings, len(every), together=False)
+    # One worker alone is in step with all there are.
+    share_moments = _shares_moments(settings, len(every), sync=sync or len(layout.workers) == 1)
+    padded = share_moments and len(layout.workers) > 1 and not settings.drop_uneven
+    return BetweenGraphPlan(
+        towers=every[replica * each : (replica + 1) * each],
+        sync=sync,
+        needed=_gradients_needed(backups, settings, len(layout.workers), sync=sync),
+        split=settings.split_batch,
+        padded=padded,
+        towers_padded=padded or not (settings.split_batch or settings.drop_uneven),
+        share_moments=share_moments,
+    )
+
+
+def _shares_moments(settings: Settings, replicas: int, *, sync: bool) -> bool:
+    """Whether `replicas` all-reduce the moments of their batches."""
+    if settings.moving_statistics != "sync" or replicas < 2:
+        return False
+    if not sync:
+        raise UsageError(
+            "moving_statistics 'sync' takes moments over the batches of all replicas, and asynchronous replicas have no batch in common; "
+            "train with --sync, or choose moving_statistics 'mean'"
+        )
+    if settings.accumulate > 1:
+        raise UsageError(
+            f"moving_statistics 'sync' needs all batches of an update at once, and accumulate={settings.accumulate} computes them one "
+            "after another; choose moving_statistics 'mean', or more replicas instead of accumulate"
+        )
+    return True
+
+
+def _own_statistics(settings: Settings, replicas: int, *, together: bool) -> bool:
+    """Whether each of `replicas` keeps its own moving statistics; `together`: they are towers of one graph, with one update for all."""
+    if settings.statistics_every == 1 or replicas == 1 or settings.moving_statistics == "first":
+        return False
+    if not together or settings.moving_statistics != "mean":
+        raise UsageError(
+            f"statistics_every={settings.statistics_every} averages the moving statistics of towers in one graph: it needs in-graph "
+            "synchronous replication and moving_statistics 'mean'. Leave it out: elsewhere statistics travel with the gradients"
+        )
+    return True
+
+
+def _gradients_needed(backups: int, settings: Settings, workers: int, *, sync: bool) -> int | None:
+    """How many gradients make an update if those of `backups` workers may be late; None if none may."""
+    if not backups:
+        return None
+    if not sync:
+        raise UsageError("backup_workers is for synchronous training; asynchronous workers do not wait for each other: leave it out")
+    if backups >= workers:
+        raise UsageError(
+            f"{counted(backups, 'backup worker')} of {counted(workers, 'worker')} leave no gradient to wait for; "
+            f"lower backup_workers to {workers - 1} or less"
+        )
+    if settings.moving_statistics == "sync":
+        raise UsageError(
+            "moving_statistics 'sync' takes moments over the batches of all workers, so each step needs every one of them, and "
+            "backup_workers goes on without the last ones; choose moving_statistics 'mean', or no backup workers"
+        )
+    return workers - backups

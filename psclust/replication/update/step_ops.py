@@ -1,0 +1,58 @@
+"""The ops of one training step, and the step of a tower that updates the variables by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from psclust.replication.device_layout import Layout
+from psclust.replication.input.end_of_data import await_batch
+from psclust.replication.settings import Settings
+from psclust.replication.tf_types import Operation, Optimizer, Tensor
+from psclust.replication.towers.tower import Tower
+from psclust.replication.update.apply_update import apply_update
+from psclust.replication.update.train_op import advance_with
+from psclust.replication.variables.training_state import State
+from psclust.replication.wire.buckets import send_gradients
+
+
+@dataclass(frozen=True)
+class StepOps:
+    """step: int64, the global step after it. loss: scalar, weighted by examples. examples: int64, how many the step used.
+    staleness: int64, updates by other replicas between reading the variables and this update; None where there are no others.
+    fetches: what a run fetches, with one message from each task: (int64 [1 or 2], step and staleness; float64 [2], loss and examples)."""
+
+    step: Tensor
+    loss: Tensor
+    examples: Tensor
+    staleness: Tensor | None
+    fetches: Sequence[Tensor]
+
+
+def step_ops(step: Tensor, loss: Tensor, examples: Tensor, staleness: Tensor | None = None) -> StepOps:
+    with tf.device(step.device):
+        counts = tf.stack([step] if staleness is None else [step, staleness])
+    with tf.device(loss.device):
+        report = tf.stack([tf.cast(loss, tf.float64), tf.cast(examples, tf.float64)])
+    return StepOps(step, loss, examples, staleness, (counts, report))
+
+
+def tower_step(
+    tower: Tower, update_ops: Sequence[Operation], optimizer: Optimizer, state: State, layout: Layout, replica: int, settings: Settings
+) -> StepOps:
+    """The step in which `tower` alone updates the variables, by its gradients or its own train_op."""
+    if tower.spec.train_op is not None:
+        step = advance_with(tower, state, replica)
+    else:
+        # Asynchronous replicas move shared statistics one after another, each by its share.
+        statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
+        built = len(tf.compat.v1.get_default_graph().get_operations())
+        gradients = send_gradients(tower.gradients, layout.workers[replica])
+        with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
+            applied = apply_update(optimizer, gradients, statistics, state, layout, settings)
+        step = state.advance(applied, replica=replica)
+        # At the end of the data no op may change a variable, not even one that needs no gradient, such as the decay of Adam's moments.
+        await_batch(step, tower.input.examples, built)
+    return step_ops(step, tower.loss, tower.input.examples, state.staleness(step) if len(layout.workers) > 1 else None)
