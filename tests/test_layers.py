@@ -17,7 +17,8 @@ MAX_FUNCTION = 60
 # The launcher, from the ground up. A part may import those below it; parts on one floor do not know each other.
 LAUNCHER = (
     ("errors", "framing"),
-    ("spec", "placement"),
+    ("placement",),
+    ("spec",),
     ("rundir",),
     ("plan",),
     ("transport",),

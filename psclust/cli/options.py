@@ -14,6 +14,7 @@ from psclust.cli.common_options import run_dir_option
 from psclust.errors import UsageError
 from psclust.launch.program_sources import read_scripts
 from psclust.launch.up_request import UpRequest
+from psclust.placement.policies import ROUND_ROBIN, render_policies
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.task_environment import HostEnvironment
 from psclust.rundir.folder import ClusterFolder, state_root
@@ -37,8 +38,12 @@ _OPTIONS = (
     click.option("--sync/--async", "sync", default=None, help="How workers update the variables (default: --async)."),
     click.option("--backup-workers", type=int, metavar="N", help="--sync: a step waits for all gradients but N (default: 0)."),
     click.option("--max-staleness", type=int, metavar="N", help="--async: who is ahead of the slowest by more than N steps waits."),
-    click.option("--placement", metavar="POLICY", help="Which ps holds a variable: round_robin (default), or balanced, by bytes."),
-    click.option("--max-shard-bytes", metavar="SIZE", help="Cut larger variables into shards, for example 8MB (default: none is cut)."),
+    click.option("--placement", metavar="POLICY", help=f"Which ps holds a variable: {render_policies()}. Default: {ROUND_ROBIN}."),
+    click.option(
+        "--max-shard-bytes",
+        metavar="SIZE",
+        help="Partition larger variables into shards, such as 8MB (default: none).",
+    ),
     click.option("--role-by", metavar="HOW", help="How a script learns its place: auto (default), flags, tf_config, none."),
     click.option("--ports", metavar="PORTS", help="auto (default), a first port, or a range such as 2300-2399."),
     click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."),

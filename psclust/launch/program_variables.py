@@ -12,7 +12,7 @@ from psclust.launch.up_request import UpRequest
 from psclust.placement.description import Description
 from psclust.placement.table import Table, tabulate
 from psclust.plan.cluster_layout import Layout
-from psclust.plan.task_environment import is_foreign, placement_policy
+from psclust.plan.task_environment import is_foreign, placement_settings
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Task
@@ -40,7 +40,7 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     found = _ask(task, request)
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
     replicas = counts.get("worker", 0) + counts.get("chief", 0)
-    policy = placement_policy(request.file.placement)
+    policy = placement_settings(request.file.placement)
     table = tabulate(found.variables, counts["ps"], policy, workers=replicas, wire_dtype=found.wire_dtype)
     way = f"{request.layout.replication or 'between-graph'} {request.file.update}"
     return PlannedPlacement(table, policy.render(), counts["ps"], replicas, way, found.wire_dtype)

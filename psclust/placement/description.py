@@ -1,4 +1,4 @@
-"""What a program says of its variables when `psclust plan` asks it: one line of its output, between whatever else it prints."""
+"""A program's description of its variables for `psclust plan`: one marked line of its output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARK = "psclust-variables: "
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """variables: whole, in the order in which the model makes them. wire_dtype: in which float32 values travel."""
+    """variables: unpartitioned, in the order of creation. wire_dtype: the dtype in which float32 values travel."""
 
     variables: tuple[Variable, ...]
     wire_dtype: str = "float32"
@@ -23,7 +23,7 @@ class Description:
 
     @classmethod
     def find(cls, output: str) -> Description | None:
-        """The description in a program's output; None where there is none."""
+        """The description in a program's output; None if there is none."""
         line = next((line for line in output.splitlines() if line.startswith(_MARK)), None)
         if line is None:
             return None

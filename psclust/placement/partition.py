@@ -1,4 +1,4 @@
-"""Cutting variables that are too large for one ps into shards along axis 0: an embedding table is cut by rows."""
+"""Partitions variables that are too large for one ps into shards along axis 0, such as an embedding table by its rows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from psclust.placement.variable import Variable
 
 
 def shard_rows(variable: Variable, max_shard_bytes: int | None) -> tuple[int, ...]:
-    """How many rows each shard of `variable` gets; one number where it stays whole.
+    """The number of rows of each shard of `variable`; a single number if it stays whole.
 
-    As few shards as keep each within `max_shard_bytes`, a row at least, and as equal as it goes, the longer ones first: what TensorFlow's
-    own partitioners and its `div` strategy do.
+    The fewest shards of at most `max_shard_bytes`, but at least one row, and of nearly equal size, longer ones first, as TensorFlow's
+    partitioners and its `div` strategy have them.
     """
     whole = (variable.shape[0] if variable.shape else 1,)
     if max_shard_bytes is None or variable.bytes <= max_shard_bytes or not variable.divisible or not variable.shape:
@@ -30,7 +30,7 @@ def shard_name(name: str, index: int) -> str:
 
 
 def shards(variable: Variable, max_shard_bytes: int | None) -> tuple[Variable, ...]:
-    """`variable` itself, or its shards in order of their rows."""
+    """The shards of `variable` in order of their rows, or `variable` itself."""
     rows = shard_rows(variable, max_shard_bytes)
     if len(rows) == 1:
         return (variable,)
@@ -41,5 +41,5 @@ def shards(variable: Variable, max_shard_bytes: int | None) -> tuple[Variable, .
 
 
 def partition(variables: Iterable[Variable], max_shard_bytes: int | None) -> list[Variable]:
-    """All variables in their order, each as its shards."""
+    """The shards of all variables, in their order."""
     return [shard for variable in variables for shard in shards(variable, max_shard_bytes)]

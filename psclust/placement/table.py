@@ -1,4 +1,4 @@
-"""What a placement comes to: the bytes every ps holds, how uneven that is, what a step moves over the network, and what to change."""
+"""The effect of a placement: bytes on each ps, their imbalance, bytes on the wire per step, and advice where a ps holds too much."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from psclust.placement.partition import partition
-from psclust.placement.policy import BALANCED, Policy, place
+from psclust.placement.place import place
+from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.policies import BALANCED
 from psclust.placement.variable import Variable, dtype_bytes
 
 IMBALANCE_LIMIT = 1.2
 WAYS = ("in-graph sync", "in-graph async", "between-graph sync", "between-graph async")
 _INDEX_BYTES = 8
-# What a suggestion of `max_shard_bytes` is made of: powers of two down to here.
+# Advised values of `max_shard_bytes` are powers of two, this one the smallest.
 _SMALLEST_SHARD = 1 << 10
 
 
@@ -31,10 +33,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Bytes between the ps and the replicas for one step of one way to train. busiest: the part of the ps with most of it.
+    """Bytes between ps and replicas in one step of one way to train. busiest: bytes of the ps with the most traffic.
 
-    A synchronous step is one gradient of every replica, an asynchronous one that of a single replica: a replica pulls every trained
-    variable once and pushes its gradient once. at_least: sparse variables are left out, because the rows that a batch touches are unknown.
+    A synchronous step takes one gradient of every replica, an asynchronous step one of a single replica. A replica pulls every trained
+    variable once and pushes its gradient once. at_least: sparse variables are not counted, because the rows a batch touches are unknown.
     """
 
     way: str
@@ -47,7 +49,7 @@ class Wire:
 @dataclass(frozen=True, slots=True)
 class Table:
     """rows: in the order of the variables. totals: bytes of each ps. imbalance: the largest total over the mean. sparse: variables of
-    which only rows travel, and how many are unknown. warning: a sentence where one ps holds too much; None where none does."""
+    which only rows travel. warning: a sentence if one ps holds too much."""
 
     rows: tuple[Row, ...]
     totals: tuple[int, ...]
@@ -60,10 +62,10 @@ class Table:
         return asdict(self)
 
 
-def tabulate(variables: Sequence[Variable], ps: int, policy: Policy, *, workers: int, wire_dtype: str | None = None) -> Table:
+def tabulate(variables: Sequence[Variable], ps: int, settings: PlacementSettings, *, workers: int, wire_dtype: str | None = None) -> Table:
     """The table of whole `variables` on `ps` parameter servers and `workers` replicas. Raises UsageError for an impossible pin."""
-    pieces = partition(variables, policy.max_shard_bytes)
-    placed = place(pieces, ps, policy)
+    pieces = partition(variables, settings.max_shard_bytes)
+    placed = place(pieces, ps, settings)
     totals = _totals(pieces, placed, ps)
     total = sum(totals)
     rows = tuple(
@@ -76,7 +78,7 @@ def tabulate(variables: Sequence[Variable], ps: int, policy: Policy, *, workers:
         imbalance=imbalance(totals),
         wire=tuple(_wire(way, pieces, placed, ps, workers, wire_dtype) for way in WAYS),
         sparse=tuple(variable.name for variable in variables if variable.trained and variable.sparse),
-        warning=warning(variables, ps, policy),
+        warning=warning(variables, ps, settings),
     )
 
 
@@ -86,11 +88,10 @@ def imbalance(totals: Sequence[int]) -> float:
     return max(totals) * len(totals) / total if total else 1.0
 
 
-def warning(variables: Sequence[Variable], ps: int, policy: Policy) -> str | None:
-    """One sentence where the largest ps holds more than 1.2 times the mean: who, how much, and what would help. The advice is tried before
-    it is given."""
-    pieces = partition(variables, policy.max_shard_bytes)
-    placed = place(pieces, ps, policy)
+def warning(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> str | None:
+    """One sentence if the fullest ps holds more than 1.2 times the mean: which ps, how much, and a change that was verified to help."""
+    pieces = partition(variables, settings.max_shard_bytes)
+    placed = place(pieces, ps, settings)
     totals = _totals(pieces, placed, ps)
     uneven = imbalance(totals)
     if uneven <= IMBALANCE_LIMIT:
@@ -102,42 +103,42 @@ def warning(variables: Sequence[Variable], ps: int, policy: Policy) -> str | Non
     alone = cause.bytes * ps > IMBALANCE_LIMIT * sum(totals)
     if alone:
         text += f", {format_bytes(cause.bytes)} of them in {cause.name}"
-    return f"{text}; {_advice(variables, ps, policy, cause)}"
+    return f"{text}; {_advice(variables, ps, settings, cause)}"
 
 
-def _advice(variables: Sequence[Variable], ps: int, policy: Policy, cause: Variable) -> str:
-    """What would bring the imbalance under the limit, the smallest change first."""
-    candidates = [replace(policy, kind=BALANCED)] if policy.kind != BALANCED else []
-    for size in _shard_sizes(variables, ps, policy):
-        candidates.append(replace(policy, kind=BALANCED, max_shard_bytes=size))
+def _advice(variables: Sequence[Variable], ps: int, settings: PlacementSettings, cause: Variable) -> str:
+    """The smallest change that brings the imbalance under the limit."""
+    candidates = [replace(settings, policy=BALANCED)] if settings.policy != BALANCED else []
+    for size in _shard_sizes(variables, ps, settings):
+        candidates.append(replace(settings, policy=BALANCED, max_shard_bytes=size))
     found = next((candidate for candidate in candidates if _imbalance_of(variables, ps, candidate) <= IMBALANCE_LIMIT), None)
-    if found is not None and found.max_shard_bytes == policy.max_shard_bytes:
-        return f"write placement: {BALANCED}" if not policy.pin and policy.max_shard_bytes is None else f"write policy: {BALANCED}"
+    if found is not None and found.max_shard_bytes == settings.max_shard_bytes:
+        return f"write placement: {BALANCED}" if not settings.pin and settings.max_shard_bytes is None else f"write policy: {BALANCED}"
     if found is not None:
         limit = format_size(found.max_shard_bytes or 0)
-        return f"write placement: {{policy: {BALANCED}, max_shard_bytes: {limit}}} to cut {cause.whole or cause.name}"
-    if policy.pinned(cause.name, cause.whole) is not None:
+        return f"write placement: {{policy: {BALANCED}, max_shard_bytes: {limit}}} to partition {cause.whole or cause.name}"
+    if settings.pinned(cause.name, cause.whole) is not None:
         return f"{cause.name} is pinned there: change the pin, or pin it by shards"
     if not cause.divisible and cause.whole is None:
-        return f"{cause.name} was not made with tf.compat.v1.get_variable, so it cannot be cut: make it so, or use fewer ps"
+        return f"{cause.name} was not made with tf.compat.v1.get_variable, so it cannot be partitioned: make it so, or use fewer ps"
     return f"no other placement of these {len(variables)} variables is even; use fewer ps"
 
 
-def _shard_sizes(variables: Sequence[Variable], ps: int, policy: Policy) -> list[int]:
-    """Powers of two below the mean of a ps, the largest first."""
+def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> list[int]:
+    """Powers of two up to the mean of the ps, the largest first."""
     mean = max(1, sum(variable.bytes for variable in variables) // ps)
     size = 1 << (mean.bit_length() - 1)
     sizes = []
     while size >= _SMALLEST_SHARD:
-        if policy.max_shard_bytes is None or size < policy.max_shard_bytes:
+        if settings.max_shard_bytes is None or size < settings.max_shard_bytes:
             sizes.append(size)
         size //= 2
     return sizes[:8]
 
 
-def _imbalance_of(variables: Sequence[Variable], ps: int, policy: Policy) -> float:
-    pieces = partition(variables, policy.max_shard_bytes)
-    return imbalance(_totals(pieces, place(pieces, ps, policy), ps))
+def _imbalance_of(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> float:
+    pieces = partition(variables, settings.max_shard_bytes)
+    return imbalance(_totals(pieces, place(pieces, ps, settings), ps))
 
 
 def _totals(pieces: Sequence[Variable], placed: dict[str, int], ps: int) -> tuple[int, ...]:
@@ -168,8 +169,8 @@ def _wire(way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int,
 
 
 def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
-    """Piece -> how many rows of it a batch touches, where that is known. How they fall on the shards of a table depends on the data; they
-    are spread evenly."""
+    """Piece -> how many of its rows a batch touches, where known. Their spread over the shards of a table depends on the data; assume an
+    even one."""
     heights: dict[str, int] = {}
     for piece in pieces:
         if piece.whole is not None:

@@ -27,7 +27,7 @@ def total_cells(table: Table) -> Cells:
 
 
 def wire_cells(table: Table, way: str) -> Cells:
-    """`way` is that of the plan at hand, which is marked."""
+    """`way`: the plan's own, which is marked."""
     return [
         (f"{wire.way} (as planned)" if wire.way == way else wire.way, *(_bytes(wire, n) for n in (wire.pulled, wire.pushed, wire.busiest)))
         for wire in table.wire
@@ -35,7 +35,7 @@ def wire_cells(table: Table, way: str) -> Cells:
 
 
 def wire_note(table: Table) -> str | None:
-    """What the numbers of `wire_cells` leave out."""
+    """A note if the numbers of `wire_cells` leave something out."""
     if not any(wire.at_least for wire in table.wire):
         return None
     return f"at least: how many rows a batch touches is not known before training ({', '.join(table.sparse)})"

@@ -1,4 +1,4 @@
-"""A model variable as placement sees it: a name, a shape and a dtype, without TensorFlow."""
+"""A description of a model variable, without TensorFlow: name, shape and dtype."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def dtype_bytes(dtype: str) -> int:
 class Variable:
     """name: without `:0`. shape: fully known. dtype: TensorFlow's name, such as `float32`.
 
-    trained: it gets a gradient. sparse: the gradient is rows of it, not the whole; None: unknown. rows: how many rows a step touches
-    in each replica, where the graph says so. divisible: it may be cut into shards (made with `get_variable`).
+    trained: it gets a gradient. sparse: the gradient has some rows only (IndexedSlices); None: unknown. rows: how many rows a step touches
+    in each replica, if the graph shows it. divisible: it may be partitioned (made with `get_variable`).
     whole: the name of the variable that this one is a shard of.
     """
 

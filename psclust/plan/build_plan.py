@@ -208,7 +208,7 @@ def _environment(request: _Request, entry: JobLayout, task: Task, values: Values
         env["PSCLUST_UPDATE"] = file.update
         if job.device_count is not None:
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
-        env["PSCLUST_PLACEMENT"] = task_environment.placement_policy(file.placement).render()
+        env["PSCLUST_PLACEMENT"] = task_environment.placement_settings(file.placement).render()
         env |= task_environment.pace_environment(file)
     if request.told[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)

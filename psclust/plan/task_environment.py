@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from psclust.placement.policy import Policy
+from psclust.placement.placement_settings import PlacementSettings
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.env_file import parse_env_file
@@ -66,9 +66,9 @@ def render_cluster(cluster: ClusterSpec) -> str:
     return json.dumps(cluster.as_dict(), separators=(",", ":"))
 
 
-def placement_policy(placement: Placement) -> Policy:
+def placement_settings(placement: Placement) -> PlacementSettings:
     """What the cluster file says of placement, as tasks read it in PSCLUST_PLACEMENT."""
-    return Policy(placement.policy, placement.pin, placement.max_shard_bytes)
+    return PlacementSettings(placement.policy, placement.pin, placement.max_shard_bytes)
 
 
 def pace_environment(file: ClusterFile) -> dict[str, str]:

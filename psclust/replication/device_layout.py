@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from psclust.placement.policy import Policy
+from psclust.placement.placement_settings import PlacementSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +16,15 @@ class Layout:
     workers: device of every replica, such as `/job:worker/task:1`, or one of its devices, `/job:worker/task:1/device:GPU:0`; an empty
         string is this process. Between-graph a replica is a task, else a tower.
     client: device of the process that drives the session.
-    policy: which ps holds a variable, and which variables are cut.
-    placed: name -> ps index of every variable, where another client has decided; None: `policy` decides.
+    placement: which ps holds a variable, and which variables are cut.
+    placed: name -> ps index of every variable, where another client has decided; None: `placement` decides.
     devices: of each worker between-graph, a tower on each, such as `/device:GPU:0`; an empty string leaves it to TensorFlow.
     """
 
     ps: int
     workers: tuple[str, ...]
     client: str
-    policy: Policy = field(default_factory=Policy)
+    placement: PlacementSettings = field(default_factory=PlacementSettings)
     placed: Mapping[str, int] | None = None
     devices: tuple[str, ...] = ("",)
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
+from psclust.placement.pins import impossible_pins
 from psclust.spec.address_checks import check_network
 from psclust.spec.cluster_file import ClusterFile, Job, Placement
 from psclust.spec.placeholders import check_placeholders
@@ -127,8 +128,8 @@ def _psclust_program(file: ClusterFile) -> Iterator[Problem]:
 
 def _pins(file: ClusterFile) -> Iterator[Problem]:
     count = file.jobs["ps"].count if "ps" in file.jobs else 0
-    for pattern, index in file.placement.pin.items():
-        if count and index >= count:
+    if count:
+        for pattern, index in impossible_pins(file.placement.pin, count):
             text = f"there is no ps:{index} to hold these variables: the last one is ps:{count - 1}; indices begin at 0."
             yield Problem(("placement", "pin", pattern), text, (("jobs", "ps", "count"), ("jobs", "ps", "addresses")))
 

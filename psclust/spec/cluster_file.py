@@ -4,12 +4,13 @@ editors' JSON Schema and the planner all read these models; after `load` nobody 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from psclust.placement.policies import POLICIES, ROUND_ROBIN, render_policies
 from psclust.spec.cluster import Host
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -122,7 +123,10 @@ ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], _some(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]
 Update = Literal["sync", "async"]
 ReachBy = Literal["ssh"]  # `psclust.reach.ways.WAYS` has each
-PlacementPolicy = Literal["round_robin", "balanced"]
+if TYPE_CHECKING:
+    PlacementPolicy = str
+else:
+    PlacementPolicy = Literal[tuple(POLICIES)]
 _PATTERN = r"^\S+$"
 Pins = Annotated[
     dict[Annotated[str, Field(pattern=_PATTERN)], Annotated[int, Field(ge=0)]],
@@ -193,16 +197,12 @@ class Ssh(_Model):
 class Placement(_Model):
     """Which ps holds a variable. A plain word in the file means `policy`."""
 
-    policy: PlacementPolicy = Field(
-        default="round_robin",
-        description="round_robin: each variable on the next ps, in the order in which the model makes them, as in TensorFlow; "
-        "balanced: by bytes, the largest first, onto the ps that holds least.",
-    )
+    policy: PlacementPolicy = Field(default=ROUND_ROBIN, description=f"{render_policies()}.")
     pin: Pins = Field(
         default_factory=dict, description="Pattern of variable names -> index of the ps that holds them; the first that fits."
     )
     max_shard_bytes: Bytes | None = Field(
-        default=None, description="Larger variables are cut into shards, by rows; a number or a size such as 8MB. Default: none is cut."
+        default=None, description="Larger variables are partitioned into shards, by rows; a number or a size such as 8MB. Default: none is."
     )
 
     @model_validator(mode="before")
@@ -212,7 +212,7 @@ class Placement(_Model):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"type": "string", "enum": list(get_args(PlacementPolicy))}, handler(core_schema)]}
+        return {"anyOf": [{"type": "string", "enum": list(POLICIES)}, handler(core_schema)]}
 
 
 class Job(_Model):
@@ -309,7 +309,7 @@ class _Common(_Model):
     )
     placement: Placement = Field(
         default_factory=Placement,
-        description="Which ps holds a variable: round_robin, balanced (by bytes), or a mapping that also pins and cuts variables.",
+        description=f"Which ps holds a variable: {', '.join(POLICIES)}, or a mapping that also pins and partitions variables.",
     )
     ports: Ports = Field(
         default="auto", description="auto: free ones; 2222: task i of a job gets 2222 + i; 2300-2399: the first free ones of the range."

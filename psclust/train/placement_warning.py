@@ -15,6 +15,6 @@ LOG = logging.getLogger(__name__)
 def warn_if_uneven(tower: Tower, layout: Layout) -> None:
     """Logs one sentence, with what to change, where the largest ps holds more than 1.2 times the mean."""
     if layout.ps > 1:
-        text = warning(describe(tower), layout.ps, layout.policy)
+        text = warning(describe(tower), layout.ps, layout.placement)
         if text is not None:
             LOG.warning("%s", text)

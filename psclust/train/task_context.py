@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from psclust.errors import UsageError
-from psclust.placement.policy import Policy
+from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.device_layout import LOCAL, Layout
 from psclust.spec.cluster import ClusterSpec, Task
 
@@ -32,7 +32,7 @@ class TaskContext:
     run_dir: Path | None = None
     progress_file: Path | None = None
     run: str | None = None
-    policy: Policy = field(default_factory=Policy)
+    placement: PlacementSettings = field(default_factory=PlacementSettings)
     backup_workers: int = 0
     max_staleness: int | None = None
     device_count: int | None = None
@@ -62,8 +62,8 @@ class TaskContext:
             return replace(LOCAL, workers=self.devices)
         here, ps, tasks = device(self.task), len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas)
         if self.replication == IN_GRAPH:
-            return Layout(ps, tasks if self.devices == ("",) else self.devices, here, self.policy)
-        return Layout(ps, tasks, here, self.policy, devices=self.devices)
+            return Layout(ps, tasks if self.devices == ("",) else self.devices, here, self.placement)
+        return Layout(ps, tasks, here, self.placement, devices=self.devices)
 
     @property
     def peers(self) -> tuple[Task, ...]:
@@ -106,11 +106,11 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         raise UsageError(f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. Start the program with `psclust up`") from error
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
-    policy = Policy.parse(environment.get("PSCLUST_PLACEMENT", ""))
+    placement = PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", ""))
     counts = (_count(environment, name) for name in ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS", "PSCLUST_DEVICE_COUNT"))
     backups, staleness, devices = counts
     context = TaskContext(
-        task, cluster, replication, update == "sync", run_dir, progress, run, policy, backups or 0, staleness, devices or None
+        task, cluster, replication, update == "sync", run_dir, progress, run, placement, backups or 0, staleness, devices or None
     )
     if context.is_evaluator:
         return context

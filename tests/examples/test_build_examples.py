@@ -25,13 +25,13 @@ def program(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 def test_it_can_be_built(program: Any, replication: str) -> None:
     import tensorflow as tf
 
-    from psclust.placement.policy import Policy
+    from psclust.placement.placement_settings import PlacementSettings
     from psclust.replication.build_between_graph import build_between_graph
     from psclust.replication.build_in_graph import build_in_graph
     from psclust.replication.device_layout import Layout
 
     workers = ("/job:worker/task:0", "/job:worker/task:1")
-    policy = Policy("balanced", max_shard_bytes=32 * 1024)
+    policy = PlacementSettings("balanced", max_shard_bytes=32 * 1024)
     with tf.Graph().as_default():
         if replication == "in-graph":
             towers = build_in_graph(program, Layout(2, workers, "/job:client/task:0", policy), sync=True).towers

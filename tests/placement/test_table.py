@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from psclust.placement.policy import BALANCED, Policy
+from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.policies import BALANCED
 from psclust.placement.table import Table, format_bytes, format_size, tabulate, warning
 from psclust.placement.variable import Variable
 
@@ -24,7 +25,7 @@ def wire(table: Table, way: str) -> tuple[int, int]:
 
 
 def test_rows_totals_and_imbalance() -> None:
-    table = tabulate(DENSE, 2, Policy(), workers=3)
+    table = tabulate(DENSE, 2, PlacementSettings(), workers=3)
     assert [(row.variable, row.bytes, row.ps) for row in table.rows] == [("a", 400, 0), ("b", 400, 1), ("moving", 40, 0)]
     assert table.totals == (440, 400)
     assert table.imbalance == pytest.approx(440 / 420)
@@ -33,86 +34,88 @@ def test_rows_totals_and_imbalance() -> None:
 
 
 def test_every_trained_variable_is_pulled_and_pushed_once_by_every_replica_of_a_step() -> None:
-    table = tabulate(DENSE, 2, Policy(), workers=3)
+    table = tabulate(DENSE, 2, PlacementSettings(), workers=3)
     assert wire(table, "in-graph sync") == wire(table, "between-graph sync") == (2400, 2400)
     assert wire(table, "in-graph async") == wire(table, "between-graph async") == (800, 800)
 
 
 def test_bfloat16_halves_float32_and_nothing_else() -> None:
-    table = tabulate([Variable("a", (100,)), Variable("b", (10,), "float64")], 1, Policy(), workers=1, wire_dtype="bfloat16")
+    table = tabulate([Variable("a", (100,)), Variable("b", (10,), "float64")], 1, PlacementSettings(), workers=1, wire_dtype="bfloat16")
     assert wire(table, "in-graph sync") == (280, 280)
 
 
 def test_of_a_sparse_variable_only_the_rows_travel_with_their_indices() -> None:
-    table = tabulate([Variable("t", (1000, 4), sparse=True, rows=5)], 2, Policy(max_shard_bytes=8000), workers=2)
+    table = tabulate([Variable("t", (1000, 4), sparse=True, rows=5)], 2, PlacementSettings(max_shard_bytes=8000), workers=2)
     assert wire(table, "between-graph sync") == (160, 240)
     assert not table.wire[0].at_least
     assert table.sparse == ("t",)
 
 
 def test_rows_that_are_unknown_are_left_out_and_marked() -> None:
-    table = tabulate([Variable("t", (1000, 4), sparse=True), Variable("w", (10,))], 2, Policy(), workers=2)
+    table = tabulate([Variable("t", (1000, 4), sparse=True), Variable("w", (10,))], 2, PlacementSettings(), workers=2)
     assert wire(table, "between-graph async") == (40, 40)
     assert all(entry.at_least for entry in table.wire)
 
 
 def test_the_busiest_ps_is_what_a_step_waits_for() -> None:
-    table = tabulate([Variable("a", (300,)), Variable("b", (100,))], 2, Policy(), workers=2)
+    table = tabulate([Variable("a", (300,)), Variable("b", (100,))], 2, PlacementSettings(), workers=2)
     assert [entry.busiest for entry in table.wire] == [4800, 2400, 4800, 2400]
 
 
 def test_round_robin_that_puts_all_weights_on_one_ps_is_told_to_balance() -> None:
-    assert warning(MODEL, 2, Policy()) == "ps:0 holds 99 % of the variables' bytes (2.0 times the mean); write placement: balanced"
+    assert (
+        warning(MODEL, 2, PlacementSettings()) == "ps:0 holds 99 % of the variables' bytes (2.0 times the mean); write placement: balanced"
+    )
 
 
 def test_pins_that_round_robin_carries_along_stay_in_the_advice() -> None:
-    said = warning(MODEL, 2, Policy(pin={"layer0/biases": 1}))
+    said = warning(MODEL, 2, PlacementSettings(pin={"layer0/biases": 1}))
     assert said is not None
     assert said.endswith("; write policy: balanced")
 
 
 def test_one_huge_variable_is_told_to_be_cut() -> None:
     model = [Variable("fc6/weights", (16000, 1000)), Variable("conv/weights", (300, 1000)), Variable("biases", (1000,))]
-    said = warning(model, 2, Policy("balanced"))
+    said = warning(model, 2, PlacementSettings("balanced"))
     assert said == (
         "ps:0 holds 98 % of the variables' bytes (2.0 times the mean), 64.0 MB of them in fc6/weights; "
-        "write placement: {policy: balanced, max_shard_bytes: 16MiB} to cut fc6/weights"
+        "write placement: {policy: balanced, max_shard_bytes: 16MiB} to partition fc6/weights"
     )
 
 
 @pytest.mark.parametrize("ps", [2, 3, 4, 7])
-@pytest.mark.parametrize("policy", [Policy(), Policy(BALANCED)], ids=["round robin", "balanced"])
-def test_whoever_takes_the_advice_is_not_warned_again(ps: int, policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [PlacementSettings(), PlacementSettings(BALANCED)], ids=["round robin", "balanced"])
+def test_whoever_takes_the_advice_is_not_warned_again(ps: int, policy: PlacementSettings) -> None:
     model = [Variable("big", (5000, 100)), *MODEL]
     said = warning(model, ps, policy)
     while said is not None:
         size = re.search(r"max_shard_bytes: (\d+)(Ki|Mi|)B?", said)
         factor = {"Ki": 1 << 10, "Mi": 1 << 20, "": 1}
-        better = Policy(BALANCED, max_shard_bytes=int(size[1]) * factor[size[2]] if size else policy.max_shard_bytes)
+        better = PlacementSettings(BALANCED, max_shard_bytes=int(size[1]) * factor[size[2]] if size else policy.max_shard_bytes)
         assert better != policy
         policy, said = better, warning(model, ps, better)
 
 
 def test_a_variable_that_cannot_be_cut_is_the_reason_given() -> None:
     model = [Variable("dense/kernel", (5000, 100), divisible=False), Variable("bias", (100,))]
-    assert str(warning(model, 2, Policy(BALANCED))).endswith(
-        "; dense/kernel was not made with tf.compat.v1.get_variable, so it cannot be cut: make it so, or use fewer ps"
+    assert str(warning(model, 2, PlacementSettings(BALANCED))).endswith(
+        "; dense/kernel was not made with tf.compat.v1.get_variable, so it cannot be partitioned: make it so, or use fewer ps"
     )
 
 
 def test_a_pin_that_makes_it_uneven_is_the_reason_given() -> None:
-    said = warning(MODEL, 2, Policy(BALANCED, {"layer*/weights": 0}))
+    said = warning(MODEL, 2, PlacementSettings(BALANCED, {"layer*/weights": 0}))
     assert str(said).endswith("layer3/weights is pinned there: change the pin, or pin it by shards")
 
 
 def test_the_limit_is_one_fifth_over_the_mean() -> None:
-    assert warning([Variable("a", (120,)), Variable("b", (80,))], 2, Policy()) is None
-    assert warning([Variable("a", (121,)), Variable("b", (79,))], 2, Policy()) is not None
+    assert warning([Variable("a", (120,)), Variable("b", (80,))], 2, PlacementSettings()) is None
+    assert warning([Variable("a", (121,)), Variable("b", (79,))], 2, PlacementSettings()) is not None
 
 
 def test_one_ps_or_no_variable_is_never_uneven() -> None:
-    assert warning(MODEL, 1, Policy()) is None
-    assert tabulate([], 3, Policy(), workers=2).warning is None
+    assert warning(MODEL, 1, PlacementSettings()) is None
+    assert tabulate([], 3, PlacementSettings(), workers=2).warning is None
 
 
 def test_sizes_are_written_for_people() -> None:

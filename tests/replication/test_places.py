@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from psclust.errors import UsageError
-from psclust.placement.policy import Policy
+from psclust.placement.placement_settings import PlacementSettings
 
 pytestmark = pytest.mark.tensorflow
 
@@ -46,7 +46,7 @@ def program(order: list[str], **params: Any) -> Any:
     return psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdamOptimizer(0.1), **params)
 
 
-def built(replication: str, model: Any, policy: Policy, ps: int = 2) -> Mapping[str, str]:
+def built(replication: str, model: Any, policy: PlacementSettings, ps: int = 2) -> Mapping[str, str]:
     """Name -> device of every variable in the current graph, once it is built."""
     import tensorflow as tf
 
@@ -68,27 +68,29 @@ def ps_of(devices: Mapping[str, str], names: list[str]) -> list[int]:
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_round_robin_is_the_order_of_creation(replication: str) -> None:
-    devices = built(replication, program(list(SIZES)), Policy())
+    devices = built(replication, program(list(SIZES)), PlacementSettings())
     assert ps_of(devices, list(SIZES)) == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 @pytest.mark.parametrize("order", [["small", "large", "middle", "tiny"], ["tiny", "middle", "large", "small"]])
 def test_balanced_is_the_same_in_any_order(replication: str, order: list[str]) -> None:
-    devices = built(replication, program(order), Policy("balanced"))
+    devices = built(replication, program(order), PlacementSettings("balanced"))
     assert dict(zip(BALANCED, ps_of(devices, list(BALANCED)), strict=True)) == BALANCED
 
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 @pytest.mark.parametrize("kind", ["round_robin", "balanced"])
 def test_pins_win_over_the_policy(replication: str, kind: str) -> None:
-    devices = built(replication, program(list(SIZES)), Policy(kind, {"t*": 0, "large": 1, "middle": 2}), ps=3)
+    devices = built(replication, program(list(SIZES)), PlacementSettings(kind, {"t*": 0, "large": 1, "middle": 2}), ps=3)
     assert ps_of(devices, ["tiny", "large", "middle"]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-@pytest.mark.parametrize("policy", [Policy(), Policy("balanced"), Policy("balanced", max_shard_bytes=1000)], ids=str)
-def test_slots_are_with_their_variable_and_local_ones_on_the_worker(replication: str, policy: Policy) -> None:
+@pytest.mark.parametrize(
+    "policy", [PlacementSettings(), PlacementSettings("balanced"), PlacementSettings("balanced", max_shard_bytes=1000)], ids=str
+)
+def test_slots_are_with_their_variable_and_local_ones_on_the_worker(replication: str, policy: PlacementSettings) -> None:
     devices = built(replication, program(list(SIZES)), policy)
     slots = [name for name in devices if name.endswith(("/Adam", "/Adam_1"))]
     assert len(slots) >= 2 * len(SIZES)
@@ -99,7 +101,7 @@ def test_slots_are_with_their_variable_and_local_ones_on_the_worker(replication:
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_large_variables_are_cut_and_their_shards_placed_like_any_other(replication: str) -> None:
-    devices = built(replication, program(list(SIZES)), Policy("balanced", max_shard_bytes=2000))
+    devices = built(replication, program(list(SIZES)), PlacementSettings("balanced", max_shard_bytes=2000))
     assert "large" not in devices
     assert sorted(ps_of(devices, ["large/part_0", "large/part_1"])) == [0, 1]
     assert sorted(ps_of(devices, ["middle/part_0", "middle/part_1"])) == [0, 1]
@@ -112,7 +114,7 @@ def test_what_plan_says_is_what_training_does() -> None:
     from psclust.placement.table import tabulate
     from psclust.replication.variables.dry_build import dry_build
 
-    for policy in (Policy(), Policy("balanced"), Policy(pin={"large": 1}, max_shard_bytes=1000)):
+    for policy in (PlacementSettings(), PlacementSettings("balanced"), PlacementSettings(pin={"large": 1}, max_shard_bytes=1000)):
         model = program(list(SIZES))
         table = tabulate(dry_build(model), 2, policy, workers=2)
         with tf.Graph().as_default():
@@ -122,7 +124,7 @@ def test_what_plan_says_is_what_training_does() -> None:
 
 def test_a_pin_beyond_the_last_ps_is_told() -> None:
     with pytest.raises(UsageError, match="'large' is pinned to ps:7, and there are 2 ps"):
-        built("in-graph", program(list(SIZES)), Policy(pin={"large": 7}))
+        built("in-graph", program(list(SIZES)), PlacementSettings(pin={"large": 7}))
 
 
 @pytest.mark.parametrize("order", [["small", "large"], ["large", "small"]])
@@ -135,7 +137,7 @@ def test_a_variable_that_no_survey_has_seen_goes_by_its_name(order: list[str]) -
         order.insert(0, "middle")
         return spec
 
-    devices = built("between-graph", replace(model, model_fn=grows), Policy("balanced"), ps=3)
+    devices = built("between-graph", replace(model, model_fn=grows), PlacementSettings("balanced"), ps=3)
     assert ps_of(devices, ["large", "small", "middle"]) == [0, 1, zlib.crc32(b"middle") % 3]
 
 
@@ -152,7 +154,7 @@ def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
         return tf.data.Dataset.range(100).batch(10)
 
     model = psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdagradOptimizer(0.1))
-    devices = built("between-graph", model, Policy("balanced", max_shard_bytes=800))
+    devices = built("between-graph", model, PlacementSettings("balanced", max_shard_bytes=800))
     operations = tf.compat.v1.get_default_graph().get_operations()
     gathers = [op for op in operations if op.type == "ResourceGather"]
     assert [op.device for op in gathers] == [devices["table/part_0"], devices["table/part_1"]]
@@ -167,7 +169,7 @@ def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
 
     nn = tf.compat.v1.nn
     value = np.arange(14, dtype=np.float32).reshape(7, 2)
-    places = Places(1, Policy(max_shard_bytes=24))
+    places = Places(1, PlacementSettings(max_shard_bytes=24))
     with tf.compat.v1.variable_scope("", custom_getter=places.getter()):
         table = tf.compat.v1.get_variable("table", initializer=value)
     assert [shard.shape.as_list() for shard in table] == [[3, 2], [2, 2], [2, 2]]
@@ -205,7 +207,7 @@ def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> Non
 
     v1 = tf.compat.v1
     value, biases = np.arange(14, dtype=np.float32).reshape(7, 2) / 10, np.arange(7, dtype=np.float32)
-    with v1.variable_scope("", custom_getter=Places(1, Policy(max_shard_bytes=24)).getter()):
+    with v1.variable_scope("", custom_getter=Places(1, PlacementSettings(max_shard_bytes=24)).getter()):
         table, bias = v1.get_variable("table", initializer=value), v1.get_variable("bias", initializer=biases)
     labels, x, sampled = tf.constant([[6], [3]], tf.int64), tf.constant([[0.5, -1.0], [2.0, 0.1]]), tf.constant([1, 4], tf.int64)
     sampled_values = (sampled, tf.fill([2, 1], 0.3), tf.fill([2], 0.4))
@@ -228,7 +230,7 @@ def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None
     values = []
     for limit in (None, 64, 24):
         with tf.Graph().as_default(), v1.Session() as session:
-            with v1.variable_scope("", custom_getter=Places(1, Policy(max_shard_bytes=limit)).getter()):
+            with v1.variable_scope("", custom_getter=Places(1, PlacementSettings(max_shard_bytes=limit)).getter()):
                 table = v1.get_variable("table", [9, 2], initializer=make(seed=3))
             session.run(table.initializer)
             values.append(session.run(tf.convert_to_tensor(table)))
@@ -242,7 +244,7 @@ def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
     from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
-    with v1.variable_scope("", custom_getter=Places(1, Policy(max_shard_bytes=4)).getter()):
+    with v1.variable_scope("", custom_getter=Places(1, PlacementSettings(max_shard_bytes=4)).getter()):
         made = [
             v1.get_variable("local", [10], collections=[v1.GraphKeys.LOCAL_VARIABLES]),
             v1.get_variable("scalar", [], tf.float64),
@@ -251,8 +253,8 @@ def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
     assert [type(variable).__name__ for variable in made] == ["ResourceVariable", "ResourceVariable", "PartitionedVariable"]
 
 
-@pytest.mark.parametrize("policy", [Policy(), Policy("balanced")], ids=["round robin", "balanced"])
-def test_slots_of_a_ready_train_op_do_not_count(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [PlacementSettings(), PlacementSettings("balanced")], ids=["round robin", "balanced"])
+def test_slots_of_a_ready_train_op_do_not_count(policy: PlacementSettings) -> None:
     import tensorflow as tf
 
     import psclust
@@ -267,7 +269,7 @@ def test_slots_of_a_ready_train_op_do_not_count(policy: Policy) -> None:
         return psclust.EstimatorSpec(mode, loss=loss + late[0], train_op=train)
 
     devices = built("between-graph", psclust.Program(model_fn, model.input_fn), policy)
-    late = 0 if policy.kind == "round_robin" else 1
+    late = 0 if policy.policy == "round_robin" else 1
     assert ps_of(devices, ["small", "large", "middle", "tiny", "late"]) == [*([0, 1, 0, 1] if late == 0 else [1, 0, 1, 1]), late]
     assert devices["large/Adam"] == devices["large"]
 
@@ -278,7 +280,7 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
     from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
-    places = Places(1, Policy(max_shard_bytes=8))
+    places = Places(1, PlacementSettings(max_shard_bytes=8))
     with v1.variable_scope("", custom_getter=places.getter()):
         first = v1.get_variable("table", [4, 1])
         with pytest.raises(ValueError, match="already exists"):
@@ -298,7 +300,7 @@ def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixtu
     from psclust.replication.device_layout import Layout
     from psclust.train.placement_warning import warn_if_uneven
 
-    layout = Layout(2, WORKERS, WORKERS[0], Policy(max_shard_bytes=3000))
+    layout = Layout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes=3000))
     tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower
     warn_if_uneven(tower, layout)
     assert caplog.messages == []

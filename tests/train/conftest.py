@@ -15,13 +15,13 @@ from fork_clients import SERVER, fork_client, fork_server
 from fork_training import Training
 from trained import Trained, read_checkpoint
 
-from psclust.placement.policy import Policy
+from psclust.placement.placement_settings import PlacementSettings
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.testing.wait import wait_until
 from psclust.train.program_options import Options
 from psclust.train.task_context import TaskContext
 
-PLAIN = Policy()
+PLAIN = PlacementSettings()
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def free_cluster() -> Iterator[Callable[..., ClusterSpec]]:
 def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
     """Trains a program and returns what comes out; on a cluster in a process of its own, whose threads are the clients.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, policy=PLAIN, folder=None, devices=None, backup_workers=0,
+    train_here(program, replication=None, sync=False, ps=2, workers=2, placement=PLAIN, folder=None, devices=None, backup_workers=0,
     max_staleness=None, here=False, **options); replication None is one process alone. Each worker has so many CPU `devices`, or as a list
     says. The model's folder is named after the way of training unless `folder` says otherwise. `here`: in this process also on a cluster,
     for a program whose traces the test looks at.
@@ -58,7 +58,7 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
         ps: int = 2,
         workers: int = 2,
         chief: int = 0,
-        policy: Policy = PLAIN,
+        placement: PlacementSettings = PLAIN,
         folder: str | None = None,
         devices: int | list[int] | None = None,
         backup_workers: int = 0,
@@ -70,7 +70,7 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
 
         def context(task: Task, count: int | None = None) -> TaskContext:
             control = {"backup_workers": backup_workers, "max_staleness": max_staleness}
-            return TaskContext(task, cluster, replication, sync, policy=policy, device_count=count, **control)
+            return TaskContext(task, cluster, replication, sync, placement=placement, device_count=count, **control)
 
         def training(*contexts: TaskContext) -> Training:
             return Training(program, contexts, Options("", **options), model_dir)

@@ -9,18 +9,22 @@ import numpy as np
 import pytest
 
 from psclust.errors import PsclustError, UsageError
-from psclust.placement.policy import Policy
+from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.variable import Variable
 
 pytestmark = pytest.mark.tensorflow
 
 
-@pytest.mark.parametrize("policy", [Policy(), Policy("balanced"), Policy(max_shard_bytes=8)], ids=["round robin", "balanced", "cut"])
-def test_another_order_of_creation_is_the_same_model(train_here: Callable[..., Any], policy: Policy) -> None:
+@pytest.mark.parametrize(
+    "placement",
+    [PlacementSettings(), PlacementSettings("balanced"), PlacementSettings(max_shard_bytes=8)],
+    ids=["round robin", "balanced", "cut"],
+)
+def test_another_order_of_creation_is_the_same_model(train_here: Callable[..., Any], placement: PlacementSettings) -> None:
     import toys
 
     alone = train_here(toys.line)
-    trained = train_here(toys.shuffled, "between-graph", sync=True, policy=policy)
+    trained = train_here(toys.shuffled, "between-graph", sync=True, placement=placement)
     assert trained.step == alone.step
     np.testing.assert_allclose(trained.values["bias"], alone.values["bias"], rtol=1e-4)
 

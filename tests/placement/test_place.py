@@ -8,7 +8,9 @@ import pytest
 
 from psclust.errors import UsageError
 from psclust.placement.partition import partition
-from psclust.placement.policy import Policy, place
+from psclust.placement.place import place
+from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.policies import POLICIES
 from psclust.placement.variable import Variable, dtype_bytes
 
 VGG = [
@@ -28,24 +30,24 @@ def loads(variables: list[Variable], placed: dict[str, int], ps: int) -> list[in
 
 
 def test_round_robin_deals_out_in_the_order_given() -> None:
-    assert list(place(VGG, 3, Policy()).values()) == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert list(place(VGG, 3, PlacementSettings()).values()) == [0, 1, 2, 0, 1, 2, 0, 1]
 
 
 def test_balanced_puts_the_largest_first_onto_the_least_loaded() -> None:
-    placed = place(VGG, 2, Policy("balanced"))
+    placed = place(VGG, 2, PlacementSettings("balanced"))
     assert (placed["d"], placed["f"], placed["b"], placed["h"]) == (0, 1, 1, 1)
 
 
 def test_equal_variables_are_dealt_out_by_name() -> None:
     same = [Variable(name, (4,)) for name in "dbca"]
-    assert place(same, 2, Policy("balanced")) == {"a": 0, "b": 1, "c": 0, "d": 1}
+    assert place(same, 2, PlacementSettings("balanced")) == {"a": 0, "b": 1, "c": 0, "d": 1}
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("ps", [1, 2, 5])
 def test_balanced_is_the_same_in_any_order_and_close_to_the_best(seed: int, ps: int) -> None:
     variables = some_variables(seed)
-    policy = Policy("balanced", max_shard_bytes=200_000)
+    policy = PlacementSettings("balanced", max_shard_bytes=200_000)
     pieces = partition(variables, policy.max_shard_bytes)
     placed = place(pieces, ps, policy)
     shuffled = list(pieces)
@@ -57,39 +59,50 @@ def test_balanced_is_the_same_in_any_order_and_close_to_the_best(seed: int, ps: 
     assert min(load) >= max(load) - max(piece.bytes for piece in pieces)
 
 
-@pytest.mark.parametrize("kind", ["round_robin", "balanced"])
-def test_pins_lie_over_either_policy_and_the_first_that_fits_wins(kind: str) -> None:
-    placed = place(VGG, 3, Policy(kind, {"d": 2, "[dgh]": 1}))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_pins_precede_every_policy_and_the_first_that_fits_wins(policy: str) -> None:
+    placed = place(VGG, 3, PlacementSettings(policy, {"d": 2, "[dgh]": 1}))
     assert (placed["d"], placed["g"], placed["h"]) == (2, 1, 1)
     assert len(placed) == len(VGG)
 
 
 def test_balanced_counts_what_is_pinned_as_load() -> None:
-    placed = place(VGG, 2, Policy("balanced", {"d": 1}))
+    placed = place(VGG, 2, PlacementSettings("balanced", {"d": 1}))
     assert [name for name, ps in placed.items() if ps == 1] == ["d"]
 
 
 def test_a_pinned_table_takes_all_its_shards_with_it() -> None:
     pieces = partition([Variable("table", (10, 4)), Variable("w", (3,))], 40)
-    placed = place(pieces, 3, Policy(pin={"table": 2}))
+    placed = place(pieces, 3, PlacementSettings(pin={"table": 2}))
     assert {ps for name, ps in placed.items() if name.startswith("table/")} == {2}
-    assert place(pieces, 3, Policy(pin={"table/part_1": 1}))["table/part_1"] == 1
+    assert place(pieces, 3, PlacementSettings(pin={"table/part_1": 1}))["table/part_1"] == 1
 
 
 def test_a_pin_beyond_the_last_ps_is_told() -> None:
     with pytest.raises(UsageError, match=r"'x\*' is pinned to ps:2, and there are 2 ps; write a number from 0 on"):
-        place(VGG, 2, Policy(pin={"x*": 2}))
+        place(VGG, 2, PlacementSettings(pin={"x*": 2}))
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(), Policy("balanced"), Policy(max_shard_bytes=8), Policy("balanced", {"a/*": 1, "b": 0}, 1 << 20)], ids=str
+    "policy",
+    [
+        PlacementSettings(),
+        PlacementSettings("balanced"),
+        PlacementSettings(max_shard_bytes=8),
+        PlacementSettings("balanced", {"a/*": 1, "b": 0}, 1 << 20),
+    ],
+    ids=str,
 )
-def test_a_policy_reads_what_it_renders(policy: Policy) -> None:
-    assert Policy.parse(policy.render()) == policy
+def test_a_policy_reads_what_it_renders(policy: PlacementSettings) -> None:
+    assert PlacementSettings.parse(policy.render()) == policy
 
 
 def test_a_plain_policy_is_one_word() -> None:
-    assert (Policy().render(), Policy("balanced").render(), Policy.parse("")) == ("round_robin", "balanced", Policy())
+    assert (PlacementSettings().render(), PlacementSettings("balanced").render(), PlacementSettings.parse("")) == (
+        "round_robin",
+        "balanced",
+        PlacementSettings(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +118,7 @@ def test_a_plain_policy_is_one_word() -> None:
 )
 def test_a_text_that_is_no_policy_is_told(text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        Policy.parse(text)
+        PlacementSettings.parse(text)
 
 
 @pytest.mark.parametrize(
