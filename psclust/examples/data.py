@@ -1,4 +1,4 @@
-"""The data of the examples, all of it real and none of it downloaded: what scikit-learn ships, and the text that Python itself ships."""
+"""Data of the examples, all real and none downloaded: data sets that scikit-learn ships, and a text that Python ships."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from psclust.errors import UsageError
 
-# Of the 1,797 digits, in an order that is always the same, those after this many are held out.
+# The 1,797 digits are shuffled with a fixed seed; those after this many are held out.
 DIGITS_TRAINED_ON = 1437
 
 
 def sklearn_datasets() -> Any:
-    """The module `sklearn.datasets`. Raises UsageError where scikit-learn is not installed."""
+    """The module `sklearn.datasets`. Raises UsageError if scikit-learn is not installed."""
     try:
         return import_module("sklearn.datasets")
     except ModuleNotFoundError as error:
         raise UsageError("this example reads its data from scikit-learn, which is not installed: pip install psclust[examples]") from error
 
 
-def digits(*, held_out: bool) -> tuple[Any, Any]:
+def digits(*, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
     """(images [n, 8, 8] uint8 in 0..16, labels [n] int64): 1,437 handwritten digits to train on, or the other 360. Raises UsageError."""
     found = sklearn_datasets().load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
@@ -31,8 +31,8 @@ def digits(*, held_out: bool) -> tuple[Any, Any]:
 
 
 def paragraphs() -> list[tuple[int, list[str]]]:
-    """(number of its topic, its words in lower case) of every paragraph of the Python language reference that `help()` shows, once each."""
-    from pydoc_data.topics import topics  # half a megabyte, which no other example needs
+    """(number of the topic, words in lower case) of every distinct paragraph of the Python language reference in `help()`."""
+    from pydoc_data.topics import topics  # half a megabyte that other examples do not need
 
     found: dict[str, tuple[int, list[str]]] = {}
     for number, topic in enumerate(sorted(topics)):

@@ -2,9 +2,9 @@
 
     psclust up --ps 2 --workers 2 psclust.examples.digits:program
 
-The images are written once to TFRecord files, in the user's cache folder or `--set data_dir=FOLDER`, and read back with tf.data, a share
-for each replica. Where the files exist already, scikit-learn is not needed. The dense layers have L2 losses, which the model adds to its
-loss from the collection REGULARIZATION_LOSSES.
+The images are written once to TFRecord files, in the user's cache folder or `--set data_dir=FOLDER`, and read with tf.data, a shard for
+each replica. If the files exist already, scikit-learn is not needed. The dense layers have L2 losses, which the model takes from the
+collection REGULARIZATION_LOSSES and adds to its loss.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 import psclust
 from psclust.examples.data import DIGITS_TRAINED_ON, digits
-from psclust.examples.layers import conv, dense, pool
+from psclust.examples.layers import Regularizer, conv, dense, pool
 from psclust.rundir.folder import xdg_folder
 
 _CLASSES = 10
@@ -29,15 +30,15 @@ _EVAL_BATCH = 360
 
 
 def data_dir(params: dict[str, Any]) -> Path:
-    """Where the TFRecord files are: params["data_dir"], or a folder in the user's cache."""
+    """The folder of the TFRecord files: params["data_dir"], or one in the user's cache."""
     if params.get("data_dir"):
         return Path(params["data_dir"])
     return Path(xdg_folder(os.environ, "XDG_CACHE_HOME") or Path.home() / ".cache") / "psclust" / "digits-v1"
 
 
 def write_digits(directory: Path) -> None:
-    """Writes `train-<i>.tfrecord` and `eval.tfrecord` into `directory` unless it exists. Safe when several processes do it at once: one
-    writes into a folder aside and renames it, the others wait for it."""
+    """Writes `train-<i>.tfrecord` and `eval.tfrecord` into `directory` unless it exists. Several processes may call it at once: one writes
+    a temporary folder and renames it, the others wait."""
     if directory.is_dir():
         return
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -62,13 +63,13 @@ def _write_files(directory: Path) -> None:
     _write(directory / "eval.tfrecord", *digits(held_out=True))
 
 
-def _write(path: Path, images: Any, labels: Any) -> None:
+def _write(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
     with tf.io.TFRecordWriter(str(path)) as writer:
         for image, label in zip(images, labels, strict=True):
             writer.write(_example(image, int(label)))
 
 
-def _example(image: Any, label: int) -> bytes:
+def _example(image: np.ndarray, label: int) -> bytes:
     features = {
         "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])),
         "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
@@ -87,14 +88,14 @@ def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data
     return records.repeat(params["epochs"]).batch(params["batch_size"]).map(_parse).prefetch(2)
 
 
-def _parse(records: Any) -> tuple[Any, Any]:
+def _parse(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
     parsed = tf.io.parse_example(records, spec)
     pixels = tf.reshape(tf.io.decode_raw(parsed["image"], tf.uint8), [-1, 8, 8, 1])
     return tf.cast(pixels, tf.float32) / 16.0, parsed["label"]
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
     """Two convolutions, each with a pooling layer, and three dense layers."""
     seed, penalty = params["seed"], _l2(params["l2"])
     x = pool(tf.nn.relu(conv(features, 32, "conv1", seed=seed)))
@@ -107,13 +108,13 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
     if mode == psclust.ModeKeys.PREDICT:
         return psclust.EstimatorSpec(mode, predictions={"class": classes})
     cross_entropy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
-    # In every tower the collection has the penalties of that tower alone, so they count once, however many towers there are.
+    # The collection has only the losses of the current tower, so they count once however many towers there are.
     loss = cross_entropy + tf.compat.v1.losses.get_regularization_loss()
     metrics = {"accuracy": tf.compat.v1.metrics.accuracy(labels, classes)}
     return psclust.EstimatorSpec(mode, predictions={"class": classes}, loss=loss, eval_metric_ops=metrics)
 
 
-def _l2(rate: float) -> Any:
+def _l2(rate: float) -> Regularizer:
     return lambda weights: rate * tf.nn.l2_loss(weights)
 
 
@@ -121,8 +122,8 @@ def optimizer_fn(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
     return tf.compat.v1.train.MomentumOptimizer(params["learning_rate"], params["momentum"])
 
 
-# Little momentum and clipped gradients: many asynchronous replicas add momentum of their own, and some of their gradients are very old.
-# The average of the weights is better than they are after any single step.
+# Asynchrony acts like additional momentum, and some gradients are very stale: hence little momentum, and clipping.
+# The average of the weights is better than the weights after any single step.
 program = psclust.Program(
     model_fn,
     input_fn,

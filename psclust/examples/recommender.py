@@ -1,11 +1,11 @@
-"""A recommender with four embedding tables of very different size, for real paragraphs and the words that they use.
+"""A recommender with four embedding tables of very different size, for real paragraphs and their words.
 
     psclust up -f cluster_specs/recommender.yaml
 
-Python and scikit-learn ship no ratings, so a text stands for them: the Python language reference as `help()` shows it.
-A paragraph is the user, a word the item, and a paragraph that uses a word has chosen it. Like a user it has a group, its topic; like an
-item a word has a category, its ending. Every tenth choice is held out. Beside each the model is shown the choice of somebody else, so
-words that everybody likes are no help, and to guess is right half of the time (auc 0.5). It trains in every kind of replication.
+Python and scikit-learn ship no ratings, so a text stands in for them: the Python language reference of `help()`. A paragraph is a user,
+a word an item, and a paragraph chooses the words it uses. A user's group is the paragraph's topic; an item's category is the word's ending.
+Every tenth choice is held out. Each choice is paired with one of another user as a negative example, so popularity does not help, and a
+random guess has an AUC of 0.5. Trains in every kind of replication.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ENDING = 3  # letters
 
 
 class Choices:
-    """users, items: int32 [n], who has chosen what. group_of: int32 [users]. category_of: int32 [items]. sizes: rows of each table."""
+    """users, items: int32 [n], the choices. group_of: int32 [users]. category_of: int32 [items]. sizes: rows of each table."""
 
     def __init__(self) -> None:
         found = paragraphs()
         counts = Counter(chain.from_iterable(set(words) for _, words in found))
-        # Words that hardly anybody uses cannot be learned, and words that everybody uses say nothing.
+        # Rare words cannot be learned, and common words carry no information.
         kept = sorted(word for word, count in counts.items() if _RAREST <= count <= _MOST_COMMON)
         numbers = {word: number for number, word in enumerate(kept)}
         chosen = [(user, numbers[word]) for user, (_, words) in enumerate(found) for word in sorted(set(words)) if word in numbers]
@@ -42,7 +42,7 @@ class Choices:
 
 
 def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
-    """Batches of (features by table [2 * batch] int32, labels [2 * batch] float32: 1 for a choice, 0 for what somebody else has chosen)."""
+    """Batches of (features by table [2 * batch] int32, labels [2 * batch] float32: 1 for a choice, 0 for another user's choice)."""
     choices, training = Choices(), mode == psclust.ModeKeys.TRAIN
     held_out = np.arange(len(choices.users)) % 10 == 9
     part = ~held_out if training else held_out
@@ -50,18 +50,18 @@ def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data
     if training:
         dataset = dataset.shard(shard.count, shard.index).shuffle(len(choices.users), seed=1).repeat(params["epochs"])
 
-    def beside_others(users: Any, items: Any) -> tuple[Any, Any]:
+    def add_negatives(users: tf.Tensor, items: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         labels = tf.concat([tf.ones_like(users, tf.float32), tf.zeros_like(users, tf.float32)], 0)
         users, items = tf.concat([users, users], 0), tf.concat([items, tf.roll(items, 1, 0)], 0)
         groups, categories = tf.gather(choices.group_of, users), tf.gather(choices.category_of, items)
         return {"user": users, "item": items, "group": groups, "category": categories}, labels
 
-    # Full batches in training: then `psclust plan` knows how many rows a step touches.
-    return dataset.batch(params["batch_size"], drop_remainder=training).map(beside_others).prefetch(2)
+    # Full batches in training, so `psclust plan` knows how many rows a step touches.
+    return dataset.batch(params["batch_size"], drop_remainder=training).map(add_negatives).prefetch(2)
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """How well the vector of a user and its group goes with that of an item and its category."""
+def model_fn(features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """The dot product of two vectors: of the user and its group, and of the item and its category."""
     rows = {table: _rows(table, size, features[table], params["width"]) for table, size in Choices().sizes.items()}
     logits = tf.reduce_sum((rows["user"] + rows["group"]) * (rows["item"] + rows["category"]), 1)
     probability = tf.sigmoid(logits)
@@ -71,7 +71,7 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
     return psclust.EstimatorSpec(mode, loss=loss, eval_metric_ops={"auc": tf.compat.v1.metrics.auc(labels, probability)})
 
 
-def _rows(table: str, size: int, numbers: Any, width: int) -> Any:
+def _rows(table: str, size: int, numbers: tf.Tensor, width: int) -> tf.Tensor:
     initializer = tf.compat.v1.random_uniform_initializer(-0.1, 0.1)
     return tf.nn.embedding_lookup(tf.compat.v1.get_variable(f"{table}_vectors", [size, width], initializer=initializer), numbers)
 

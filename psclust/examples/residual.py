@@ -1,9 +1,9 @@
-"""A residual network on real handwritten digits: batch normalization, an exponentially falling rate, evaluation from averaged weights.
+"""A residual network on real handwritten digits: batch normalization, exponential learning rate decay, evaluation of averaged weights.
 
     psclust up --ps 2 --workers 2 psclust.examples.residual:program
 
-After K. He et al., "Deep Residual Learning for Image Recognition", 2015, cut down to scikit-learn's 8x8 images. It trains in every kind of
-replication. Each replica normalizes its own batch; with `--sync`, `--config moving_statistics=sync` shares the moments among all.
+After K. He et al., "Deep Residual Learning for Image Recognition", 2015, scaled down to scikit-learn's 8x8 images. Trains in every kind of
+replication. Each replica normalizes its own batch; with `--sync --config moving_statistics=sync`, replicas share their moments.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data
     return dataset.batch(params["batch_size"]).map(lambda images, labels: (tf.cast(images, tf.float32) / 16.0, labels)).prefetch(2)
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """Three groups of blocks on 8x8, 4x4 and 2x2 pixels; each group has twice the filters of the one before."""
+def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """Three groups of blocks on 8x8, 4x4 and 2x2 pixels; each group has twice the filters of the previous one."""
     training = mode == psclust.ModeKeys.TRAIN
     x = tf.nn.relu(_normalized(conv(features, params["filters"], "conv"), training, "norm"))
     for group in range(3):
@@ -46,8 +46,8 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
     return psclust.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
 
 
-def _block(x: Any, filters: int, strides: int, training: bool, name: str) -> Any:
-    """Two convolutions learn what to add to `x`; where the shape changes, a third one adapts it."""
+def _block(x: tf.Tensor, filters: int, strides: int, training: bool, name: str) -> tf.Tensor:
+    """`x` plus two convolutions of it; if they change the shape, a third convolution adapts `x`."""
     with tf.compat.v1.variable_scope(name):
         change = tf.nn.relu(_normalized(conv(x, filters, "conv1", strides=strides), training, "norm1"))
         change = _normalized(conv(change, filters, "conv2"), training, "norm2")
@@ -55,8 +55,8 @@ def _block(x: Any, filters: int, strides: int, training: bool, name: str) -> Any
         return tf.nn.relu(change + (x if same else conv(x, filters, "adapt", size=1, strides=strides)))
 
 
-def _normalized(x: Any, training: bool, name: str) -> Any:
-    # A momentum for some hundred steps; the usual 0.99 takes some thousand.
+def _normalized(x: tf.Tensor, training: bool, name: str) -> tf.Tensor:
+    # Suits a few hundred steps; the usual 0.99 needs thousands.
     return psclust.batch_normalization(x, training, momentum=0.9, name=name)
 
 
@@ -71,6 +71,6 @@ program = psclust.Program(
     optimizer_fn,
     params={"batch_size": 32, "epochs": 5, "learning_rate": 0.1, "decay_steps": 100, "filters": 16, "blocks": 1},
     seed=7,
-    # Kernels decay, biases do not. The averages are what is evaluated.
+    # Kernels decay, biases do not. Evaluation uses the averages.
     config=psclust.TrainConfig(weight_decay=1e-4, average_decay=0.98),
 )

@@ -1,13 +1,13 @@
-"""Labelling every pixel: an image-to-image network on scenes of real handwritten digits, with pictures of its progress for each tower.
+"""Semantic segmentation: an image-to-image network on scenes of real handwritten digits, with image summaries of every tower.
 
     psclust up -f cluster_specs/segmentation.yaml
 
-A scene is 24x24 pixels with four of scikit-learn's 8x8 digits, each somewhere in its quarter. A pixel's class is the digit whose ink it is,
-or background; scenes to train on and held-out scenes have no digit in common. Scenes are composed because scikit-learn ships
-no photographs with a label for every pixel.
+A scene has 24x24 pixels with one of scikit-learn's 8x8 digits at a random place in each quarter. The class of a pixel is the digit whose
+ink it is, or background. Training and held-out scenes have no digit in common. Scenes are composed because scikit-learn ships no images
+with a label for every pixel.
 
-It trains in every kind of replication, and keeps the mean of all replicas' moving statistics. The cluster file adds `statistics_every`, by
-which towers keep their own and average them now and then: in-graph and synchronous only.
+Trains in every kind of replication, with the mean of all replicas' moving statistics. The cluster file adds `statistics_every`, with which
+towers keep their own statistics and average them every few updates: in-graph and synchronous only.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from psclust.examples.layers import conv, pool
 _SIDE, _QUARTER = 24, 12
 _BACKGROUND, _CLASSES = 0, 11
 _INK = 4  # of 16
-# One a class, black for the background.
+# One color a class, black for the background.
 _COLORS = np.random.default_rng(3).integers(60, 255, (_CLASSES, 3), np.uint8)
 _COLORS[_BACKGROUND] = 0
 
 
-def scenes(count: int, *, held_out: bool) -> tuple[Any, Any]:
+def scenes(count: int, *, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
     """(images [count, 24, 24] uint8 in 0..16, classes [count, 24, 24] uint8: 0 background, i + 1 ink of digit i)."""
     random = np.random.default_rng(int(held_out))
     digit_images, labels = digits(held_out=held_out)
@@ -53,12 +53,12 @@ def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data
     return dataset.shuffle(len(images), seed=1).repeat(params["epochs"]).batch(params["batch_size"]).map(_floats).prefetch(2)
 
 
-def _floats(images: Any, classes: Any) -> tuple[Any, Any]:
+def _floats(images: tf.Tensor, classes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.cast(images[..., None], tf.float32) / 16.0, tf.cast(classes, tf.int32)
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """Down to a quarter of the resolution and up again; on the way up each layer also sees what the same resolution had on the way down."""
+def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """A U-Net: down to a quarter of the resolution and up again, with skip connections between layers of the same resolution."""
     training, filters = mode == psclust.ModeKeys.TRAIN, params["filters"]
     whole = _layer(features, filters, training, "whole")
     half = _layer(pool(whole), 2 * filters, training, "half")
@@ -79,17 +79,17 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
     return psclust.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics)
 
 
-def _layer(x: Any, filters: int, training: bool, name: str) -> Any:
+def _layer(x: tf.Tensor, filters: int, training: bool, name: str) -> tf.Tensor:
     with tf.compat.v1.variable_scope(name):
         return tf.nn.relu(psclust.batch_normalization(conv(x, filters, "conv"), training, momentum=0.9, name="norm"))
 
 
-def _double(x: Any) -> Any:
+def _double(x: tf.Tensor) -> tf.Tensor:
     return tf.repeat(tf.repeat(x, 2, 1), 2, 2)
 
 
-def _show(scenes: Any, truth: Any, guess: Any) -> None:
-    """The first scene of a batch, what its pixels are, and what the tower takes them for; in TensorBoard, side by side for each tower."""
+def _show(scenes: tf.Tensor, truth: tf.Tensor, guess: tf.Tensor) -> None:
+    """Summarizes the first scene of a batch, its labels and its predictions, for each tower."""
     tf.compat.v1.summary.image("scene", scenes, max_outputs=1)
     tf.compat.v1.summary.image("truth", tf.gather(_COLORS, truth), max_outputs=1)
     tf.compat.v1.summary.image("guess", tf.gather(_COLORS, guess), max_outputs=1)

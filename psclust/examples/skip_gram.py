@@ -1,12 +1,12 @@
-"""Word vectors of a real text: skip-gram with sampled softmax, from tables that are cut over the ps and of which a step touches few rows.
+"""Word vectors of a real text: skip-gram with sampled softmax, from tables partitioned over the ps, of which a step touches few rows.
 
     psclust up -f cluster_specs/skip-gram.yaml
     python -m psclust.train psclust.examples.skip_gram:program --do predict --model-dir ...
 
 After T. Mikolov et al., "Distributed Representations of Words and Phrases and their Compositionality", 2013. The text is the Python
-language reference as `help()` shows it, which comes with Python. The vector of a word is to tell the words around it; every tenth
-paragraph is held out. `by_frequency` is the loss of who knows how frequent words are and nothing else. Predictions are the nearest words
-of frequent ones. It trains in every kind of replication.
+language reference of `help()`, which comes with Python. The vector of a word predicts the words around it; every tenth paragraph is held
+out. `by_frequency` is the loss of a model that knows only the frequency of words. Predictions are the words nearest to frequent ones.
+Trains in every kind of replication.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _NEAREST = 5
 _SHOWN = 200
 
 
-def vocabulary() -> tuple[list[str], Any]:
-    """The words that occur at least five times, most frequent first, and how often each occurs."""
+def vocabulary() -> tuple[list[str], np.ndarray]:
+    """The words that occur at least five times, most frequent first, and the count of each."""
     counts = Counter(chain.from_iterable(words for _, words in paragraphs()))
     known = [(word, count) for word, count in counts.most_common() if count >= _RAREST]
     return [word for word, _ in known], np.array([count for _, count in known], np.float32)
 
 
-def text(words: list[str], *, held_out: bool) -> Any:
-    """The numbers of the known words of all paragraphs, one after the other: of every tenth one, or of the others."""
+def text(words: list[str], *, held_out: bool) -> np.ndarray:
+    """The known words as numbers, in order: of every tenth paragraph if `held_out`, else of the others."""
     numbers = {word: number for number, word in enumerate(words)}
     chosen = [found for place, (_, found) in enumerate(paragraphs()) if (place % 10 == 9) == held_out]
     return np.array([numbers[word] for word in chain.from_iterable(chosen) if word in numbers], np.int32)
@@ -51,16 +51,16 @@ def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data
     if training:
         places = places.shard(shard.count, shard.index).shuffle(len(numbers), seed=1).repeat(params["epochs"])
 
-    def look_up(at: Any) -> tuple[Any, Any]:
-        # Only places are shuffled; what is there is looked up in the one array of the text.
+    def look_up(at: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # Only positions are shuffled; the words are gathered from the one array of the text.
         return tf.gather(numbers, at), tf.gather(numbers, at[:, None] + around)
 
-    # Full batches in training: then `psclust plan` knows how many rows a step touches.
+    # Full batches in training, so `psclust plan` knows how many rows a step touches.
     return places.batch(params["batch_size"], drop_remainder=training).map(look_up).prefetch(2)
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """Two tables: of the vectors, and of what predicts each word from the vector of another."""
+def model_fn(features: tf.Tensor, labels: tf.Tensor, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """Two tables: the word vectors, and the softmax weights that predict a word from the vector of another."""
     words, counts = vocabulary()
     size, width = len(words), params["width"]
     vectors = tf.compat.v1.get_variable("vectors", [size, width], initializer=tf.compat.v1.random_uniform_initializer(-0.5, 0.5))
@@ -71,7 +71,7 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
     neighbours = tf.reshape(labels, [-1])
     x = tf.repeat(tf.nn.embedding_lookup(vectors, features), labels.shape[1], axis=0)
     if mode == psclust.ModeKeys.TRAIN:
-        # Gradients are IndexedSlices: the rows of the batch's words and of the sampled ones are all that travels.
+        # Gradients are IndexedSlices: only the rows of the batch's words and of the sampled ones travel.
         losses = tf.nn.sampled_softmax_loss(weights, biases, neighbours[:, None], x, params["sampled"], size)
         return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(losses))
     logits = tf.matmul(x, weights, transpose_b=True) + biases
@@ -80,8 +80,8 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
     return psclust.EstimatorSpec(mode, loss=loss, eval_metric_ops={"by_frequency": tf.compat.v1.metrics.mean(by_frequency)})
 
 
-def _nearest(numbers: Any, vectors: Any, words: list[str]) -> dict[str, Any]:
-    """The words whose vectors have the smallest angle to those of `numbers`, the word itself left out."""
+def _nearest(numbers: tf.Tensor, vectors: tf.Variable, words: list[str]) -> dict[str, tf.Tensor]:
+    """The words with the highest cosine similarity to each of `numbers`, except the word itself."""
     unit = tf.nn.l2_normalize(tf.convert_to_tensor(vectors), 1)
     nearest = tf.math.top_k(tf.matmul(tf.gather(unit, numbers), unit, transpose_b=True), _NEAREST + 1).indices[:, 1:]
     return {"word": tf.gather(words, numbers), "nearest": tf.gather(words, nearest)}

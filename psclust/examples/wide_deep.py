@@ -1,16 +1,17 @@
-"""Wide and deep: a linear model on crossed categories beside a network on embeddings, over `tf.feature_column`, on real patients.
+"""Wide and deep: a linear model on crossed categories plus a network on embeddings, with `tf.feature_column`, on real patients.
 
     psclust up --ps 2 --workers 2 psclust.examples.wide_deep:program
     python -m psclust.train psclust.examples.wide_deep:program --do predict --model-dir ...
 
 After H.-T. Cheng et al., "Wide & Deep Learning for Recommender Systems", 2016. The data are the 442 diabetes patients that scikit-learn
 ships (B. Efron et al., "Least Angle Regression", 2004): age, sex, body mass index, blood pressure and six blood values, and whether the
-disease has gone on further than for half of them a year later. Feature columns are deprecated and work in TensorFlow 2.21 as they
-did, `linear_model` and `input_layer` included. It trains in every kind of replication.
+disease progressed by more than the median within a year. Feature columns are deprecated but still work in TensorFlow 2.21, including
+`linear_model` and `input_layer`. Trains in every kind of replication.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ _HELD_OUT = 110
 _BLOOD = ("s1", "s2", "s3", "s4", "s5", "s6")
 
 
-def patients(*, held_out: bool) -> tuple[dict[str, Any], Any]:
-    """({name: [n] float32; sex: [n] int64, 1 or 2}, [n] int64: 1 where the disease has gone on further than the median)."""
+def patients(*, held_out: bool) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """({name: [n] float32; sex: [n] int64, 1 or 2}, [n] int64: 1 if the disease progressed by more than the median)."""
     found = sklearn_datasets().load_diabetes(scaled=False)
     order = np.random.default_rng(0).permutation(len(found.target))
     part = order[:_HELD_OUT] if held_out else order[_HELD_OUT:]
@@ -45,7 +46,7 @@ def input_fn(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data
 
 
 def columns() -> tuple[list[Any], list[Any]]:
-    """What the wide part sees, and what the deep part sees."""
+    """The feature columns of the wide part and of the deep part."""
     column, known = tf.feature_column, patients(held_out=False)[0]
     numeric = [column.numeric_column(name, normalizer_fn=_standardized(known[name])) for name in ("age", "bmi", "bp", *_BLOOD)]
     sex = column.categorical_column_with_vocabulary_list("sex", [1, 2], tf.int64)
@@ -59,13 +60,13 @@ def columns() -> tuple[list[Any], list[Any]]:
     return wide, deep
 
 
-def _standardized(known: Any) -> Any:
+def _standardized(known: np.ndarray) -> Callable[[tf.Tensor], tf.Tensor]:
     mean, deviation = known.mean(), known.std()
     return lambda values: (values - mean) / deviation
 
 
-def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """The sum of both parts is the log-odds that the disease goes on further."""
+def model_fn(features: dict[str, tf.Tensor], labels: tf.Tensor, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """The sum of both parts is the log-odds that the disease progresses further."""
     wide, deep = columns()
     x = tf.compat.v1.feature_column.input_layer(features, deep)
     x = tf.nn.relu(dense(x, params["units"], "hidden1"))
@@ -84,7 +85,7 @@ def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> p
 
 
 def optimizer_fn(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
-    # One for both parts; Estimator's class had FTRL for the wide one.
+    # One optimizer for both parts; Estimator used FTRL for the wide one.
     return tf.compat.v1.train.AdagradOptimizer(params["learning_rate"])
 
 

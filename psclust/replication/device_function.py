@@ -1,12 +1,11 @@
-"""Which device every op of a replicated graph is put on.
+"""The device of every op of a replicated graph.
 
-Variables go to the ps tasks that a strategy names, by default round robin in order of creation, through TensorFlow's own
-`replica_device_setter`; everything else goes to the replica's worker. Two things are done differently from a bare setter. Local
-variables (metrics, for example) stay on their worker: the setter would put them on a ps, under one name for all workers, which then
-overwrite each other's counts. And a model's variables alone are counted: what the optimizer creates follows its variable or sits on the
-first ps, so the same model is placed the same way whatever optimizer trains it.
+TensorFlow's `replica_device_setter` puts variables on the ps that a strategy names, by default round robin in order of creation, and all
+other ops on the replica's worker. Two things differ from a bare setter. Local variables (metrics) stay on their worker: the setter would
+put them on a ps, under one name for all workers, which would overwrite each other's counts. And only the model's variables count: slots
+follow their variable, so a model is placed the same way whatever optimizer trains it.
 
-In one process with several devices the variables are on its CPU, and the rest of each tower on the tower's device.
+In one process with several devices, variables are on its CPU and the rest of each tower is on the tower's device.
 """
 
 from __future__ import annotations
@@ -18,32 +17,33 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from psclust.replication.device_layout import Layout, host_of
+from psclust.replication.tf_types import Operation, Variable
 
 
 class Strategy(Protocol):
-    """Which ps holds a variable (`psclust.replication.variables.places.Places`)."""
+    """Which ps holds a variable. The one implementation is `psclust.replication.variables.places.Places`."""
 
-    def __call__(self, op: Any, /) -> int:
+    def __call__(self, op: Operation, /) -> int:
         """The ps of an op that `replica_device_setter` puts on one."""
 
-    def getter(self) -> Callable[..., Any]:
-        """The `custom_getter` of one replica's variable scope."""
+    def getter(self) -> Callable[..., Variable]:
+        """A `custom_getter` for the variable scope of one replica."""
 
 
-def is_slot(variable: Any) -> bool:
-    """Whether an optimizer has made `variable` beside another one, whose device it shares."""
+def is_slot(variable: Variable) -> bool:
+    """Whether `variable` is an optimizer's slot, which is colocated with another variable."""
     return any(group != f"loc:@{variable.op.name}".encode() for group in variable.op.colocation_groups())
 
 
 @contextmanager
 def replica_scope(layout: Layout, worker: str, strategy: Strategy) -> Iterator[None]:
-    """Ops built inside belong to the replica on device `worker`; global variables go where `strategy` says."""
+    """Puts ops built inside on device `worker`, and global variables on the ps that `strategy` names."""
     host = host_of(worker)
     setter = tf.compat.v1.train.replica_device_setter(
         ps_tasks=layout.ps or 1, ps_device="/job:ps" if layout.ps else host, worker_device=worker, ps_strategy=strategy
     )
 
-    def keep_local(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
+    def keep_local(next_creator: Callable[..., Variable], **kwargs: Any) -> Variable:
         if tf.compat.v1.GraphKeys.LOCAL_VARIABLES not in (kwargs.get("collections") or ()):
             return next_creator(**kwargs)
         with tf.device(host):

@@ -1,24 +1,26 @@
-"""What depends on what in a graph of ops."""
+"""Dependencies between the ops of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+
+from psclust.replication.tf_types import Operation
 
 
-def before(operation: Any) -> Iterable[Any]:
+def before(operation: Operation) -> Iterable[Operation]:
     """The ops that `operation` waits for."""
     return [*(value.op for value in operation.inputs), *operation.control_inputs]
 
 
-def after(operation: Any) -> Iterable[Any]:
+def after(operation: Operation) -> Iterable[Operation]:
     """The ops that wait for `operation`."""
     return [*(user for value in operation.outputs for user in value.consumers()), *operation._control_outputs]
 
 
-def reached(operation: Any, following: Callable[[Any], Iterable[Any]]) -> dict[str, Any]:
-    """name -> op of all that can be reached from `operation`, which is one of them, by steps `before` or `after`."""
-    found, waiting = {operation.name: operation}, [operation]
+def reached(starts: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> dict[str, Operation]:
+    """name -> op for `starts` and all ops reachable from them, with `following` one of `before` and `after`."""
+    found = {operation.name: operation for operation in starts}
+    waiting = list(found.values())
     while waiting:
         for one in following(waiting.pop()):
             if one.name not in found:

@@ -1,7 +1,7 @@
-"""What a model is to this package: the contract between user functions and the graphs that replicate them.
+"""The contract between the user's functions and the graphs that replicate them. No TensorFlow.
 
-These are the words of the Estimator interface, which TensorFlow removed in 2.16: a model function is called with a mode and returns an
-`EstimatorSpec`; an input function is called with the share of the data that one replica reads. Nothing here imports TensorFlow.
+Its terms are those of the Estimator interface, which TensorFlow removed in 2.16: a model function is called with a mode and returns an
+`EstimatorSpec`; an input function is called with the shard of the data that one replica reads.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 from psclust.errors import UsageError
 from psclust.replication.settings import Settings
+from psclust.replication.tf_types import Dataset, Operation, Optimizer, Tensor, Tensors, Variable
 
 
 class ModeKeys:
-    """Why a graph is built; the strings are those of `tf.estimator.ModeKeys`."""
+    """The purpose of a graph; the strings are those of `tf.estimator.ModeKeys`."""
 
     TRAIN = "train"
     EVAL = "eval"
@@ -24,7 +25,7 @@ class ModeKeys:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The share of the input that one replica reads: element `index` of every `count`."""
+    """The part of the input that one replica reads: element `index` of every `count`."""
 
     index: int = 0
     count: int = 1
@@ -32,7 +33,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """What a model function returns; fields, order and meaning are those of `tf.estimator.EstimatorSpec`.
+    """The result of a model function; fields, order and meaning are those of `tf.estimator.EstimatorSpec`.
 
     mode: one of `ModeKeys`.
     predictions: tensor or dict of tensors; needed in PREDICT.
@@ -40,17 +41,17 @@ class EstimatorSpec:
     train_op: a ready gradient step, for a program without an optimizer_fn; between-graph asynchronous and in one process only.
     eval_metric_ops: name -> (value, update op), as `tf.compat.v1.metrics` functions return; used in EVAL.
     export_outputs: signature name -> `psclust.estimator.export.PredictOutput` and the like; used by export, default: the predictions.
-    training_chief_hooks, training_hooks: `tf.compat.v1.train.SessionRunHook` objects, run by the chief, by everybody who trains.
-    scaffold: a `tf.compat.v1.train.Scaffold`; of it, `init_op` and `init_fn` run where a training begins, `local_init_op` in every
-        session, and `saver` restores in EVAL and PREDICT.
+    training_chief_hooks, training_hooks: `tf.compat.v1.train.SessionRunHook` objects, run by the chief, by every replica.
+    scaffold: a `tf.compat.v1.train.Scaffold`; its `init_op` and `init_fn` run when a training begins, `local_init_op` in every session,
+        and `saver` restores in EVAL and PREDICT.
     evaluation_hooks, prediction_hooks: run around every batch of EVAL and of PREDICT.
     """
 
     mode: str
-    predictions: Any = None
-    loss: Any = None
-    train_op: Any = None
-    eval_metric_ops: Mapping[str, tuple[Any, Any]] | None = None
+    predictions: Tensors = None
+    loss: Tensor | None = None
+    train_op: Operation | None = None
+    eval_metric_ops: Mapping[str, tuple[Tensor, Operation]] | None = None
     export_outputs: Mapping[str, Any] | None = None
     training_chief_hooks: Sequence[Any] | None = None
     training_hooks: Sequence[Any] | None = None
@@ -59,13 +60,13 @@ class EstimatorSpec:
     prediction_hooks: Sequence[Any] | None = None
 
     def _replace(self, **changes: Any) -> EstimatorSpec:
-        """As a namedtuple has it, which TensorFlow's own class was."""
+        """For compatibility: TensorFlow's class was a namedtuple."""
         return replace(self, **changes)
 
 
 def as_spec(returned: Any) -> EstimatorSpec:
-    """What a model function returned as an EstimatorSpec; any object with a `mode` and a `loss` or `predictions` will do. Raises
-    UsageError."""
+    """The result of a model function as an EstimatorSpec; takes any object with a `mode` and a `loss` or `predictions`. Raises
+    UsageError for others."""
     if isinstance(returned, EstimatorSpec):
         return returned
     if not hasattr(returned, "mode") or not (hasattr(returned, "loss") or hasattr(returned, "predictions")):
@@ -75,17 +76,17 @@ def as_spec(returned: Any) -> EstimatorSpec:
 
 
 class Model(Protocol):
-    """The user's functions with their parameters bound; `psclust.train.definition.Definition` is the one implementation."""
+    """The user's functions with their parameters bound. `psclust.train.definition.Definition` implements it."""
 
     @property
     def input_on_client(self) -> bool: ...
     @property
     def config(self) -> Settings: ...
 
-    def dataset(self, mode: str, shard: Shard) -> Any:
-        """A `tf.data.Dataset` of batches."""
+    def dataset(self, mode: str, shard: Shard) -> Dataset:
+        """A dataset of batches."""
 
-    def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec: ...
+    def spec(self, features: Tensors, labels: Tensors, mode: str) -> EstimatorSpec: ...
 
-    def optimizer(self, global_step: Any) -> Any:
-        """A `tf.compat.v1.train.Optimizer`; None where the model function makes its own train_op."""
+    def optimizer(self, global_step: Variable) -> Optimizer | None:
+        """The optimizer; None if the model function makes its own train_op."""

@@ -1,4 +1,4 @@
-"""The settings of a training that shape the graph; `psclust.train.config.TrainConfig` is the one implementation and says what they mean."""
+"""The training settings that shape the graph. `psclust.train.config.TrainConfig` implements and documents them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Settings(Protocol):
 
 
 def refuse_ignored(settings: Settings) -> None:
-    """Raises UsageError where a setting changes the gradient step, and the model brings a ready one."""
+    """Raises UsageError for settings of the gradient step, which a model with its own train_op ignores."""
     found = {
         "clip_norm": settings.clip_norm is not None,
         "weight_decay": settings.weight_decay > 0,
@@ -39,6 +39,6 @@ def refuse_ignored(settings: Settings) -> None:
     names = [name for name, used in found.items() if used]
     if names:
         raise UsageError(
-            f"TrainConfig has {', '.join(names)}, and model_fn returns a ready train_op, which knows nothing of it: return no train_op and "
+            f"TrainConfig has {', '.join(names)}, and model_fn returns a ready train_op, which ignores it: return no train_op and "
             "give the program an optimizer_fn, or leave the setting out"
         )

@@ -6,7 +6,9 @@ from typing import Any, TypeAlias
 
 # Loading nothing, this module may be imported where TensorFlow is not loaded yet.
 Tensor: TypeAlias = Any  # tf.Tensor, or a value that tf.convert_to_tensor takes
+Tensors: TypeAlias = Any  # a tensor, or a structure of tensors: tuples, dicts, SparseTensor, RaggedTensor; None for none
 Gradient: TypeAlias = Any  # tf.Tensor or tf.IndexedSlices
+Dataset: TypeAlias = Any  # tf.data.Dataset
 Variable: TypeAlias = Any  # a resource variable, or a ShardedVariable; not placement's description of one
 Operation: TypeAlias = Any  # tf.Operation
 Graph: TypeAlias = Any  # tf.Graph

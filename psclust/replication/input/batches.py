@@ -1,22 +1,22 @@
-"""Batches of a user's input function: checked, taken apart and counted."""
+"""Batches of a user's input function: their form, and how many examples they have."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.tf_types import Tensor
+from psclust.replication.tf_types import Dataset, Tensor, Tensors
 
 
-def checked_dataset(dataset: Tensor) -> Tensor:
-    """`dataset` itself; raises UsageError where an input function returned something else."""
+def checked_dataset(dataset: Dataset) -> Dataset:
+    """`dataset` itself. Raises UsageError if the input function returned something else."""
     if not isinstance(dataset, tf.data.Dataset):
         raise UsageError(f"input_fn returned a {type(dataset).__name__}; return a tf.data.Dataset of (features, labels) batches")
     return dataset
 
 
-def features_and_labels(batch: Tensor) -> tuple[Tensor, Tensor]:
-    """(features, labels) of one dataset element; labels are None where the dataset yields features only."""
+def features_and_labels(batch: Tensors) -> tuple[Tensors, Tensors]:
+    """(features, labels) of one dataset element; labels are None if the dataset yields features only."""
     if isinstance(batch, tuple):
         if len(batch) == 2:
             return batch
@@ -28,16 +28,16 @@ def features_and_labels(batch: Tensor) -> tuple[Tensor, Tensor]:
     return batch, None
 
 
-def count_examples(batch: Tensor) -> Tensor:
-    """int64 scalar: the leading dimension of the batch's first tensor, 1 where that is a scalar."""
+def count_examples(batch: Tensors) -> Tensor:
+    """int64 scalar: the leading dimension of the batch's first tensor; 1 if that is a scalar."""
     return count_rows(next(value for value in tf.nest.flatten(batch) if value is not None))
 
 
-def count_rows(value: Tensor) -> Tensor:
-    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 of a scalar."""
+def count_rows(value: Tensors) -> Tensor:
+    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 for a scalar."""
     if isinstance(value, tf.RaggedTensor):
         return value.nrows(tf.int64)
     if isinstance(value, tf.SparseTensor):
         return value.dense_shape[0]
-    # Not even the rank is known of what Python code hands over.
+    # Tensors that Python code returns have no static rank.
     return tf.shape(value, tf.int64)[0] if value.shape.rank else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]

@@ -1,45 +1,47 @@
-"""The input of one replica: its own dataset, on its own worker, which can start at any batch and says how many examples each batch has; and
-the end of the data of several replicas that step together."""
+"""The input of one replica: a dataset on its worker that can start at any batch and counts the examples of each batch.
+
+A padding batch has no examples: replicas that step together go on with padding after their own data ends, until all have ended.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
 from psclust.replication.model import ModeKeys, Model, Shard
+from psclust.replication.tf_types import Dataset, Graph, Operation, Tensor, Tensors
 
-# Ops whose kernel is a Python callback; they run only in the process that built the graph.
+# Ops whose kernel calls Python; they run only in the process that built the graph.
 _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 @dataclass(frozen=True)
 class ReplicaInput:
-    """features, labels: one batch. examples: int64 scalar, how many examples the batch has; 0 for a batch that only fills up.
-    initializer: starts the input after the first `skip` batches, an int64 placeholder; an `endless` one, bool scalar, at its beginning.
-    next: builds the batch after it, as (features, labels, examples)."""
+    """features, labels: one batch. examples: int64 scalar, how many examples it has; 0 for padding.
+    initializer: starts the input after its first `skip` batches, an int64 placeholder; if `endless`, bool scalar, at the beginning.
+    next: builds the batch after this one, as (features, labels, examples)."""
 
-    features: Any
-    labels: Any
-    examples: Any
-    initializer: Any
-    skip: Any
-    endless: Any
-    next: Callable[[], tuple[Any, Any, Any]]
+    features: Tensors
+    labels: Tensors
+    examples: Tensor
+    initializer: Operation
+    skip: Tensor
+    endless: Tensor
+    next: Callable[[], tuple[Tensors, Tensors, Tensor]]
 
 
-def build_input(model: Model, shard: Shard, *, pad: bool, group: int = 1, divisor: int = 1, skip: Any = None) -> ReplicaInput:
+def build_input(model: Model, shard: Shard, *, pad: bool, group: int = 1, divisor: int = 1, skip: Tensor | None = None) -> ReplicaInput:
     """Builds the input of one replica in the current device scope.
 
-    With `fill`, a dataset that has ended goes on for ever with copies of its first batch and `examples` 0, so that replicas in one graph
-    may end at different steps while every example counts. Where `group` batches make one step, such copies complete the last one. An
-    endless dataset skips nothing: reading up to where it was would take as long as the training before, for a place that means nothing.
-    With the model's `drop_uneven`, batches of which `divisor` replicas cannot share the rows are left out; of one replica, those smaller
-    than the first. `skip` is a placeholder that it shares with other inputs.
+    With `pad`, a dataset that has ended is continued with padding for ever: copies of its first batch with `examples` 0. So replicas may
+    end at different steps and every example counts. If `group` batches make one step, padding completes the last step. An endless dataset
+    skips nothing: it would read for as long as the training before, to reach a position without meaning. If the model has `drop_uneven`,
+    batches whose rows `divisor` replicas cannot split evenly are dropped; with one replica, batches smaller than the first. `skip`: a
+    placeholder shared with other inputs.
     """
     dataset = checked_dataset(model.dataset(ModeKeys.TRAIN, shard))
     if model.config.drop_uneven:
@@ -53,7 +55,7 @@ def build_input(model: Model, shard: Shard, *, pad: bool, group: int = 1, diviso
         flagged = _in_groups(flagged, dataset, group)
     iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
 
-    def following() -> tuple[Any, Any, Any]:
+    def following() -> tuple[Tensors, Tensors, Tensor]:
         batch, flag = iterator.get_next()
         return *features_and_labels(batch), count_examples(batch) * flag
 
@@ -61,13 +63,13 @@ def build_input(model: Model, shard: Shard, *, pad: bool, group: int = 1, diviso
     return ReplicaInput(features, labels, examples, iterator.initializer, skip, endless, following)
 
 
-def new_skip() -> Any:
-    """The placeholder of `ReplicaInput.skip`."""
+def new_skip() -> Tensor:
+    """A placeholder for `ReplicaInput.skip`."""
     return tf.compat.v1.placeholder_with_default(tf.constant(0, tf.int64), [], name="skip")
 
 
-def refuse_python_input(graph: Any) -> None:
-    """Raises UsageError where an input pipeline of `graph` calls Python, which a bare worker server cannot run."""
+def refuse_python_input(graph: Graph) -> None:
+    """Raises UsageError if an input pipeline of `graph` calls Python, which a bare server cannot run."""
     for function in graph.as_graph_def().library.function:
         found = sorted({node.op for node in function.node_def} & _PYTHON_OPS)
         if found:
@@ -78,12 +80,12 @@ def refuse_python_input(graph: Any) -> None:
             )
 
 
-def _divisible(dataset: Any, divisor: int) -> Any:
+def _divisible(dataset: Dataset, divisor: int) -> Dataset:
     return dataset.filter(lambda *batch: tf.equal(count_examples(batch) % divisor, 0))
 
 
-def _as_large_as_the_first(dataset: Any) -> Any:
-    def measured(first: Any, batch: Any) -> Any:
+def _as_large_as_the_first(dataset: Dataset) -> Dataset:
+    def measured(first: Tensor, batch: Tensors) -> Tensors:
         examples = count_examples(batch)
         first = tf.where(first < 0, examples, first)
         return first, (batch, examples >= first)
@@ -92,12 +94,12 @@ def _as_large_as_the_first(dataset: Any) -> Any:
     return kept.map(lambda batch, large: batch)
 
 
-def _in_groups(flagged: Any, dataset: Any, group: int) -> Any:
-    """`flagged`, with copies of the first batch at the end where its length is no multiple of `group`."""
-    filling = tf.data.Dataset.zip((dataset.take(1).repeat(group - 1), _for_ever(0)))
+def _in_groups(flagged: Dataset, dataset: Dataset, group: int) -> Dataset:
+    """`flagged`, padded at its end to a multiple of `group` batches."""
+    padding = tf.data.Dataset.zip((dataset.take(1).repeat(group - 1), _for_ever(0)))
     windows = flagged.window(group)
-    return windows.flat_map(lambda *window: tf.data.Dataset.zip(window).concatenate(filling).take(group))
+    return windows.flat_map(lambda *window: tf.data.Dataset.zip(window).concatenate(padding).take(group))
 
 
-def _for_ever(flag: int) -> Any:
+def _for_ever(flag: int) -> Dataset:
     return tf.data.Dataset.from_tensors(tf.constant(flag, tf.int64)).repeat()

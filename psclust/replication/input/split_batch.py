@@ -1,26 +1,26 @@
-"""One input for several towers that step together: each batch is cut by rows, a part for each tower.
+"""Splits the batches of one input by rows over towers that step together.
 
-The towers of a batch of n examples get n divided by their number, the first ones one more where that does not come out even. A tower
-that gets none computes a copy of one row, which counts nothing: the mean of an empty batch is no number.
+Every tower gets the same number of rows; if they do not divide evenly, the first towers get one more. A tower without rows computes a copy
+of one row with 0 examples, because the mean of an empty batch is NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.input.batches import count_examples, count_rows
 from psclust.replication.input.replica_input import ReplicaInput
+from psclust.replication.tf_types import Operation, Tensor, Tensors
 
-_Part = tuple[Any, Any, Any]
+_Part = tuple[Tensors, Tensors, Tensor]
 
 
 def split_input(whole: ReplicaInput, towers: int) -> list[ReplicaInput]:
-    """The inputs of `towers` towers that share `whole`, in the current device scope. Raises UsageError where a batch has no rows."""
+    """The inputs of `towers` towers that split the batches of `whole`, in the current device scope. Raises UsageError for a scalar."""
     batches = _Batches(whole, towers)
     parts = [batches.reader(tower) for tower in range(towers)]
     return [_with(replace(whole, next=following), following()) for following in parts]
@@ -33,23 +33,23 @@ def _with(data: ReplicaInput, part: _Part) -> ReplicaInput:
 
 @dataclass
 class _Batches:
-    """The batches of one step, each read when the first tower asks for it, and cut once."""
+    """The batches of one step, each read when the first tower asks for it and split once."""
 
     whole: ReplicaInput
     towers: int
-    _cut: list[list[_Part]] = field(default_factory=list)
+    _split: list[list[_Part]] = field(default_factory=list)
 
     def reader(self, tower: int) -> Callable[[], _Part]:
-        """A function that returns this tower's part of one batch after another."""
+        """A function that returns this tower's part of the next batch with each call."""
         number = 0
 
         def following() -> _Part:
             nonlocal number
-            if number == len(self._cut):
+            if number == len(self._split):
                 batch = self.whole.next() if number else (self.whole.features, self.whole.labels, self.whole.examples)
-                self._cut.append(_parts(batch, self.towers))
+                self._split.append(_parts(batch, self.towers))
             number += 1
-            return self._cut[number - 1][tower]
+            return self._split[number - 1][tower]
 
         return following
 
@@ -63,39 +63,39 @@ def _parts(batch: _Part, towers: int) -> list[_Part]:
     for tower in range(towers):
         begin, end = (_begin(rows, number, towers) for number in (tower, tower + 1))
         with tf.control_dependencies(checked):
-            # An empty part begins where the batch ends: its copy is of the last row.
+            # An empty part begins at the end of the batch, so it copies the last row.
             first = tf.minimum(begin, rows - 1)
             last = tf.maximum(end, first + 1)
-        cut = tf.nest.map_structure(lambda value, first=first, last=last: _rows(value, first, last), (features, labels))
-        found.append((*cut, (end - begin) * counts))
+        part = tf.nest.map_structure(lambda value, first=first, last=last: _rows(value, first, last), (features, labels))
+        found.append((*part, (end - begin) * counts))
     return found
 
 
-def _begin(rows: Any, tower: int, towers: int) -> Any:
+def _begin(rows: Tensor, tower: int, towers: int) -> Tensor:
     """rows * tower / towers, rounded up."""
     return (rows * tower + towers - 1) // towers
 
 
-def _rows(value: Any, first: Any, last: Any) -> Any:
+def _rows(value: Tensors, first: Tensor, last: Tensor) -> Tensors:
     if value is None:
         return None
     if isinstance(value, tf.SparseTensor):
         others = value.dense_shape[1:]
-        cut = tf.sparse.slice(value, tf.concat([[first], tf.zeros_like(others)], 0), tf.concat([[last - first], others], 0))
-        cut.set_shape(tf.TensorShape([None]).concatenate(value.shape[1:]))
-        return cut
+        part = tf.sparse.slice(value, tf.concat([[first], tf.zeros_like(others)], 0), tf.concat([[last - first], others], 0))
+        part.set_shape(tf.TensorShape([None]).concatenate(value.shape[1:]))
+        return part
     return value[first:last]
 
 
-def _checked(structure: Any, rows: Any) -> Sequence[Any]:
-    """The checks, at run time, that every tensor of a batch has as many rows as the first."""
+def _checked(structure: Tensors, rows: Tensor) -> Sequence[Operation]:
+    """Assertions that every tensor of a batch has as many rows as the first."""
     found = []
     for value in (value for value in tf.nest.flatten(structure) if value is not None):
         if value.shape.rank == 0:
             raise UsageError(
-                "split_batch cuts every tensor of a batch by rows, and input_fn yields one without (a scalar); repeat it for each row, or "
-                "leave split_batch out"
+                "split_batch splits every tensor of a batch by rows, and input_fn yields a scalar; repeat it for each row, or leave "
+                "split_batch out"
             )
-        text = "split_batch cuts every tensor of a batch by rows, and input_fn yields a batch whose tensors have different numbers of them"
+        text = "split_batch splits every tensor of a batch by rows, and input_fn yields tensors with different numbers of rows"
         found.append(tf.debugging.assert_equal(count_rows(value), rows, message=text))
     return found

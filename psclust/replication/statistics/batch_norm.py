@@ -1,26 +1,25 @@
-"""Batch normalisation that knows about replicas: `psclust.batch_normalization`.
+"""Batch normalization over replicas: `psclust.batch_normalization`.
 
 S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015. TensorFlow
-itself has none left for graphs: `tf.compat.v1.layers` went with Keras 3, whose own layer never updates its moving statistics there.
+has no layer for graphs any more: Keras 3 removed `tf.compat.v1.layers`, and its own layer never updates moving statistics in a graph.
 
-With moments shared by all replicas, batch sizes, means and variances are all-reduced, not sums of squares: the variance of
-the whole is the mean of the variances plus the variance of the means (T. Chan, G. Golub and R. LeVeque, 1983), which loses no digits
-where the mean is large. Backpropagation goes through the same all-reduce, so the gradient is that of the whole batch as well.
+If replicas share moments, they all-reduce batch sizes, means and variances instead of sums of squares: the variance of the global batch is
+the mean of the variances plus the variance of the means (T. Chan, G. Golub and R. LeVeque, 1983), which keeps its precision if the mean is
+large. Backpropagation goes through the all-reduce too, so the gradient is that of the global batch.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.towers.replica_context import AllReduce, Replica, Statistic, current_replica
 
 
 def batch_normalization(
-    x: Any,
-    training: Any,
+    x: Tensor,
+    training: bool | Tensor,
     *,
     axis: int = -1,
     momentum: float = 0.99,
@@ -28,13 +27,13 @@ def batch_normalization(
     center: bool = True,
     scale: bool = True,
     name: str | None = None,
-) -> Any:
+) -> Tensor:
     """`x` normalized over all dimensions but `axis`, to `gamma * (x - mean) / sqrt(variance + epsilon) + beta`.
 
-    In training (a bool, or a bool scalar tensor) mean and variance are those of the batch, otherwise the moving ones. What moves them
-    goes to UPDATE_OPS, or with `TrainConfig.moving_statistics` mean or sync to psclust itself. Variables: gamma, beta (trained),
+    `training`, a bool or a bool scalar tensor, selects mean and variance of the batch, otherwise the moving ones. The ops that move these
+    are in UPDATE_OPS, or run by psclust if `TrainConfig.moving_statistics` is mean or sync. Variables: gamma, beta (trained),
     moving_mean, moving_variance, each [x.shape[axis]] float32, in the variable scope `name` (default: batch_normalization).
-    The variance is that of the batch as a population (divided by n). Raises UsageError where x has no static size along `axis`.
+    The variance is the population variance (divided by n). Raises UsageError if x has no static size along `axis`.
     """
     x = tf.convert_to_tensor(x)
     axes, shape = _axes(x, axis)
@@ -56,7 +55,7 @@ def batch_normalization(
         return tf.cast(tf.nn.batch_normalization(tf.cast(x, tf.float32), mean, variance, beta, gamma, epsilon), x.dtype)
 
 
-def _axes(x: Any, axis: int) -> tuple[list[int], list[int]]:
+def _axes(x: Tensor, axis: int) -> tuple[list[int], list[int]]:
     """The dimensions to average over, and the shape of the parameters."""
     if x.shape.rank is None or not -x.shape.rank <= axis < x.shape.rank or x.shape[axis] is None:
         raise UsageError(
@@ -65,13 +64,13 @@ def _axes(x: Any, axis: int) -> tuple[list[int], list[int]]:
     return [i for i in range(x.shape.rank) if i != axis % x.shape.rank], [x.shape[axis]]
 
 
-def _variable(name: str, shape: list[int], value: float, trainable: bool) -> Any:
+def _variable(name: str, shape: list[int], value: float, trainable: bool) -> Variable:
     initializer = tf.compat.v1.constant_initializer(value)
     return tf.compat.v1.get_variable(name, shape, tf.float32, initializer, trainable=trainable, use_resource=True)
 
 
-def _moments(x: Any, axes: list[int], replica: Replica | None) -> tuple[Any, Any]:
-    """Mean and variance over `axes` of this replica's batch, or of all replicas' where they share."""
+def _moments(x: Tensor, axes: list[int], replica: Replica | None) -> tuple[Tensor, Tensor]:
+    """Mean and variance over `axes` of this replica's batch, or of the global batch if replicas share moments."""
     mean, variance = tf.nn.moments(x, axes)
     if replica is None or replica.all_reduce is None:
         return mean, variance
@@ -79,19 +78,21 @@ def _moments(x: Any, axes: list[int], replica: Replica | None) -> tuple[Any, Any
     return _combined(size * replica.present, mean, variance, replica.all_reduce)
 
 
-def _combined(size: Any, mean: Any, variance: Any, all_reduce: AllReduce) -> tuple[Any, Any]:
+def _combined(size: Tensor, mean: Tensor, variance: Tensor, all_reduce: AllReduce) -> tuple[Tensor, Tensor]:
     """Mean and variance of the union of all replicas' batches."""
     row = tf.stack([mean, variance, tf.fill(tf.shape(mean), size)])
     mine = tf.one_hot(all_reduce.index, all_reduce.replicas)[:, tf.newaxis, tf.newaxis]
     means, variances, sizes = tf.unstack(all_reduce.sum(mine * row), axis=1)
-    # Where nobody has any data left, zeros go on through the model, not NaN.
+    # If all batches are padding, zeros go on through the model instead of NaN.
     weights = sizes / tf.maximum(tf.reduce_sum(sizes, 0), 1.0)
     whole = tf.reduce_sum(weights * means, 0)
     return whole, tf.reduce_sum(weights * (variances + tf.math.squared_difference(means, whole)), 0)
 
 
-def _keep(batch: tuple[Any, Any], moving: tuple[Any, Any], momentum: float, training: Any, replica: Replica | None) -> None:
-    """Sees to it that the moving statistics move. A batch that only fills up, or one that is not for training, moves nothing."""
+def _keep(
+    batch: tuple[Tensor, Tensor], moving: tuple[Variable, Variable], momentum: float, training: bool | Tensor, replica: Replica | None
+) -> None:
+    """Has the moving statistics moved, unless the batch is padding or not for training."""
     for value, variable in zip(batch, moving, strict=True):
         value = tf.stop_gradient(value)
         if training is not True:
@@ -103,7 +104,7 @@ def _keep(batch: tuple[Any, Any], moving: tuple[Any, Any], momentum: float, trai
         tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, move(variable, value, rate))
 
 
-def move(variable: Any, value: Any, rate: Any) -> Any:
-    """The op that moves `variable` by `rate` of the way to `value`, where the variable is."""
+def move(variable: Variable, value: Tensor, rate: float | Tensor) -> Operation:
+    """The op that moves `variable` by `rate` of the way to `value`, on the variable's device."""
     with tf.device(variable.device):
         return variable.assign_sub((variable.read_value() - value) * rate, read_value=False)

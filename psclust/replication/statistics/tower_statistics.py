@@ -1,24 +1,24 @@
-"""Moving statistics that every tower keeps for itself, and that are averaged and handed back every so many updates.
+"""Moving statistics of every tower's own, averaged over the towers every N updates (`TrainConfig.statistics_every`).
 
-What crosses the wire is then one average in `every` updates, at the price that towers drift apart in between. What a tower has gathered
-since the last average is lost with its worker; variables and checkpoints hold the last average.
+They cross the wire only once in N updates, but towers drift apart in between. The variables and checkpoints hold the last average; a lost
+worker loses its changes since then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from psclust.replication.statistics.batch_norm import move
+from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.towers.replica_context import Statistic
 from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.training_state import State
 
 
-def move_own(towers: Sequence[Tower], workers: Sequence[str], state: State, every: int) -> Sequence[Any]:
-    """The ops that move each tower's own statistics, and average them where the step that is being made is a multiple of `every`."""
+def move_own(towers: Sequence[Tower], workers: Sequence[str], state: State, every: int) -> Sequence[Operation]:
+    """The ops that move each tower's own statistics, and average them if the current step is a multiple of `every`."""
     copies = [
         [_copy(s, worker, index) for s in tower.statistics] for index, (tower, worker) in enumerate(zip(towers, workers, strict=True))
     ]
@@ -36,8 +36,8 @@ def move_own(towers: Sequence[Tower], workers: Sequence[str], state: State, ever
         return [*moved, tf.cond(due, lambda: _average(shared, copies), lambda: tf.constant(False))]
 
 
-def _copy(statistic: Statistic, worker: str, index: int) -> Any:
-    """A local variable of the worker that starts, in every session, at what all towers share."""
+def _copy(statistic: Statistic, worker: str, index: int) -> Variable:
+    """A local variable on the worker, initialized in every session with the value that all towers share."""
     name = f"{statistic.variable.op.name}/tower_{index}"
     with tf.device(worker):
         return tf.compat.v1.Variable(
@@ -50,7 +50,7 @@ def _copy(statistic: Statistic, worker: str, index: int) -> Any:
         )
 
 
-def _average(shared: Sequence[Any], copies: Sequence[Sequence[Any]]) -> Any:
+def _average(shared: Sequence[Variable], copies: Sequence[Sequence[Variable]]) -> Tensor:
     done = []
     for variable, own in zip(shared, zip(*copies, strict=True), strict=True):
         mean = tf.add_n([copy.read_value() for copy in own]) / len(own)

@@ -1,7 +1,7 @@
-"""Graph collections of one tower: what a model collects is its own tower's.
+"""Separate graph collections for every tower.
 
-`tf.compat.v1.losses.get_total_loss` adds up a collection of the whole graph, and `UPDATE_OPS` and `SUMMARIES` are such collections too;
-in the second tower of a graph they would hold what the first one put in. Variables are shared between towers and stay visible.
+`tf.compat.v1.losses.get_total_loss` sums a collection of the whole graph, and `UPDATE_OPS` and `SUMMARIES` are such collections too: in
+the second tower of a graph they would also hold the first tower's ops. Variables are shared between towers and stay visible.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.tf_types import Variable
+
 _KEYS = tf.compat.v1.GraphKeys
-# What prepares a session belongs to the whole graph.
+# Initialization of a session belongs to the whole graph.
 _SHARED = frozenset({_KEYS.TABLE_INITIALIZERS, _KEYS.INIT_OP, _KEYS.LOCAL_INIT_OP, _KEYS.READY_OP, _KEYS.READY_FOR_LOCAL_INIT_OP})
 
 
 @contextmanager
 def own_collections() -> Iterator[None]:
-    """Inside, collections of the current graph hold no tensor and no op from outside; afterwards they hold both."""
+    """Hides the tensors and ops in the collections of the current graph, and adds them again at the end."""
     graph = tf.compat.v1.get_default_graph()
     hidden: dict[Any, list[Any]] = {}
     for key in graph.get_all_collection_keys():
@@ -34,13 +36,13 @@ def own_collections() -> Iterator[None]:
             graph.get_collection_ref(key).extend(items)
 
 
-def regularize_every_tower() -> Callable[..., Any]:
-    """A custom getter for `variable_scope`, one for each tower, that puts the regularization loss of every variable into the tower's
-    REGULARIZATION_LOSSES. `get_variable` does so only where it creates the variable, so the losses of all but the first tower would lack
-    it, and the mean over towers would have a part of it only."""
+def regularize_every_tower() -> Callable[..., Variable]:
+    """A `custom_getter` for the variable scope of one tower, which adds the regularization loss of every variable to REGULARIZATION_LOSSES.
+    `get_variable` does so only when it creates the variable, so only the first tower would have the loss, and the mean over towers a
+    fraction of it."""
     seen = set()
 
-    def regularized(getter: Callable[..., Any], name: str, *args: Any, **kwargs: Any) -> Any:
+    def regularized(getter: Callable[..., Variable], name: str, *args: Any, **kwargs: Any) -> Variable:
         regularizer = kwargs.pop("regularizer", None)
         variable = getter(name, *args, regularizer=None, **kwargs)
         if regularizer is not None and name not in seen:

@@ -1,7 +1,7 @@
-"""What a function inside a model can know of the replica that it is being built for, and the moving statistics it hands to it.
+"""The replica that the current graph is being built for, as layers inside a model see it, and the moving statistics they hand to it.
 
-The replica travels with the graph, in a collection, because the user's model function stands between: it calls
-`psclust.batch_normalization` without knowing how many replicas there are.
+It is kept in a graph collection because the user's model function is in between: it calls `psclust.batch_normalization` without knowing
+how many replicas there are.
 """
 
 from __future__ import annotations
@@ -9,28 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import tensorflow as tf
+
+from psclust.replication.tf_types import Tensor, Variable
 
 _KEY = "psclust/replica"
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """`variable` is to move by (1 - momentum) of the way to `value`, the same moment of one batch."""
+    """A moment of one batch: `variable` moves by (1 - momentum) of the way to `value`."""
 
-    variable: Any
-    value: Any
+    variable: Variable
+    value: Tensor
     momentum: float
 
     def shared(self, replicas: int) -> Statistic:
-        """The same for one of several replicas that move the variable one after another, not together."""
+        """The same for one of several replicas that move the variable one after another instead of together."""
         return replace(self, momentum=1 - (1 - self.momentum) / replicas)
 
 
 class AllReduce(Protocol):
-    """Sums across the replicas of a synchronous step, in the middle of the model."""
+    """Sums over the replicas of a synchronous step, in the middle of the model: one replica's access, see `sync/all_reduce.py`."""
 
     @property
     def replicas(self) -> int: ...
@@ -38,23 +40,23 @@ class AllReduce(Protocol):
     @property
     def index(self) -> int: ...
 
-    def sum(self, value: Any) -> Any:
-        """The sum of `value`, of the same static shape in all replicas. Its gradient is the sum of the gradients in all replicas."""
+    def sum(self, value: Tensor) -> Tensor:
+        """The sum of the replicas' `value`, of one static shape. Its gradient is the sum of the gradients in all replicas."""
 
 
 @dataclass(frozen=True)
 class Replica:
-    """present: float32 scalar, 0 where the batch only fills up. moving: which statistics are kept, see `Settings`.
-    all_reduce: to the other replicas, None where there are none or moments are not shared. statistics: what the model has handed in."""
+    """present: float32 scalar, 0 for a padding batch, else 1. moving: `TrainConfig.moving_statistics`. all_reduce: sums over all replicas;
+    None if moments are not shared. statistics: those that the model has handed over."""
 
-    present: Any
+    present: Tensor
     moving: str
     all_reduce: AllReduce | None = None
     statistics: list[Statistic] = field(default_factory=list)
 
 
 def current_replica() -> Replica | None:
-    """The replica that the current graph is being built for; None in any other graph, for example in evaluation."""
+    """The replica that the current graph is being built for; None outside training, such as in evaluation."""
     found = tf.compat.v1.get_collection(_KEY)
     return found[-1] if found else None
 

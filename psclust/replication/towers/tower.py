@@ -1,11 +1,10 @@
-"""One replica of the model in a graph: input, loss, gradients and update ops, all on the replica's worker."""
+"""A tower: one replica of the model in a graph, with its input, loss, gradients and update ops, on the replica's worker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,37 +14,37 @@ from psclust.replication.device_layout import Layout, host_of
 from psclust.replication.input.replica_input import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.settings import refuse_ignored
-from psclust.replication.tf_types import Optimizer
+from psclust.replication.tf_types import Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.own_collections import own_collections, regularize_every_tower
 from psclust.replication.towers.replica_context import Replica, Statistic, building
-from psclust.replication.towers.silent_mistakes import warn_of_silence
+from psclust.replication.towers.silent_mistakes import warn_of_silent_mistakes
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.gradients import GradientsAndVariables, present, scale, summed
 
 
 @dataclass(frozen=True)
 class Tower:
-    """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable; where the tower is weighted, of
-    `loss * examples`; none where `spec` has a ready train_op. update_ops: what must have run before a step counts (moving statistics).
-    spec: what the model function returned. statistics: moving statistics that are to be combined with those of the other replicas, weighted
-    as the gradients are. summaries: what the model has summarized, serialized. variables: the global ones it made, slots excepted."""
+    """loss: scalar, mean over the batch. gradients: (gradient, variable) of every trained variable, multiplied by the number of examples if
+    the tower is weighted; none if `spec` has its own train_op. update_ops: ops that must run before a step counts (moving statistics).
+    spec: the model function's result. statistics: moments to be combined with those of the other replicas, weighted like the gradients.
+    summaries: serialized summaries of the model. variables: the global ones that the tower created, except slots."""
 
     input: ReplicaInput
-    loss: Any
+    loss: Tensor
     gradients: GradientsAndVariables
-    update_ops: Sequence[Any]
+    update_ops: Sequence[Operation]
     spec: EstimatorSpec
     statistics: Sequence[Statistic] = ()
-    summaries: Sequence[Any] = ()
-    variables: Sequence[Any] = ()
+    summaries: Sequence[Tensor] = ()
+    variables: Sequence[Variable] = ()
 
     @property
     def contributions(self) -> GradientsAndVariables:
-        """All that is averaged over replicas: the gradients, then the statistics, each with its variable."""
+        """Everything that is averaged over replicas: the gradients, then the statistics, each with its variable."""
         return [*self.gradients, *((statistic.value, statistic.variable) for statistic in self.statistics)]
 
     def divide(self, means: GradientsAndVariables) -> tuple[GradientsAndVariables, Sequence[Statistic]]:
-        """The means of `contributions` as gradients and statistics again. A variable that only another replica uses has a gradient."""
+        """Splits the means of `contributions` into gradients and statistics. Variables that only another replica uses have a gradient."""
         momenta = {statistic.variable.ref(): statistic.momentum for statistic in self.statistics}
         gradients = [(mean, variable) for mean, variable in means if variable.ref() not in momenta]
         return gradients, [Statistic(v, mean, momenta[v.ref()]) for mean, v in means if v.ref() in momenta]
@@ -54,10 +53,10 @@ class Tower:
 def build_tower(
     model: Model, optimizer: Optimizer, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind, data: ReplicaInput | None = None
 ) -> Tower:
-    """Builds replica number `replica` in the current graph. `data` is its input where it shares one with others, None builds its own.
-    Raises UsageError where the user's functions break their contract.
+    """Builds replica number `replica` in the current graph. `data`: its part of an input shared with other towers; None builds its own
+    input. Raises UsageError if the user's functions break their contract.
 
-    Where several batches are to be accumulated, each has the model once more in the graph, after the gradients of the one before.
+    If several batches are accumulated, the graph has the model once for each, and each starts after the gradients of the previous one.
     """
     settings = model.config
     worker = layout.workers[replica]
@@ -98,7 +97,7 @@ def _build_part(model: Model, optimizer: Optimizer, data: ReplicaInput, replica:
             "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
             "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
         )
-    # The weight costs nothing as the seed of backpropagation, in place of 1.
+    # As the seed of backpropagation, in place of 1, the weight costs nothing.
     seed = tf.cast(data.examples, loss.dtype) if kind.weighted else None
     variables = tf.compat.v1.trainable_variables()
     gradients = optimizer.compute_gradients(loss, var_list=variables, grad_loss=seed) if variables else ()
@@ -108,20 +107,20 @@ def _build_part(model: Model, optimizer: Optimizer, data: ReplicaInput, replica:
     keys = tf.compat.v1.GraphKeys
     updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
     if not kind.reuse:
-        warn_of_silence(loss, updates, [statistic.variable for statistic in statistics])
+        warn_of_silent_mistakes(loss, updates, [statistic.variable for statistic in statistics])
     pairs = [(present(g, data.examples) if kind.maybe_empty else g, variable) for g, variable in trained(gradients)]
     return Tower(data, loss, pairs, updates, spec, statistics, summaries)
 
 
 def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:
-    """The next batch of the same input, read when the gradients of the one before are there."""
+    """The next batch of the same input, read when the gradients of the previous one are complete."""
     with tf.device(data.examples.device), tf.control_dependencies([tf.group(*[gradient for gradient, _ in before.contributions])]):
         features, labels, examples = data.next()
     return replace(data, features=features, labels=labels, examples=examples)
 
 
 def joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
-    """One tower of several batches, each weighted by its examples: as if they were one, in the current device scope."""
+    """Joins towers into one, in the current device scope, as if their batches were a single batch. weighted: of the result."""
     examples = tf.add_n([part.input.examples for part in parts])
     factor = 1.0 / tf.cast(tf.maximum(examples, 1), tf.float64)
     loss = tf.add_n([tf.cast(part.loss, tf.float64) * tf.cast(part.input.examples, tf.float64) for part in parts]) * factor
@@ -133,8 +132,8 @@ def joined(parts: Sequence[Tower], *, weighted: bool) -> Tower:
     return replace(first, input=replace(first.input, examples=examples), loss=loss, gradients=gradients, statistics=statistics)
 
 
-def checked_loss(spec: EstimatorSpec) -> Any:
-    """The scalar loss of what a model function returned; raises UsageError where there is none."""
+def checked_loss(spec: EstimatorSpec) -> Tensor:
+    """The scalar loss of `spec`. Raises UsageError if there is none."""
     if spec.loss is None:
         raise UsageError(f"model_fn returned no loss in mode {spec.mode!r}; return psclust.EstimatorSpec(mode, loss=...)")
     loss = tf.convert_to_tensor(spec.loss)
@@ -146,7 +145,7 @@ def checked_loss(spec: EstimatorSpec) -> Any:
 
 
 def trained(gradients: GradientsAndVariables) -> GradientsAndVariables:
-    """The pairs that have a gradient; raises UsageError where the loss depends on no variable."""
+    """The pairs that have a gradient. Raises UsageError if the loss depends on no variable."""
     found = [(gradient, variable) for gradient, variable in gradients if gradient is not None]
     if not found:
         names = ", ".join(variable.op.name for _, variable in gradients) or "none"
@@ -154,7 +153,7 @@ def trained(gradients: GradientsAndVariables) -> GradientsAndVariables:
     return found
 
 
-def _refuse_new_variables(before: Sequence[Any], replica: int) -> None:
+def _refuse_new_variables(before: Sequence[Variable], replica: int) -> None:
     known = {variable.ref() for variable in before}
     new = [variable.op.name for variable in tf.compat.v1.trainable_variables() if variable.ref() not in known]
     if new:

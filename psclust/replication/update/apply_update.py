@@ -1,36 +1,36 @@
-"""One update of the variables: what happens between a gradient that is ready to be applied and the step that counts it.
+"""One update of the variables, from complete gradients to the ops after which the step counts.
 
-In order: weight decay, clipping by global norm, a look for values that are not finite, the optimizer, moving statistics, the moving
-average of the weights. It is built once for an in-graph step, once at the chief of a synchronous barrier and once in every asynchronous
-replica, so each of these acts once an update, however many replicas contributed to it.
+In order: weight decay, clipping by global norm, the check for values that are not finite, the optimizer, moving statistics, the moving
+average of the weights. An in-graph step, the chief of a synchronous barrier and every asynchronous replica build it once, so each part
+acts once an update, however many replicas contributed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from psclust.replication.device_layout import Layout
 from psclust.replication.settings import Settings
 from psclust.replication.statistics.batch_norm import move
+from psclust.replication.tf_types import Operation, Optimizer
 from psclust.replication.towers.replica_context import Statistic
 from psclust.replication.update.gradients import GradientsAndVariables, clip, decay
 from psclust.replication.variables.training_state import State
 
-# In the message of the op that refuses an update with values that are not finite.
+# Marks the error message of an update with values that are not finite.
 NOT_FINITE = "psclust_not_finite"
 
 
 def apply_update(
-    optimizer: Any,
+    optimizer: Optimizer,
     gradients: GradientsAndVariables,
     statistics: Sequence[Statistic],
     state: State,
     layout: Layout,
     settings: Settings,
-) -> Sequence[Any]:
+) -> Sequence[Operation]:
     """The ops of one update with the (averaged) `gradients` and `statistics`, in the current control dependencies."""
     with tf.device(layout.parameters):
         if settings.weight_decay:
@@ -43,15 +43,15 @@ def apply_update(
             moved = [move(statistic.variable, statistic.value, 1 - statistic.momentum) for statistic in statistics]
         if settings.average_decay is None:
             return [applied, *moved]
-        # With the step as its count of updates the average forgets the initial values soon: min(decay, (1 + step) / (10 + step)).
-        # Variables and names are TensorFlow's own, `<variable>/ExponentialMovingAverage`.
+        # With num_updates, the average forgets the initial values soon: its decay is min(decay, (1 + step) / (10 + step)).
+        # TensorFlow names its variables `<variable>/ExponentialMovingAverage`.
         average = tf.compat.v1.train.ExponentialMovingAverage(settings.average_decay, tf.cast(state.global_step, tf.float32))
         with tf.control_dependencies([applied]):
             return [average.apply(tf.compat.v1.trainable_variables()), *moved]
 
 
-def _all_finite(gradients: GradientsAndVariables, state: State) -> Any:
-    """Fails with the names of the variables whose gradient is not finite; `psclust.train.nan_guard` reads them."""
+def _all_finite(gradients: GradientsAndVariables, state: State) -> Operation:
+    """An op that fails with the names of the variables whose gradient is not finite; `psclust.train.nan_guard` parses them."""
     flags = []
     for gradient, variable in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient

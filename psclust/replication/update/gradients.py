@@ -1,7 +1,7 @@
-"""Combining the gradients of several towers into one, where the variable lives.
+"""Sums, means and norms of gradients, computed on the device of their variable.
 
-The mean is weighted by examples: with towers i of w_i examples and mean losses L_i, the gradient of the mean loss over all examples is
-sum(w_i * grad L_i) / sum(w_i). Towers hand in w_i * grad L_i. Sparse gradients stay sparse: slices are concatenated, never made dense.
+Means are weighted by examples: with towers i of w_i examples and mean losses L_i, the gradient of the mean loss over all examples is
+sum(w_i * grad L_i) / sum(w_i). Towers provide w_i * grad L_i. Sparse gradients stay sparse: slices are concatenated, never made dense.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.device_layout import host_of
+from psclust.replication.tf_types import Gradient, Tensor, Variable
 
-GradientsAndVariables = Sequence[tuple[Any, Any]]
+GradientsAndVariables = Sequence[tuple[Gradient, Variable]]
 
 
-def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Any) -> GradientsAndVariables:
-    """One (gradient, variable) pair for each variable from one list of pairs a tower; `examples`, int64 scalar, is how many all have.
+def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Tensor) -> GradientsAndVariables:
+    """The mean gradient of each variable over the towers, which have `examples`, int64 scalar, together.
 
-    A variable that a tower does not use counts as a gradient of zero there. Sums and quotients sit on the variable's device, so a
-    gradient travels once, straight to its ps.
+    A tower that does not use a variable counts with a gradient of zero. Sums and quotients are on the variable's device, so a gradient
+    travels once, directly to its ps.
     """
-    parts: dict[Any, list[Any]] = {}
-    variables: dict[Any, Any] = {}
+    parts: dict[Any, list[Gradient]] = {}
+    variables: dict[Any, Variable] = {}
     for tower in towers:
         for gradient, variable in tower:
             parts.setdefault(variable.ref(), []).append(gradient)
@@ -39,8 +40,8 @@ def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Any) -> Gra
 
 
 def by_host(towers: Sequence[GradientsAndVariables], devices: Sequence[str]) -> dict[str, GradientsAndVariables]:
-    """host -> the gradients of its towers, summed there, so that a host sends one for each variable, whatever the number of its `devices`;
-    those are the towers'."""
+    """host -> the sum of its towers' gradients, so that a host sends one gradient of each variable however many devices it has. `devices`:
+    of the towers. Here a host is a task's CPU."""
     hosts: dict[str, list[GradientsAndVariables]] = {}
     for tower, device in zip(towers, devices, strict=True):
         hosts.setdefault(host_of(device), []).append(tower)
@@ -52,15 +53,15 @@ def by_host(towers: Sequence[GradientsAndVariables], devices: Sequence[str]) -> 
 
 
 def summed(towers: Sequence[GradientsAndVariables]) -> GradientsAndVariables:
-    """The sum for each variable that any of them has a gradient of, in the current device scope."""
-    parts: dict[Any, list[Any]] = {}
+    """The sum of the towers' gradients of each variable, in the current device scope."""
+    parts: dict[Any, list[Gradient]] = {}
     for gradient, variable in (pair for tower in towers for pair in tower):
         parts.setdefault(variable.ref(), []).append(gradient)
     return [(add(gradients), reference.deref()) for reference, gradients in parts.items()]
 
 
-def add(gradients: Sequence[Any]) -> Any:
-    """The sum of gradients of one variable: IndexedSlices if all are, else a dense tensor."""
+def add(gradients: Sequence[Gradient]) -> Gradient:
+    """The sum of gradients of one variable: IndexedSlices if all of them are, else a dense tensor."""
     if all(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
         if len(gradients) == 1:
             return gradients[0]
@@ -70,24 +71,24 @@ def add(gradients: Sequence[Any]) -> Any:
     return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients])
 
 
-def scale(gradient: Any, factor: Any) -> Any:
+def scale(gradient: Gradient, factor: Tensor) -> Gradient:
     """`gradient * factor`, sparse if the gradient is."""
     if isinstance(gradient, tf.IndexedSlices):
         return tf.IndexedSlices(scale(gradient.values, factor), gradient.indices, gradient.dense_shape)
     return gradient * tf.cast(factor, gradient.dtype)
 
 
-def present(gradient: Any, examples: Any) -> Any:
-    """`gradient`; of IndexedSlices no row where there are no `examples`. A batch that only fills up has a gradient of zero, but even
-    zeros touch the rows they are for: an optimizer with momentum moves them."""
+def present(gradient: Gradient, examples: Tensor) -> Gradient:
+    """`gradient`, but IndexedSlices without rows if there are no `examples`. The gradient of padding is zero, but an optimizer with
+    momentum would move its rows nevertheless."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     rows = tf.where(examples > 0, tf.shape(gradient.indices)[0], 0)
     return tf.IndexedSlices(gradient.values[:rows], gradient.indices[:rows], gradient.dense_shape)
 
 
-def merged(gradient: Any) -> Any:
-    """`gradient` with every row of IndexedSlices once: slices of the same row are summed, as a dense gradient would have them."""
+def merged(gradient: Gradient) -> Gradient:
+    """`gradient` with the slices of each row summed, as in a dense gradient."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     rows, position = tf.unique(gradient.indices)
@@ -96,10 +97,10 @@ def merged(gradient: Any) -> Any:
 
 
 def decay(gradients: GradientsAndVariables, rate: float) -> GradientsAndVariables:
-    """The gradients with `rate` times the variable added, for variables of at least two dimensions: kernels and tables, not biases and
-    scales. A sparse gradient stays sparse: only the rows it has decay."""
+    """Adds `rate` times the variable to the gradients of variables with at least two dimensions: kernels and tables, not biases and scales.
+    Of a sparse gradient, only its rows decay."""
 
-    def decayed(gradient: Any, variable: Any) -> Any:
+    def decayed(gradient: Gradient, variable: Variable) -> Gradient:
         if variable.shape.rank < 2:
             return gradient
         with tf.device(variable.device):
@@ -113,7 +114,7 @@ def decay(gradients: GradientsAndVariables, rate: float) -> GradientsAndVariable
 
 
 def clip(gradients: GradientsAndVariables, norm: float) -> GradientsAndVariables:
-    """The gradients scaled down to the global `norm` where theirs is greater. What travels between ps tasks is one number a variable."""
+    """Scales the gradients down to the global `norm` if theirs is greater. Only one number a variable travels between the ps."""
     single = []
     for gradient, variable in gradients:
         with tf.device(variable.device):

@@ -1,13 +1,12 @@
-"""A ready train_op, the gradient step that Estimator model functions bring along: where it can be run, and whether it counts steps."""
+"""A train_op that the model function brings, as Estimator model functions do: how a step runs it, and where it is refused."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.graph_walk import before, reached
+from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.training_state import State
 
@@ -17,16 +16,16 @@ _CHANGE = (
 )
 
 
-def advance_with(tower: Tower, state: State, replica: int) -> Any:
-    """Runs the tower's own train_op as one step of `replica`; the new step, an int64 scalar. A train_op that leaves the global step alone
-    (`optimizer.minimize(loss)` without `global_step`) is counted here."""
+def advance_with(tower: Tower, state: State, replica: int) -> Tensor:
+    """Runs the tower's own train_op as one step of `replica`. Returns the new step, int64 scalar; advances it if the train_op does not
+    (`optimizer.minimize(loss)` without `global_step`)."""
     train_op = tower.spec.train_op
     operation = train_op if isinstance(train_op, tf.Operation) else tf.convert_to_tensor(train_op).op
     return state.advance([operation], replica=replica, counted=_writes(operation, state.global_step))
 
 
 def refuse_train_op(tower: Tower, how: str) -> None:
-    """Raises UsageError where the tower has a train_op, which the replication described by `how` cannot use."""
+    """Raises UsageError if the tower has a train_op, which the replication described by `how` cannot use."""
     if tower.spec.train_op is not None:
         raise UsageError(
             f"model_fn returned a ready train_op, and in {how} the gradients of all replicas are combined before one step is made. "
@@ -34,8 +33,8 @@ def refuse_train_op(tower: Tower, how: str) -> None:
         )
 
 
-def _writes(operation: Any, variable: Any) -> bool:
+def _writes(operation: Operation, variable: Variable) -> bool:
     """Whether running `operation` assigns to `variable`."""
     holder = variable.handle.op.name
-    assigns = (one for one in reached(operation, before).values() if one.type.startswith("Assign"))
+    assigns = (one for one in reached([operation], before).values() if one.type.startswith("Assign"))
     return any(value.op.name == holder for one in assigns for value in one.inputs)

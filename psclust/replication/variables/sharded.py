@@ -1,9 +1,9 @@
-"""A variable that is cut into shards along axis 0, and looks whole to the model.
+"""A variable that is partitioned into shards along axis 0 but looks whole to the model.
 
-TensorFlow's own `PartitionedVariable` is nearly that. What is added: `tf.gather` and every `embedding_lookup` read the rows they need from
-the shards that have them, whatever partition strategy the caller names (TensorFlow's default in `compat.v1`, `mod`, would number the rows
-anew, and a model would mean another row with each way of cutting); the whole value is put together once in each replica, however often
-the model uses it; operators work; and the initial value does not depend on where the cuts are.
+Adds to TensorFlow's `PartitionedVariable`: `tf.gather` and every `embedding_lookup` read only the rows they need, each from its shard,
+whatever partition strategy the caller names (TensorFlow's default in `compat.v1`, `mod`, would give every row another number, so its
+meaning would depend on the number of shards); other uses concatenate the whole value once in each replica; operators work; and the
+initial value does not depend on the shards.
 """
 
 from __future__ import annotations
@@ -17,32 +17,33 @@ from tensorflow.python.ops.variables import PartitionedVariable
 from tensorflow.python.util.dispatch import register_dispatchable_type
 
 from psclust.placement.partition import shard_name
+from psclust.replication.tf_types import Operation, Tensor, Tensors, Variable
 
-# A value up to this size is made whole once and dealt out; of a larger one, every shard is initialized where it is.
+# Initial values up to this size are computed as a whole and split; above, every shard computes its own, where it is.
 _WHOLE_BYTES = 1 << 28
 
 
 @register_dispatchable_type
 class ShardedVariable(PartitionedVariable):
-    """What `get_variable` returns for a variable that is cut. Iterating gives its shards, in order of their rows."""
+    """The result of `get_variable` for a partitioned variable. Iterating yields its shards, in order of their rows."""
 
-    def __init__(self, name: str, shape: Sequence[int], shards: Sequence[Any]) -> None:
+    def __init__(self, name: str, shape: Sequence[int], shards: Sequence[Variable]) -> None:
         super().__init__(name, list(shape), shards[0].dtype.base_dtype, list(shards), [len(shards)] + [1] * (len(shape) - 1))
         self._graph = tf.compat.v1.get_default_graph()
-        self._value: Any = None
+        self._value: Tensor | None = None
 
     @property
-    def shards(self) -> list[Any]:
+    def shards(self) -> list[Variable]:
         return list(self)
 
     def get_shape(self) -> Any:
         return tf.TensorShape(self._shape)
 
-    def sparse_read(self, indices: Any, name: str | None = None) -> Any:
+    def sparse_read(self, indices: Tensor, name: str | None = None) -> Tensor:
         """The rows at `indices`, int [any]: [any, *shape[1:]]. `tf.gather` calls this."""
         return tf.compat.v1.nn.embedding_lookup(self.shards, indices, "div", name=name)
 
-    def as_tensor(self) -> Any:
+    def as_tensor(self) -> Tensor:
         graph = tf.compat.v1.get_default_graph()
         if graph is not self._graph or graph._get_control_flow_context() is not None:
             return super().as_tensor()
@@ -50,19 +51,19 @@ class ShardedVariable(PartitionedVariable):
             self._value = super().as_tensor()
         return self._value
 
-    def value(self) -> Any:
+    def value(self) -> Tensor:
         return self.as_tensor()
 
-    def read_value(self) -> Any:
+    def read_value(self) -> Tensor:
         return self._concat()
 
     @property
-    def initializer(self) -> Any:
+    def initializer(self) -> Operation:
         return tf.group(*[shard.initializer for shard in self])
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    def apply(self: ShardedVariable, *arguments: Any) -> Any:
+def _operator(name: str) -> Callable[..., Tensor]:
+    def apply(self: ShardedVariable, *arguments: Tensor) -> Tensor:
         return getattr(self.as_tensor(), name)(*arguments)
 
     return apply
@@ -73,51 +74,56 @@ for _name in tf.Tensor.OVERLOADABLE_OPERATORS - {"__eq__", "__ne__", "__len__", 
 
 
 def _embedding_lookup(
-    params: Any, ids: Any, partition_strategy: str = "mod", name: Any = None, validate_indices: bool = True, max_norm: Any = None
-) -> Any:
+    params: ShardedVariable,
+    ids: Tensor,
+    partition_strategy: str = "mod",
+    name: str | None = None,
+    validate_indices: bool = True,
+    max_norm: float | None = None,
+) -> Tensor:
     return tf.compat.v1.nn.embedding_lookup(params.shards, ids, "div", name, validate_indices, max_norm)
 
 
 def _embedding_lookup_sparse(
-    params: Any,
-    sp_ids: Any,
-    sp_weights: Any,
+    params: ShardedVariable,
+    sp_ids: Tensors,
+    sp_weights: Tensors,
     partition_strategy: str = "mod",
-    name: Any = None,
-    combiner: Any = None,
-    max_norm: Any = None,
+    name: str | None = None,
+    combiner: str | None = None,
+    max_norm: float | None = None,
     allow_fast_lookup: bool = False,
-) -> Any:
+) -> Tensor:
     lookup = tf.compat.v1.nn.embedding_lookup_sparse
     return lookup(params.shards, sp_ids, sp_weights, "div", name, combiner, max_norm, allow_fast_lookup)
 
 
 def _safe_embedding_lookup_sparse(
-    embedding_weights: Any,
-    sparse_ids: Any,
-    sparse_weights: Any = None,
-    combiner: Any = "mean",
-    default_id: Any = None,
-    name: Any = None,
+    embedding_weights: ShardedVariable,
+    sparse_ids: Tensors,
+    sparse_weights: Tensors = None,
+    combiner: str | None = "mean",
+    default_id: int | None = None,
+    name: str | None = None,
     partition_strategy: str = "div",
-    max_norm: Any = None,
+    max_norm: float | None = None,
     allow_fast_lookup: bool = False,
-) -> Any:
+) -> Tensor:
     lookup = tf.compat.v1.nn.safe_embedding_lookup_sparse
     return lookup(embedding_weights.shards, sparse_ids, sparse_weights, combiner, default_id, name, "div", max_norm, allow_fast_lookup)
 
 
-def _by_rows(loss: Callable[..., Any]) -> Callable[..., Any]:
-    """`loss`, which looks rows up in `weights` by a `partition_strategy`, with the only one that shards know."""
+def _by_rows(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`loss`, which looks up rows of `weights`, with the only `partition_strategy` that fits the shards."""
     signature = inspect.signature(loss)
 
-    def by_rows(*arguments: Any, **named: Any) -> Any:
+    def with_shards(*arguments: Any, **named: Any) -> Tensor:
         bound = signature.bind(*arguments, **named)
         bound.arguments |= {"weights": bound.arguments["weights"].shards, "partition_strategy": "div"}
         return loss(*bound.args, **bound.kwargs)
 
-    by_rows.__signature__ = signature  # type: ignore[attr-defined]
-    return by_rows
+    with_shards.__signature__ = signature  # type: ignore[attr-defined]
+    return with_shards
 
 
 tf.experimental.dispatch_for_api(tf.compat.v1.nn.embedding_lookup, {"params": ShardedVariable})(_embedding_lookup)
@@ -129,10 +135,12 @@ tf.experimental.dispatch_for_api(tf.compat.v1.nn.safe_embedding_lookup_sparse, {
 )
 
 
-def create_shards(getter: Callable[..., Any], name: str, shape: Sequence[int], rows: Sequence[int], **arguments: Any) -> ShardedVariable:
-    """Makes the shards of the variable `name` through `getter`, `rows[i]` rows each, or gets those that exist.
+def create_shards(
+    getter: Callable[..., Variable], name: str, shape: Sequence[int], rows: Sequence[int], **arguments: Any
+) -> ShardedVariable:
+    """Creates the shards of the variable `name` through `getter`, shard i with `rows[i]` rows, or gets the existing ones.
 
-    `arguments` are those of `get_variable`. With `reuse` true the initializer is not used.
+    `arguments` are those of `get_variable`; if `reuse` is true, the initializer is not used.
     """
     initializer = arguments.pop("initializer", None)
     make = None if arguments.get("reuse") is True else _initializers(initializer, name, shape, rows, arguments.get("dtype"))
@@ -147,8 +155,10 @@ def create_shards(getter: Callable[..., Any], name: str, shape: Sequence[int], r
     return ShardedVariable(name, shape, shards)
 
 
-def _initializers(initializer: Any, name: str, shape: Sequence[int], rows: Sequence[int], dtype: Any) -> Callable[[int], Any]:
-    """index -> initializer of that shard; the shards together have the value that the whole would have."""
+def _initializers(
+    initializer: Any, name: str, shape: Sequence[int], rows: Sequence[int], dtype: Any
+) -> Callable[[int], Callable[..., Tensor]]:
+    """index -> initializer of that shard. Together the shards have the initial value of the whole."""
     dtype = tf.as_dtype(dtype or tf.float32)
     if initializer is None:
         initializer = tf.compat.v1.glorot_uniform_initializer() if dtype.is_floating else tf.compat.v1.zeros_initializer()
@@ -160,22 +170,22 @@ def _initializers(initializer: Any, name: str, shape: Sequence[int], rows: Seque
         whole = initializer(list(shape), dtype=dtype) if callable(initializer) else tf.convert_to_tensor(initializer, dtype)
         parts = tf.split(whole, list(rows), name="parts")
 
-    def part(index: int) -> Callable[..., Any]:
+    def part(index: int) -> Callable[..., Tensor]:
         return lambda shape, dtype=None, partition_info=None: tf.identity(parts[index])
 
     return part
 
 
 class _PartitionInfo:
-    """Where a shard lies, as initializers that scale by the whole shape want to know."""
+    """The position of a shard, for initializers that scale by the shape of the whole."""
 
     def __init__(self, full_shape: Sequence[int], var_offset: Sequence[int]) -> None:
         self.full_shape = list(full_shape)
         self.var_offset = list(var_offset)
 
 
-def _own_initializer(initializer: Any, shape: Sequence[int], above: int, index: int) -> Callable[..., Any]:
-    """A shard's own: with a seed of its own where the initializer has one, or all shards would start alike."""
+def _own_initializer(initializer: Any, shape: Sequence[int], above: int, index: int) -> Callable[..., Tensor]:
+    """The initializer of one shard alone, with its own seed, since with the same seed all shards would be equal."""
     if getattr(initializer, "seed", None) is not None and hasattr(initializer, "get_config"):
         config = initializer.get_config()
         initializer = type(initializer).from_config({**config, "seed": config["seed"] + index})

@@ -1,5 +1,5 @@
-"""Small tensors travel in one message: biases and scales are many, and what a message costs hardly depends on its size. As gradient
-buckets do it elsewhere, but for what is pulled as well."""
+"""Buckets: small tensors between the same two tasks travel in one message, because the cost of a message hardly depends on its size. Known
+for gradients; here pulled variables travel in buckets too."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.device_layout import host_of
+from psclust.replication.tf_types import Gradient, Tensor
 from psclust.replication.update.gradients import GradientsAndVariables
 
-# Below it, copying costs less than a message of its own.
+# Up to this size, copying a tensor costs less than a message of its own.
 SMALL_BYTES = 32 * 1024
 
 
-def is_small(tensor: Any) -> bool:
-    """Whether `tensor` goes into a bucket: dense, of a known shape, and small."""
+def is_small(tensor: Gradient) -> bool:
+    """Whether `tensor` goes into a bucket: it is dense, small, and of static shape."""
     if isinstance(tensor, tf.IndexedSlices) or not tensor.shape.is_fully_defined():
         return False
     return bool(tensor.shape.num_elements() * tensor.dtype.size <= SMALL_BYTES)
 
 
-def carry(tensors: Sequence[Any], source: str, target: str) -> list[Any]:
-    """The same `tensors`, small ones of one type, on device `target`, sent from device `source` in one message."""
+def carry(tensors: Sequence[Tensor], source: str, target: str) -> list[Tensor]:
+    """Sends `tensors`, small ones of one dtype, from device `source` to device `target` in one message. Returns them on `target`."""
     with tf.device(source):
         bucket = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0, name="bucket")
     with tf.device(target):
@@ -32,8 +33,7 @@ def carry(tensors: Sequence[Any], source: str, target: str) -> list[Any]:
 
 
 def send_gradients(gradients: GradientsAndVariables, worker: str) -> GradientsAndVariables:
-    """The gradients of one `worker`, its device, with the small ones of each ps in one message there. Those of variables in this process
-    stay as they are."""
+    """Sends the small gradients of each ps in one message from the device `worker`; those of variables in this process stay as they are."""
     groups: dict[tuple[str, Any], list[int]] = {}
     for index, (gradient, variable) in enumerate(gradients):
         if variable.device.startswith("/job:") and is_small(gradient):

@@ -1,7 +1,12 @@
-"""Each worker pulls a variable from its ps once a step, however many towers it has and however often they use the variable, and the small
-ones of a ps in one message.
+"""What a worker pulls in a step: each variable once, however many towers use it and how often, and the small ones of a ps in one message.
 
-TensorFlow reads a resource variable anew wherever a model uses it, and each read travels by itself, to every device apart.
+TensorFlow reads a resource variable again for every use in a model, and each read travels by itself to each device:
+
+    before   ps: v --read--> worker's tower 0      after   ps: v --read--> worker's CPU --+--> tower 0
+                --read--> tower 0                                                         +--> tower 1
+                --read--> tower 1
+
+Rows that `tf.gather` or `embedding_lookup` take from a variable are not reads of it: they travel alone, for each use.
 """
 
 from __future__ import annotations
@@ -11,17 +16,18 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.device_layout import host_of
+from psclust.replication.tf_types import Operation, Tensor
 from psclust.replication.wire.buckets import carry, is_small
 
 
 def pull_once(built: int) -> None:
-    """Lets all that a worker computes from a variable use one value of it, which is kept on the worker's CPU where it has several devices.
+    """Makes all ops of a worker use the same pulled value of a variable, kept on the worker's CPU if several of its devices use it.
 
-    Of the current graph, whose first `built` ops are left as they are. A read that waits for something, such as an assignment in the
-    model, stays what it is; so does one in a function, and what a ps computes from its own variables.
+    Leaves as they are the first `built` ops of the current graph, reads that wait for another op (such as an assignment in the model),
+    reads inside functions, and reads on the variable's own ps.
     """
-    reads: dict[tuple[str, str], list[Any]] = {}
-    users: dict[tuple[str, str], list[tuple[Any, int]]] = {}
+    reads: dict[tuple[str, str], list[Tensor]] = {}
+    users: dict[tuple[str, str], list[tuple[Operation, int]]] = {}
     for read in tf.compat.v1.get_default_graph().get_operations()[built:]:
         if read.type != "ReadVariableOp" or read.control_inputs:
             continue
@@ -37,17 +43,17 @@ def pull_once(built: int) -> None:
             with tf.device(key[1]):
                 pulled[key] = tf.identity(values[0], name="pulled")
         for user, index in users[key] if key in pulled else ():
-            # As in `InGraphAllReduce.connect`: what is there already gets another input.
+            # As in `InGraphAllReduce.connect`, there is no public call that replaces an input.
             user._update_input(index, pulled[key])
 
 
-def _in_buckets(reads: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
-    """The reads of `reads`, by variable and host, that travel with others, as they arrive at the host."""
+def _in_buckets(reads: dict[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
+    """(variable, host) -> the value that arrives at the host in a bucket, for those of `reads` that travel in one."""
     groups: dict[tuple[str, str, Any], list[tuple[str, str]]] = {}
     for (variable, host), read in reads.items():
         if is_small(read):
             groups.setdefault((read.op.inputs[0].op.device, host, read.dtype), []).append((variable, host))
-    pulled: dict[tuple[str, str], Any] = {}
+    pulled: dict[tuple[str, str], Tensor] = {}
     for (ps, host, _), keys in groups.items():
         if len(keys) > 1:
             pulled |= zip(keys, carry([reads[key] for key in keys], ps, host), strict=True)

@@ -67,11 +67,11 @@ def test_sparse_and_ragged_tensors_and_labels_are_split_with_the_rest(session: A
 
 
 def test_a_scalar_in_a_batch_is_refused(session: Any) -> None:
-    with pytest.raises(UsageError, match="input_fn yields one without"):
+    with pytest.raises(UsageError, match="input_fn yields a scalar"):
         _parts(session, tf.data.Dataset.from_tensors((tf.range(4), 1.0)), 2)
 
 
 def test_tensors_of_different_lengths_are_refused_with_a_sentence(session: Any) -> None:
     parts = _parts(session, tf.data.Dataset.from_tensors((tf.range(4), tf.range(3))), 2)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="tensors have different numbers of them"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="tensors with different numbers of rows"):
         session.run(parts[0].labels)
