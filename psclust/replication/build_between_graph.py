@@ -47,7 +47,7 @@ class BetweenGraph:
         """int64 scalar, the global step after this replica's step."""
         ops = self.step or self.participant
         assert ops is not None
-        return ops.step if isinstance(ops, StepOps) else ops.step[0][-1]
+        return ops.step if isinstance(ops, StepOps) else ops.next_step
 
 
 def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool, backups: int = 0) -> BetweenGraph:

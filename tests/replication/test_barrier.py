@@ -1,136 +1,215 @@
-"""The barrier as histories of messages, without TensorFlow."""
+"""The barrier as histories of messages and the actions they lead to, without TensorFlow."""
 
 from __future__ import annotations
 
-from psclust.replication.sync.barrier import Barrier, Kind, Message, Token
+from typing import Any
+
+import pytest
+
+from psclust.replication.sync.barrier import Barrier
+from psclust.replication.sync.barrier_actions import CountGradients, DropMessages, Left, Release, Reset, Send, Warn
+from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
+
+DIED = Warn("a worker died in the middle of step 8; the step is computed again")
 
 
-def _join(worker: int, incarnation: int) -> Message:
+def join(worker: int, incarnation: int) -> Message:
     return Message(Kind.JOIN, worker, incarnation, 0, 0)
 
 
-def _gradient(worker: int, incarnation: int, round_: int, examples: int = 8) -> Message:
+def gradient(worker: int, incarnation: int, round_: int, examples: int = 8) -> Message:
     return Message(Kind.GRADIENT, worker, incarnation, round_, examples)
 
 
-def _leave(worker: int, incarnation: int) -> Message:
+def leave(worker: int, incarnation: int) -> Message:
     return Message(Kind.LEAVE, worker, incarnation, 0, 0)
 
 
-def _go(worker: int, incarnation: int, round_: int) -> Token:
-    return Token(worker, Kind.GO, incarnation, round_)
+def go(incarnation: int, round_: int, step: int = 7) -> Token:
+    return Token(Kind.GO, incarnation, round_, step)
 
 
-def _two() -> Barrier:
-    """Workers 0 and 1 with incarnations 10 and 11 hold tokens of round 100."""
-    barrier = Barrier({0, 1}, 100)
-    assert barrier.receive(_join(0, 10)) == (_go(0, 10, 100),)
-    assert barrier.receive(_join(1, 11)) == (_go(1, 11, 100),)
+def stop(incarnation: int, round_: int, step: int = 7) -> Token:
+    return Token(Kind.STOP, incarnation, round_, step)
+
+
+def two(**options: Any) -> Barrier:
+    """Workers 0 and 1, incarnations 10 and 11, with tokens of round 100, at step 7."""
+    barrier = Barrier(2, 100, step=7, **options)
+    assert barrier.receive(join(0, 10)) == [Send({0: go(10, 100)})]
+    assert barrier.receive(join(1, 11)) == [Send({1: go(11, 100)})]
     return barrier
 
 
-def test_a_round_awaits_everybody_also_those_who_have_not_come_yet() -> None:
-    barrier = Barrier({0, 1}, 100)
-    barrier.receive(_join(0, 10))
-    barrier.receive(_gradient(0, 10, 100))
+@pytest.mark.parametrize(
+    ("options", "actions"),
+    [
+        ({}, [Reset(100), DropMessages()]),
+        ({"fresh": False}, [Reset(100), DropMessages()]),
+        ({"all_reduce": True}, [Reset(100), DropMessages()]),
+        ({"all_reduce": True, "fresh": False}, [Reset(100, blocked=True), DropMessages(), Release(100)]),
+    ],
+)
+def test_it_opens_by_shutting_out_what_was_before_and_calling_all_even_those_that_ended(options: Any, actions: Any) -> None:
+    call = Token(Kind.RESYNC, 0, 100, 7)
+    assert Barrier(2, 100, step=7, ended=[1], **options).open() == [*actions, Send({0: call, 1: call})]
+
+
+def test_a_round_awaits_every_worker_also_one_that_has_not_joined_yet() -> None:
+    barrier = Barrier(2, 100)
+    barrier.receive(join(0, 10))
+    barrier.receive(gradient(0, 10, 100))
     assert barrier.awaited == {1}
 
 
-def test_when_all_have_delivered_the_round_is_complete() -> None:
-    barrier = _two()
-    barrier.receive(_gradient(0, 10, 100, examples=8))
-    barrier.receive(_gradient(1, 11, 100, examples=3))
+def test_a_worker_that_ended_before_is_not_awaited() -> None:
+    assert Barrier(3, 100, ended=[1]).awaited == {0, 2}
+
+
+def test_when_all_have_delivered_the_mean_is_applied_and_all_go_on() -> None:
+    barrier = two()
+    barrier.receive(gradient(0, 10, 100, examples=8))
+    assert barrier.receive(gradient(1, 11, 100, examples=3)) == []
     assert not barrier.awaited
-    assert barrier.contributions == {0: 8, 1: 3}
-    assert barrier.advance() == [_go(0, 10, 101), _go(1, 11, 101)]
+    update = Update(8, 11, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(11, 101, 8)}, wanted=2)
+    assert barrier.close_round() == [update]
     assert barrier.awaited == {0, 1}
 
 
-def test_a_second_gradient_in_a_round_does_not_stand_for_somebody_else() -> None:
-    barrier = _two()
-    barrier.receive(_gradient(0, 10, 100))
-    barrier.receive(_gradient(0, 10, 100))
+def test_a_worker_without_examples_has_used_up_no_batch() -> None:
+    barrier = two()
+    barrier.receive(gradient(0, 10, 100))
+    barrier.receive(gradient(1, 11, 100, examples=0))
+    (update,) = barrier.close_round()
+    assert isinstance(update, Update)
+    assert update.batches == {0: 1}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [gradient(0, 10, 100), gradient(1, 11, 99), gradient(1, 12, 100), leave(1, 12), join(0, 10)],
+    ids=["second of a worker", "of another round", "of a dead worker", "left, of a dead worker", "introduction received twice"],
+)
+def test_what_does_not_count(message: Message) -> None:
+    barrier = two()
+    barrier.receive(gradient(0, 10, 100))
+    assert barrier.receive(message) == []
     assert barrier.awaited == {1}
 
 
-def test_a_gradient_of_another_round_or_of_a_dead_worker_is_not_counted() -> None:
-    barrier = _two()
-    assert barrier.receive(_gradient(0, 10, 99)) == ()
-    assert barrier.receive(_gradient(0, 12, 100)) == ()
-    assert barrier.awaited == {0, 1}
-
-
-def test_whoever_leaves_is_told_so_and_the_round_goes_on_without_it() -> None:
-    barrier = _two()
-    barrier.receive(_gradient(0, 10, 100))
-    assert barrier.receive(_leave(1, 11)) == (Token(1, Kind.STOP, 11, 100),)
+def test_a_worker_that_leaves_gets_its_stop_and_the_round_goes_on_without_it() -> None:
+    barrier = two()
+    barrier.receive(gradient(0, 10, 100))
+    assert barrier.receive(leave(1, 11)) == [Left(1), Send({1: stop(11, 100)})]
     assert not barrier.awaited
-    assert barrier.advance() == [_go(0, 10, 101)]
+    assert barrier.close_round() == [Update(8, 8, {0: 1}, {0: go(10, 101, 8)}, wanted=1)]
 
 
-def test_the_barrier_ends_when_all_have_left() -> None:
-    barrier = _two()
-    barrier.receive(_leave(0, 10))
+def test_it_ends_when_all_have_left() -> None:
+    barrier = two()
+    barrier.receive(leave(0, 10))
     assert not barrier.ended
-    barrier.receive(_leave(1, 11))
+    barrier.receive(leave(1, 11))
+    assert barrier.ended
+    assert barrier.close_round() == []
+
+
+def test_a_gradient_delivered_before_the_last_worker_left_is_still_applied() -> None:
+    barrier = two()
+    barrier.receive(gradient(0, 10, 100))
+    barrier.receive(leave(1, 11))
+    barrier.receive(leave(0, 10))
+    assert not barrier.ended
+    assert barrier.close_round() == [Update(8, 8, {0: 1}, {}, wanted=0)]
     assert barrier.ended
 
 
-def test_a_gradient_delivered_before_the_last_one_left_is_still_applied() -> None:
-    barrier = _two()
-    barrier.receive(_gradient(0, 10, 100))
-    barrier.receive(_leave(1, 11))
-    barrier.receive(_leave(0, 10))
-    assert not barrier.ended
-    assert barrier.advance() == []
-    assert barrier.ended
+def test_a_lost_worker_that_had_pushed_nothing_is_replaced_in_the_same_round() -> None:
+    barrier = two()
+    assert barrier.receive(join(1, 21)) == []
+    assert barrier.awaited == {0}
+    assert barrier.unblock() == []
+    barrier.receive(gradient(0, 10, 100))
+    assert barrier.close_round() == [CountGradients(1)]
+    assert barrier.counted(True) == [Send({1: go(21, 100)})]
+    assert barrier.awaited == {1}
 
 
-def test_a_worker_that_comes_back_with_a_round_open_is_unsure_until_the_sums_are_seen() -> None:
-    barrier = _two()
-    assert barrier.receive(_join(1, 21)) == ()
-    assert (barrier.unsure, barrier.awaited) == ({1}, {0})
-    barrier.receive(_gradient(0, 10, 100))
-    assert barrier.clear() == [_go(1, 21, 100)]
-    assert (barrier.unsure, barrier.awaited) == (set(), {1})
+def test_a_part_of_a_lost_workers_gradient_voids_the_round() -> None:
+    barrier = two()
+    barrier.receive(gradient(0, 10, 100))
+    barrier.receive(join(1, 21))
+    assert barrier.close_round() == [CountGradients(1)]
+    # Two higher: one round is for emptying the accumulators.
+    assert barrier.counted(False) == [DIED, Reset(102), Send({0: go(10, 102), 1: go(21, 102)})]
+    assert barrier.awaited == {0, 1}
 
 
 def test_a_worker_that_comes_back_after_it_delivered_waits_for_the_next_round() -> None:
-    barrier = _two()
-    barrier.receive(_gradient(1, 11, 100))
-    assert barrier.receive(_join(1, 21)) == ()
+    barrier = two()
+    barrier.receive(gradient(1, 11, 100))
+    assert barrier.receive(join(1, 21)) == []
     assert barrier.awaited == {0}
-    barrier.receive(_gradient(0, 10, 100))
-    assert barrier.advance() == [_go(0, 10, 101), _go(1, 21, 101)]
-
-
-def test_a_void_round_is_computed_again_by_all_under_a_number_two_higher() -> None:
-    barrier = _two()
-    barrier.receive(_gradient(0, 10, 100))
-    barrier.receive(_join(1, 21))
-    assert barrier.repeat() == [_go(0, 10, 102), _go(1, 21, 102)]
-    assert barrier.contributions == {}
-    assert barrier.awaited == {0, 1}
-    assert not barrier.unsure
-
-
-def test_an_introduction_heard_twice_gives_one_token() -> None:
-    barrier = _two()
-    assert barrier.receive(_join(1, 11)) == ()
-    assert barrier.awaited == {0, 1}
+    barrier.receive(gradient(0, 10, 100))
+    assert barrier.close_round() == [Update(8, 16, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(21, 101, 8)}, wanted=2)]
 
 
 def test_a_worker_that_had_left_may_come_again() -> None:
-    barrier = _two()
-    barrier.receive(_leave(1, 11))
-    assert barrier.receive(_join(1, 21)) == (_go(1, 21, 100),)
+    barrier = two()
+    barrier.receive(leave(1, 11))
+    assert barrier.receive(join(1, 21)) == [Send({1: go(21, 100)})]
     assert barrier.awaited == {0, 1}
 
 
-def test_when_the_training_is_over_tokens_say_stop() -> None:
-    barrier = _two()
-    barrier.receive(_gradient(0, 10, 100))
-    barrier.receive(_gradient(1, 11, 100))
-    barrier.stopping = True
-    assert [token.kind for token in barrier.advance()] == [Kind.STOP, Kind.STOP]
-    assert barrier.receive(_join(2, 12)) == (Token(2, Kind.STOP, 12, 101),)
+def test_the_tokens_of_the_last_step_are_stops() -> None:
+    barrier = two(max_steps=8)
+    barrier.receive(gradient(0, 10, 100))
+    barrier.receive(gradient(1, 11, 100))
+    assert barrier.close_round() == [Update(8, 16, {0: 1, 1: 1}, {0: stop(10, 101, 8), 1: stop(11, 101, 8)}, wanted=2)]
+
+
+def test_at_its_last_step_it_lets_no_worker_begin() -> None:
+    barrier = Barrier(1, 100, step=7, max_steps=7)
+    assert barrier.receive(join(0, 10)) == [Send({0: stop(10, 100)})]
+
+
+def test_a_step_that_workers_were_computing_when_asked_to_stop_is_not_made() -> None:
+    barrier = two()
+    barrier.receive(gradient(0, 10, 100))
+    barrier.stop()
+    barrier.receive(gradient(1, 11, 100))
+    assert barrier.close_round() == [Reset(102), Send({0: stop(10, 102), 1: stop(11, 102)})]
+
+
+def test_it_stops_when_no_worker_has_data_any_more() -> None:
+    barrier = two()
+    for worker in (0, 1):
+        barrier.receive(gradient(worker, 10 + worker, 100, examples=0))
+    assert barrier.close_round() == [Reset(100), Send({0: stop(10, 101), 1: stop(11, 101)})]
+
+
+def test_replicas_in_an_all_reduce_are_released_when_one_is_lost_and_the_round_is_void() -> None:
+    barrier = two(all_reduce=True)
+    assert barrier.wanted == 1
+    barrier.receive(join(1, 21))
+    assert barrier.unblock() == [Release(100)]
+    assert barrier.unblock() == []
+    barrier.receive(gradient(0, 10, 100))
+    assert barrier.close_round() == [DIED, Reset(102), Send({0: go(10, 102), 1: go(21, 102)})]
+    for worker, incarnation in ((0, 10), (1, 21)):
+        barrier.receive(gradient(worker, incarnation, 102))
+    assert isinstance(barrier.close_round()[0], Update)
+
+
+def test_replicas_in_an_all_reduce_are_released_when_one_leaves() -> None:
+    barrier = two(all_reduce=True)
+    assert barrier.receive(leave(1, 11)) == [Left(1), Release(100), Send({1: stop(11, 100)})]
+    barrier.receive(gradient(0, 10, 100))
+    assert barrier.close_round() == [Reset(102), Send({0: go(10, 102)})]
+
+
+def test_the_first_round_after_another_barrier_with_an_all_reduce_is_void() -> None:
+    barrier = two(all_reduce=True, fresh=False)
+    for worker in (0, 1):
+        barrier.receive(gradient(worker, 10 + worker, 100))
+    assert barrier.close_round() == [Reset(102), Send({0: go(10, 102), 1: go(11, 102)})]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_coordinator import Background, Bench, made_bench
 
-from psclust.replication.sync.barrier import Kind
+from psclust.replication.sync.barrier_messages import Kind
 from psclust.train.sync.participant import BarrierParticipant, Grant
 
 pytestmark = pytest.mark.tensorflow

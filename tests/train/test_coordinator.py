@@ -15,7 +15,7 @@ import toys
 from psclust.replication.device_layout import Layout
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
-from psclust.replication.sync.barrier import Kind
+from psclust.replication.sync.barrier_messages import Kind
 from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
 from psclust.replication.towers.tower import build_tower
 from psclust.replication.towers.tower_kind import TowerKind
@@ -23,7 +23,7 @@ from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.testing.wait import wait_until
 from psclust.train.hooks.session_hooks import Hooks
-from psclust.train.sync.coordinator import BarrierCoordinator
+from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
 from psclust.train.sync.participant import BarrierParticipant, Grant
 
 pytestmark = pytest.mark.tensorflow
@@ -44,13 +44,11 @@ class Bench:
     dropped: list[int] = field(default_factory=list)
 
     def drive(self, stop_at: int | None = None) -> BarrierCoordinator:
+        barrier = new_barrier(self.chief, int(self.session.run(self.state.global_step)), max_steps=stop_at)
         coordinator = BarrierCoordinator(
             self.session,
             self.chief,
-            len(self.workers),
-            int(self.session.run(self.state.global_step)),
-            finished=(),
-            enough=lambda step: step == stop_at,
+            barrier,
             left=self.ended.append,
             updated=lambda step: None,
             dropped=self.dropped.append,

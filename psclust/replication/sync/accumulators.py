@@ -1,28 +1,55 @@
-"""Accumulators: what holds gradients on the ps of their variable, dense or sparse, until somebody takes their sum.
+"""Accumulators: they hold gradients on the ps of their variable, dense or sparse, until their sum is taken.
 
-An accumulator has a number, refuses a gradient with an older one without a word, and counts its number up whenever it is taken from.
+An accumulator has a number. It silently refuses gradients of an older number, and taking from it adds one to the number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.tf_types import Accumulator, Gradient, Operation, Tensor, Variable
 
-def accumulator_for(gradient: Any, variable: Any, owner: int | None = None) -> Any:
-    """The accumulator of a variable, shared by the graphs of all workers; `owner`: the worker whose gradients alone it holds."""
+
+@dataclass(frozen=True)
+class AccumulatorOps:
+    """Ops on a group of accumulators. open: refuses gradients older than `round`, an int64 scalar placeholder, from now on.
+    counts: for each accumulator, how many gradients it holds; int32 scalars. empty: for each, the op that empties it."""
+
+    round: Tensor
+    open: Operation
+    counts: Sequence[Tensor]
+    empty: Sequence[Operation]
+
+
+def accumulator_ops(
+    accumulators: Sequence[Accumulator], variables: Sequence[Variable], sums: Sequence[Gradient], round_: Tensor
+) -> AccumulatorOps:
+    """Of the accumulators of `variables`, from which `take` gave `sums`."""
+    pairs = list(zip(accumulators, variables, strict=True))
+    return AccumulatorOps(
+        round_,
+        tf.group(*[at(v, a.set_global_step, round_) for a, v in pairs]),
+        [at(v, a.num_accumulated) for a, v in pairs],
+        [taken.values.op if isinstance(taken, tf.IndexedSlices) else taken.op for taken in sums],
+    )
+
+
+def accumulator_for(gradient: Gradient, variable: Variable, owner: int | None = None) -> Accumulator:
+    """The accumulator of a variable, shared by the graphs of all workers. owner: the one worker that pushes into it; None: all do."""
     sparse = isinstance(gradient, tf.IndexedSlices)
     kind = tf.compat.v1.SparseConditionalAccumulator if sparse else tf.compat.v1.ConditionalAccumulator
-    # No variable's name has this sign.
+    # Variable names have no @.
     name = f"psclust/{variable.op.name}" + ("" if owner is None else f"@{owner}")
     with tf.device(variable.device):
         # SUM, not MEAN: the sparse accumulator's mean divides every row by how many workers touched that row.
         return kind(variable.dtype.base_dtype, shape=variable.shape, shared_name=name, reduction_type="SUM")
 
 
-def push(accumulator: Any, gradient: Any, variable: Any, stamp: Any) -> Any:
+def push(accumulator: Accumulator, gradient: Gradient, variable: Variable, stamp: Tensor) -> Operation:
     """The op that adds a gradient numbered `stamp`, int64 scalar."""
     with tf.device(variable.device):
         if isinstance(gradient, tf.IndexedSlices):
@@ -30,20 +57,15 @@ def push(accumulator: Any, gradient: Any, variable: Any, stamp: Any) -> Any:
         return accumulator.apply_grad(gradient, local_step=stamp)
 
 
-def take(accumulator: Any, variable: Any) -> Any:
-    """The sum of what has been added, a tensor or IndexedSlices, which empties the accumulator; waits where there is nothing."""
+def take(accumulator: Accumulator, variable: Variable) -> Gradient:
+    """The sum of the added gradients; taking it empties the accumulator. Waits for the first gradient."""
     with tf.device(variable.device):
         if isinstance(accumulator, tf.compat.v1.SparseConditionalAccumulator):
             return accumulator.take_indexed_slices_grad(1)
         return accumulator.take_grad(1)
 
 
-def op_of(taken: Any) -> Any:
-    """The op behind what `take` returned; run by itself it only empties the accumulator."""
-    return taken.values.op if isinstance(taken, tf.IndexedSlices) else taken.op
-
-
-def at(variable: Any, build: Callable[..., Any], *arguments: Any) -> Any:
-    """What `build` returns when it is called on the device of `variable`."""
+def at(variable: Variable, build: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls `build` on the device of `variable`."""
     with tf.device(variable.device):
         return build(*arguments)

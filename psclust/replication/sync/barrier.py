@@ -1,66 +1,52 @@
-"""The barrier of synchronous between-graph training, as a pure transition table: messages in, tokens out.
+"""The barrier of synchronous between-graph training, as a pure transition table: messages in, actions out.
 
-Why not TensorFlow's `SyncReplicasOptimizer`: it counts gradients, not workers, so a fast worker may fill a slow one's place and a worker
-that ends its data leaves the rest waiting for gradients nobody will send. Here every worker has a name.
+TensorFlow's `SyncReplicasOptimizer` counts gradients, not workers: a fast worker may take a slow one's place, and a worker whose data ends
+leaves the others waiting for gradients that never come. This barrier knows each worker by its number.
 
-A *round* is one attempt at one global step. A worker holds a token for the round, pushes exactly one gradient under the round's number,
-then sends a message and waits for its next token. The chief applies the mean when every worker that has not left has sent its
-message. Rounds only grow, also across restarts of the chief (they start from the clock), and accumulators refuse a gradient with an older
-number, so whatever arrives late counts for nothing.
+A *round* is one attempt at one global step. A worker gets a token for the round, pushes exactly one gradient under the round's number, then
+sends a message and waits for its next token. The chief applies the mean when every worker that has not left has sent its message. Round
+numbers only grow, also when the chief restarts (they start from the clock), and accumulators refuse gradients of older rounds.
 
-Who comes back is known by a new *incarnation*. A worker that dies in the middle of a round may have pushed part of its gradient; its
-successor is *unsure* until all others have delivered and the accumulators show whether a part is there. If so, the round is void and
-everybody computes the step again; if not, the successor simply gets the token.
+A new *incarnation* marks a worker that was restarted. A worker that dies within a round may have pushed part of its gradient; its
+successor is *unsure* until all others have delivered and the accumulators show whether such a part is there. If so, the round is void and
+all workers compute the step again; if not, the successor gets a token of the same round.
+
+Replicas that sum moments (`all_reduce`) wait for each other in the middle of a step. When one of them is lost or leaves, the others are
+released with made-up values; the round is *spoilt*, and void when all have delivered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Collection
 
-
-class Kind(IntEnum):
-    """What a message or a token says."""
-
-    JOIN = 0  # worker: I am here and hold no token
-    GRADIENT = 1  # worker: my gradient of this round is complete
-    LEAVE = 2  # worker: I have ended my training
-    GO = 3  # chief: compute a gradient for this round
-    STOP = 4  # chief: the training is over, leave; or: you have left
-    RESYNC = 5  # chief: a new barrier is here; join it, unless you hold a token at least this new
-    LATE = 6  # chief: your gradient came too late and was dropped; compute one for this round
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """Worker to chief; on the wire an int64 vector in this order of fields."""
-
-    kind: Kind
-    worker: int
-    incarnation: int
-    round: int
-    examples: int
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """Chief to `worker`; on the wire int64 [kind, incarnation, round, step], in the worker's own queue."""
-
-    worker: int
-    kind: Kind
-    incarnation: int
-    round: int
+from psclust.replication.sync.barrier_actions import Action, CountGradients, DropMessages, Left, Release, Reset, Send, Warn
+from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
 
 
 class Barrier:
-    """Who is awaited in the current round. `workers` are those that have not ended their training; `first_round` is greater than any
-    round of an earlier barrier."""
+    """The state of the current round. `ended`: the workers that ended their training before. `first_round` is greater than any round of an
+    earlier barrier. `step`: the global step; training stops at `max_steps`. `fresh`: there was no earlier barrier."""
 
-    def __init__(self, workers: Iterable[int], first_round: int) -> None:
+    def __init__(
+        self,
+        workers: int,
+        first_round: int,
+        *,
+        step: int = 0,
+        ended: Collection[int] = (),
+        max_steps: int | None = None,
+        all_reduce: bool = False,
+        fresh: bool = True,
+    ) -> None:
         self.round = first_round
-        self.stopping = False
-        self._expected = set(workers)
+        self._workers = workers
+        self._step = step
+        self._max_steps = max_steps
+        self._stopping = self._is_last_step
+        self._all_reduce = all_reduce
+        # Replicas may be waiting in an all-reduce of the earlier barrier.
+        self._spoilt = all_reduce and not fresh
+        self._expected = set(range(workers)) - set(ended)
         self._incarnations: dict[int, int] = {}
         self._unsure: set[int] = set()
         self._examples: dict[int, int] = {}
@@ -71,69 +57,123 @@ class Barrier:
         return self._expected - self._examples.keys() - self._unsure
 
     @property
-    def unsure(self) -> Collection[int]:
-        return self._unsure
-
-    @property
-    def contributions(self) -> dict[int, int]:
-        """worker -> examples of the gradients delivered in this round."""
-        return dict(self._examples)
+    def wanted(self) -> int:
+        """How many messages to wait for at a time. In an all-reduce the others send nothing until the successor of a lost worker has
+        joined, so that message must be received alone."""
+        return min(1, len(self.awaited)) if self._all_reduce else len(self.awaited)
 
     @property
     def ended(self) -> bool:
-        """Everybody has left and no delivered gradient is waiting to be applied."""
+        """Whether all workers have left and no delivered gradient is waiting to be applied."""
         return not self._expected and not self._examples
 
-    def receive(self, message: Message) -> Sequence[Token]:
-        """Takes one message in; returns the tokens to send at once."""
+    @property
+    def _is_last_step(self) -> bool:
+        return self._max_steps is not None and self._step >= self._max_steps
+
+    def stop(self) -> None:
+        """Makes no further step."""
+        self._stopping = True
+
+    def open(self) -> list[Action]:
+        """Shuts out what an earlier barrier left behind and calls all workers, also those that ended: their STOP may not have been sent."""
+        resync = Token(Kind.RESYNC, 0, self.round, self._step)
+        release = [Release(self.round)] if self._spoilt else []
+        return [Reset(self.round, blocked=self._spoilt), DropMessages(), *release, Send(dict.fromkeys(range(self._workers), resync))]
+
+    def receive(self, message: Message) -> list[Action]:
         if message.kind is Kind.JOIN:
             return self._join(message)
-        if self._incarnations.get(message.worker) == message.incarnation:
-            if message.kind is Kind.LEAVE:
-                return self._leave(message)
-            if message.round == self.round and message.worker in self._expected:
-                self._examples[message.worker] = message.examples
-        return ()
+        if self._incarnations.get(message.worker) != message.incarnation:
+            return []
+        return self._leave(message) if message.kind is Kind.LEAVE else self._gradient(message)
 
-    def _join(self, message: Message) -> Sequence[Token]:
+    def unblock(self) -> list[Action]:
+        """Releases the replicas that wait in an all-reduce for a lost worker; for when all waiting messages have been received."""
+        return self._release() if self._unsure else []
+
+    def close_round(self) -> list[Action]:
+        """Ends a round that awaits no worker."""
+        if self._spoilt and (self._examples or self._unsure):
+            return self._void()
+        if self._unsure:
+            return [CountGradients(len(self._examples))]
+        if not self._examples:
+            return []
+        # Asked to stop while workers were computing this step: it is not made.
+        return self._void() if self._stopping else self._update()
+
+    def counted(self, exact: bool) -> list[Action]:
+        """Continues after `CountGradients`: without a part of a lost worker's gradient in the sums, the successors join the round."""
+        if not exact:
+            return self._void()
+        joined, self._unsure = sorted(self._unsure), set()
+        return [self._send(*joined)]
+
+    def _join(self, message: Message) -> list[Action]:
         before = self._incarnations.get(message.worker)
         if before == message.incarnation:
-            return ()
+            return []
         self._expected.add(message.worker)
         self._incarnations[message.worker] = message.incarnation
         if message.worker in self._examples:
-            return ()
-        if before is not None:
-            return self._return(message.worker)
-        return (self._token(message.worker),)
+            return []
+        return [self._send(message.worker)] if before is None else self._replace(message.worker)
 
-    def _return(self, worker: int) -> Sequence[Token]:
-        """The worker has died holding a token of this round, and come back."""
+    def _replace(self, worker: int) -> list[Action]:
+        """The worker died with a token of this round, and its successor has joined."""
         self._unsure.add(worker)
-        return ()
+        return []
 
-    def _leave(self, message: Message) -> Sequence[Token]:
+    def _gradient(self, message: Message) -> list[Action]:
+        if message.round == self.round and message.worker in self._expected:
+            self._examples[message.worker] = message.examples
+        return []
+
+    def _leave(self, message: Message) -> list[Action]:
         self._expected.discard(message.worker)
         self._unsure.discard(message.worker)
         del self._incarnations[message.worker]
-        return (Token(message.worker, Kind.STOP, message.incarnation, self.round),)
+        stop = Token(Kind.STOP, message.incarnation, self.round, self._step)
+        return [Left(message.worker), *self._release(), Send({message.worker: stop})]
 
-    def clear(self) -> Sequence[Token]:
-        """No gradient was found of those who are unsure: they join the round."""
-        joined, self._unsure = sorted(self._unsure), set()
-        return [self._token(worker) for worker in joined]
+    def _release(self) -> list[Action]:
+        if not self._all_reduce or self._spoilt or not self.awaited:
+            return []
+        self._spoilt = True
+        return [Release(self.round)]
 
-    def repeat(self) -> Sequence[Token]:
-        """The round is void; its step is computed again in a new one. The number between is for emptying the accumulators."""
+    def _update(self) -> list[Action]:
+        examples = sum(self._examples.values())
+        if not examples:
+            # Replicas that wait for each other end together: the data of all has ended.
+            self._stopping = True
+            return [Reset(self.round), self._advance()]
+        self._step += 1
+        self._stopping = self._is_last_step
+        batches, tokens = self._batches(), self._advance().tokens
+        return [Update(self._step, examples, batches, tokens, self.wanted)]
+
+    def _batches(self) -> dict[int, int]:
+        """worker -> batches that the update uses up."""
+        return {worker: 1 for worker, examples in self._examples.items() if examples}
+
+    def _void(self) -> list[Action]:
+        """All workers compute the step again in a new round. The round in between is for emptying the accumulators."""
+        text = f"a worker died in the middle of step {self._step + 1}; the step is computed again"
+        warning = [Warn(text)] if self._unsure else []
+        self._spoilt = False
         self.round += 1
-        return self.advance()
+        tokens = self._advance()
+        return [*warning, Reset(self.round), tokens]
 
-    def advance(self) -> Sequence[Token]:
-        """The round is over; returns the tokens of the next one, to be sent when the mean has been applied."""
+    def _advance(self) -> Send:
+        """Begins the next round; returns its tokens."""
         self.round += 1
         self._examples.clear()
         self._unsure.clear()
-        return [self._token(worker) for worker in sorted(self._incarnations)]
+        return self._send(*sorted(self._incarnations))
 
-    def _token(self, worker: int, kind: Kind = Kind.GO) -> Token:
-        return Token(worker, Kind.STOP if self.stopping else kind, self._incarnations[worker], self.round)
+    def _send(self, *workers: int, kind: Kind = Kind.GO) -> Send:
+        kind = Kind.STOP if self._stopping else kind
+        return Send({worker: Token(kind, self._incarnations[worker], self.round, self._step) for worker in workers})

@@ -15,7 +15,7 @@ from psclust.train.between_graph.replica import Replica
 from psclust.train.checkpoints.initializer import Source
 from psclust.train.job import Job
 from psclust.train.session import answers, close
-from psclust.train.sync.coordinator import BarrierCoordinator
+from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
 
 LOG = logging.getLogger(__name__)
 
@@ -89,17 +89,14 @@ class Chief(Replica):
 
     def _lead_in_step(self, session: Any, ops: CoordinatorOps, *, fresh: bool) -> None:
         """Synchronous: the own replica in this thread, the barrier in another."""
+        barrier = new_barrier(ops, self.step(session), ended=list(self._ended), max_steps=self.job.options.max_steps, fresh=fresh)
         coordinator = BarrierCoordinator(
             session,
             ops,
-            len(self.job.context.replicas),
-            self.step(session),
-            finished=list(self._ended),
-            enough=self.job.enough,
+            barrier,
             left=lambda replica: self._left(session, replica, coordinator),
             updated=lambda step: self.saver.maybe(session, step),
             dropped=lambda replica: self.job.reporter.dropped(),
-            fresh=fresh,
         )
         if self.stop.is_set(session):
             coordinator.stop()

@@ -1,6 +1,6 @@
-"""The chief's side of the barrier at work: one thread that collects messages, applies means and hands out tokens.
+"""The chief's side of the barrier: a thread that receives messages and carries out the barrier's actions.
 
-It also writes the checkpoints, between the update of one step and the next, so that each is a consistent set of variables.
+It also writes the checkpoints, between two updates, so that each is a consistent set of variables.
 """
 
 from __future__ import annotations
@@ -8,81 +8,92 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-import numpy as np
-
 from psclust.replication.sync.backups import BackupBarrier
-from psclust.replication.sync.barrier import Barrier, Kind, Message, Token
-from psclust.replication.sync.barrier_ops import CoordinatorOps, orders_of
+from psclust.replication.sync.barrier import Barrier
+from psclust.replication.sync.barrier_actions import (
+    Action,
+    Clear,
+    Collect,
+    CountGradients,
+    Discard,
+    DropMessages,
+    Left,
+    Release,
+    Reset,
+    Send,
+    Warn,
+)
+from psclust.replication.sync.barrier_messages import Message, Update, decode_messages, encode_tokens, encode_update
+from psclust.replication.sync.barrier_ops import CoordinatorOps
+from psclust.replication.tf_types import Session
 from psclust.train.session import close
-from psclust.train.sync.own_gradients import OwnGradients
+from psclust.train.sync.accumulator_group import AccumulatorGroup
 
 LOG = logging.getLogger(__name__)
 
-# An accumulator counts its own number up whenever somebody takes from it. Who is let go from an old round must not close it to the new one.
-_SLACK = 100
+# Each taking from an accumulator adds one to its number, and replicas released from old rounds take. The margin keeps them from closing
+# the accumulators of an all-reduce to the current round.
+_MARGIN = 100
+
+
+def new_barrier(
+    ops: CoordinatorOps, step: int, *, ended: Collection[int] = (), max_steps: int | None = None, fresh: bool = False
+) -> Barrier:
+    """The barrier from global step `step` on. fresh: the variables are new, so there was no earlier barrier."""
+    # Microseconds since 1970: greater than every round of an earlier barrier, which advanced by one or two a step.
+    first_round = time.time_ns() // 1000
+    options: dict[str, Any] = {"step": step, "ended": ended, "max_steps": max_steps}
+    if ops.backups:
+        return BackupBarrier(ops.workers, first_round, ops.backups.needed, **options)
+    return Barrier(ops.workers, first_round, **options, all_reduce=ops.all_reduce is not None, fresh=fresh)
 
 
 class BarrierCoordinator:
-    """Drives the barrier of `workers` replicas in `session`, in a thread of its own, from global step `step` on.
+    """Runs `barrier` in `session`, in a thread of its own.
 
-    finished: replicas that had ended before. enough(step): whether training stops at that step. left(replica): called when a replica has
-    ended, before it hears so. updated(step): called after every update, while nobody writes to the variables. dropped(replica): called when
-    a gradient came too late. fresh: the variables are new, so no earlier driver can have left anybody waiting in an all-reduce.
+    left(worker): called when a worker has left, before it gets its STOP token. updated(step): called after each update, while nothing
+    writes to the variables. dropped(worker): called when a gradient came too late.
     """
 
     def __init__(
         self,
-        session: Any,
+        session: Session,
         ops: CoordinatorOps,
-        workers: int,
-        step: int,
+        barrier: Barrier,
         *,
-        finished: Collection[int],
-        enough: Callable[[int], bool],
         left: Callable[[int], None],
         updated: Callable[[int], None],
-        dropped: Callable[[int], None] = lambda replica: None,
-        fresh: bool = False,
+        dropped: Callable[[int], None] = lambda worker: None,
     ) -> None:
         self._session = session
         self._ops = ops
-        self._workers = workers
-        self._step = step
-        self._enough = enough
+        self._barrier = barrier
         self._left = left
         self._updated = updated
         self._dropped = dropped
-        # Batches of dropped gradients, which count as used up with the next update.
-        self._used_up = np.zeros([workers], np.int64)
-        # Messages that came with an update and are still to be heard.
+        # Messages that came with an update.
         self._inbox: list[Message] = []
-        # What every step is made of is one run. `updated` hears of it when the next messages are there.
-        self._update = session.make_callable(ops.update, [ops.orders])
-        self._own = OwnGradients(session, ops.backups) if ops.backups else None
-        # Microseconds since 1970: greater than every round of an earlier driver, which advanced by one or two a step.
-        remaining, first = set(range(workers)) - set(finished), time.time_ns() // 1000
-        self._barrier = BackupBarrier(remaining, first, ops.backups.needed) if ops.backups else Barrier(remaining, first)
-        self._barrier.stopping = enough(step)
-        # An all-reduce may hold workers in the middle of their step; to let them go spoils the round for all.
-        self._spoilt = ops.release_all_reduce is not None and not fresh
+        # A step is this one call.
+        self._update = session.make_callable(ops.update, [ops.order])
+        self._sums = AccumulatorGroup(session, ops.sums)
+        self._own = [AccumulatorGroup(session, own) for own in ops.backups.own] if ops.backups else []
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
         self.error: Exception | None = None
 
     @property
     def awaited(self) -> Collection[int]:
-        """The replicas that the round waits for."""
+        """The workers that the round waits for."""
         return self._barrier.awaited
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """No further step is made. To be called before `start` or from `left`."""
-        self._barrier.stopping = True
+        """Makes no further step. To be called before `start` or from `left`."""
+        self._barrier.stop()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether the barrier has ended, or failed, within the time."""
@@ -90,146 +101,67 @@ class BarrierCoordinator:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        barrier = self._barrier
         try:
-            self._open()
-            while not self._barrier.ended:
-                self._round()
+            self._do(barrier.open())
+            while not barrier.ended:
+                while barrier.awaited:
+                    for message in self._receive(barrier.wanted):
+                        self._do(barrier.receive(message))
+                    self._do(barrier.unblock())
+                self._do(barrier.close_round())
         except Exception as error:  # noqa: BLE001 - handed to the main thread
             self.error = error
-            # The chief's own replica may be waiting for a token that will never come; closing the session wakes it.
+            # The chief's own replica may be waiting for a token; closing the session wakes it.
             close(self._session)
 
-    def _open(self) -> None:
-        """Shuts out everything an earlier barrier left behind and calls everybody in."""
-        ops = self._ops
-        self._empty_accumulators(slack=_SLACK if self._spoilt else 0)
-        if self._own is not None:
-            for worker in range(self._workers):
-                self._own.clear(worker, self._barrier.round)
-        self._receive(self._session.run(ops.pending))
-        if self._spoilt:
-            self._session.run(ops.release_all_reduce, {ops.round: self._barrier.round})
-        self._send([Token(worker, Kind.RESYNC, 0, self._barrier.round) for worker in range(self._workers)])
-
-    def _empty_accumulators(self, slack: int = 0) -> None:
-        """Leaves every accumulator empty and closed to all gradients before the barrier's round; with `slack`, an all-reduce only closed to
-        what is older by that much."""
-        ops, round_ = self._ops, self._barrier.round
-        # In two steps, because emptying an accumulator advances its number by one, and gradients must be refused before it is emptied.
-        self._open_at(round_ - 1, slack)
-        counts, reduced = self._session.run([ops.counts, ops.all_reduce_counts])
-        # While somebody waits in an all-reduce, whoever else takes from it waits behind.
-        reduced = [0 for _ in reduced] if slack else reduced
-        full = [op for op, count in zip([*ops.discard, *ops.discard_all_reduce], [*counts, *reduced], strict=True) if count]
-        self._session.run(full)
-        self._open_at(round_, slack)
-
-    def _open_at(self, round_: int, slack: int) -> None:
-        self._session.run(self._ops.open, {self._ops.round: round_})
-        if self._ops.open_all_reduce is not None:
-            self._session.run(self._ops.open_all_reduce, {self._ops.round: round_ - slack})
-
     def _receive(self, count: int) -> list[Message]:
-        """All messages that are waiting, or the next `count` where those are more."""
+        """All waiting messages, `count` at least."""
         if self._inbox:
             found, self._inbox = self._inbox, []
             return found
-        if not count:
-            return []
-        return _messages(self._session.run(self._ops.receive, {self._ops.count: count}))
+        return decode_messages(self._session.run(self._ops.receive, {self._ops.count: count}))
 
-    def _wanted(self) -> int:
-        """How many messages to wait for at a time. Who waits in an all-reduce sends nothing before a lost worker's successor is heard,
-        so that one is heard by itself; and a step with backup workers may need fewer messages than workers."""
-        singly = self._ops.release_all_reduce is not None or self._own is not None
-        return min(1, len(self._barrier.awaited)) if singly else len(self._barrier.awaited)
+    def _do(self, actions: Iterable[Action]) -> None:
+        ops, run = self._ops, self._session.run
+        for action in actions:
+            match action:
+                case Send(tokens):
+                    if tokens:
+                        run(ops.send, {ops.tokens: encode_tokens(tokens, ops.workers)})
+                case Update():
+                    self._inbox = decode_messages(self._update(encode_update(action, ops.workers)))
+                    self._updated(action.step)
+                case CountGradients(expected):
+                    self._do(self._barrier.counted(all(count == expected for count in self._sums.counts())))
+                case Left(worker):
+                    self._left(worker)
+                case Reset(round_, blocked):
+                    self._reset(round_, blocked=blocked)
+                case Release(round_):
+                    assert ops.all_reduce is not None
+                    run(ops.all_reduce.release, {ops.round: round_})
+                case DropMessages():
+                    if count := run(ops.pending):
+                        run(ops.receive, {ops.count: count})
+                case Warn(text):
+                    LOG.warning("%s", text)
+                case Collect(worker, round_):
+                    assert ops.backups is not None
+                    run(ops.backups.collect[worker], {ops.round: round_})
+                case Discard(worker):
+                    assert ops.backups is not None
+                    run(ops.backups.discard[worker])
+                    self._dropped(worker)
+                case Clear(worker, round_):
+                    self._own[worker].reset(round_)
 
-    def _send(self, tokens: Iterable[Token]) -> None:
-        tokens = list(tokens)
-        if tokens:
-            self._session.run(self._ops.send, {self._ops.rows: self._rows(tokens), self._ops.step: self._step})
-
-    def _rows(self, tokens: Sequence[Token]) -> Any:
-        rows = np.full([self._workers, 3], -1, np.int64)
-        for token in tokens:
-            rows[token.worker] = (token.kind, token.incarnation, token.round)
-        return rows
-
-    def _round(self) -> None:
-        barrier = self._barrier
-        while barrier.awaited:
-            # With backup workers, a gradient that has arrived before the step is made counts too: it is no cheaper to drop it.
-            for message in self._receive(self._wanted()):
-                self._hear(message)
-            if barrier.unsure:
-                self._release()
-        if barrier.unsure or (self._spoilt and barrier.contributions):
-            self._settle()
-        elif barrier.contributions and barrier.stopping:
-            # Somebody asked to stop while others were at work on this step, which is never made.
-            self._void()
-        elif barrier.contributions:
-            self._apply()
-
-    def _hear(self, message: Message) -> None:
-        delivered, round_ = message.worker in self._barrier.contributions, self._barrier.round
-        tokens = self._barrier.receive(message)
-        if message.kind is Kind.LEAVE and tokens:
-            self._left(message.worker)
-            self._release()
-        if self._own is not None:
-            if self._barrier.round != round_:
-                # A worker that had been lost is back. It begins where the data is used up to, as far as the variables know.
-                self._own.clear(message.worker, self._barrier.round)
-                self._used_up[message.worker] = 0
-            elif message.kind is Kind.GRADIENT and tokens:
-                self._own.discard(message.worker)
-                self._used_up[message.worker] += 1
-                self._dropped(message.worker)
-            elif not delivered and message.worker in self._barrier.contributions:
-                self._own.collect(message.worker, round_)
-        self._send(tokens)
-
-    def _release(self) -> None:
-        """Lets go whoever waits in an all-reduce for what a lost worker, or one that has left, did not say. The round will not count."""
-        if self._ops.release_all_reduce is not None and not self._spoilt and self._barrier.awaited:
-            self._spoilt = True
-            self._session.run(self._ops.release_all_reduce, {self._ops.round: self._barrier.round})
-
-    def _settle(self) -> None:
-        """Somebody came back in the middle of a round; looks whether a part of a gradient of its former self is in the sums."""
-        delivered = len(self._barrier.contributions)
-        counts = self._session.run(self._ops.counts)
-        if (counts == delivered).all() and not self._spoilt:
-            self._send(self._barrier.clear())
+    def _reset(self, round_: int, *, blocked: bool) -> None:
+        self._sums.reset(round_)
+        if self._ops.all_reduce is None:
             return
-        if self._barrier.unsure:
-            LOG.warning("a worker died in the middle of step %d; the step is computed again", self._step + 1)
-        self._void()
-
-    def _void(self) -> None:
-        self._spoilt = False
-        tokens = self._barrier.repeat()
-        self._empty_accumulators()
-        self._send(tokens)
-
-    def _apply(self) -> None:
-        contributions = self._barrier.contributions
-        batches = np.zeros([self._workers], np.int64)
-        batches[[worker for worker, examples in contributions.items() if examples]] = 1
-        if not batches.any():
-            # Replicas that wait for each other end together: all data has ended.
-            self._barrier.stopping = True
-            self._empty_accumulators()
-            self._send(self._barrier.advance())
-            return
-        self._barrier.stopping = self._enough(self._step + 1)
-        tokens = self._barrier.advance()
-        batches, self._used_up = batches + self._used_up, np.zeros_like(batches)
-        *received, step = self._update(orders_of(sum(contributions.values()), self._wanted(), batches, self._rows(tokens)))
-        self._inbox, self._step = _messages(np.reshape(received, [-1, len(fields(Message))])), int(step)
-        self._updated(self._step)
-
-
-def _messages(rows: Any) -> list[Message]:
-    return [Message(Kind(int(row[0])), *(int(value) for value in row[1:])) for row in rows]
+        all_reduce = AccumulatorGroup(self._session, self._ops.all_reduce.accumulators)
+        if blocked:
+            all_reduce.close(round_ - _MARGIN)
+        else:
+            all_reduce.reset(round_)

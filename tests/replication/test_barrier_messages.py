@@ -1,0 +1,46 @@
+"""The encoding of the barrier's messages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from psclust.replication.sync.barrier_messages import (
+    Kind,
+    Message,
+    Token,
+    Update,
+    decode_messages,
+    decode_token,
+    decode_update,
+    encode_tokens,
+    encode_update,
+    has_token,
+    position,
+    tokens_shape,
+    update_shape,
+)
+
+
+def test_messages_come_back_from_their_vectors() -> None:
+    sent = [Message(Kind.JOIN, 1, 2**62, 0, 0), Message(Kind.GRADIENT, 0, 5, 100, 32)]
+    flat = [int(getattr(message, name)) for message in sent for name in Message.__slots__]
+    assert decode_messages(np.array(flat, np.int64)) == sent
+    assert decode_messages(np.zeros([0, 5], np.int64)) == []
+    assert flat[5 + position(Message, "examples")] == 32
+
+
+def test_tokens_come_back_from_the_rows_of_the_workers_that_get_one() -> None:
+    token = Token(Kind.LATE, 2**62, 101, 7)
+    rows = encode_tokens({1: token}, 3)
+    assert list(rows.shape) == tokens_shape(3)
+    assert has_token(rows).tolist() == [False, True, False]
+    assert decode_token(rows[1]) == token
+
+
+def test_an_update_comes_back_in_its_parts() -> None:
+    tokens = {0: Token(Kind.GO, 10, 101, 8)}
+    vector = encode_update(Update(8, 40, {1: 2}, tokens, wanted=3), 2)
+    assert list(vector.shape) == update_shape(2)
+    examples, wanted, batches, rows = decode_update(vector, 2)
+    assert (examples, wanted, batches.tolist()) == (40, 3, [0, 2])
+    assert rows.reshape(tokens_shape(2)).tolist() == encode_tokens(tokens, 2).tolist()
