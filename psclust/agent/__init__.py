@@ -1,11 +1,11 @@
-"""A process on each host that runs tasks for a supervisor elsewhere and decides nothing.
+"""The agent: a process on each host that runs tasks for a supervisor on another machine and decides nothing.
 
-`agent_pb2.py` and `agent_pb2_grpc.py` are generated from `agent.proto` by `make proto`, with an old grpcio-tools (1.74), so that the code
-runs with every protobuf TensorFlow admits.
+`make proto` generates `agent_pb2.py` and `agent_pb2_grpc.py` from `agent.proto`, with grpcio-tools 1.74: newer ones need a newer protobuf
+than TensorFlow allows.
 """
 
 from psclust.agent.deferred import defer
 
-# Half the time of `import grpc`, for what nothing here uses.
+# Unused here, and half the time of `import grpc`.
 defer("asyncio")
 defer("grpc.aio")

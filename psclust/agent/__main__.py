@@ -1,4 +1,4 @@
-"""`python -m psclust.agent`: what `psclust up` starts on every host. Where a standing agent is (`--standing`), that one runs it."""
+"""`python -m psclust.agent`, which `psclust up` starts on every host; `--standing` is a standing agent, which then runs the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HERE = "--here"
 
 def main(arguments: list[str]) -> int:
     if arguments == ["--standing"]:
-        return _stand()
+        return _run_standing_agent()
     if arguments != [_HERE]:
         code = delegate(["-m", "psclust.agent", _HERE])
         if code is not None:
@@ -22,11 +22,11 @@ def main(arguments: list[str]) -> int:
     return process.main()
 
 
-def _stand() -> int:
-    from psclust.agent.standing_agent import stand
+def _run_standing_agent() -> int:
+    from psclust.agent.standing_agent import run_standing_agent
 
     try:
-        return stand()
+        return run_standing_agent()
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -1,4 +1,4 @@
-"""How one side of a connection to an agent knows the other."""
+"""Address and credentials of an agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Identity:
-    """What one side of a connection shows, and the authority by which it knows the other; all PEM."""
+    """The certificate and key of one side of a connection, and the authority that signed the other side's; all PEM."""
 
     key: bytes
     certificate: bytes
@@ -26,8 +26,8 @@ class Identity:
 
 @dataclass(frozen=True)
 class AgentAccess:
-    """How to reach the agent of `host`: `target` is what to dial, `identity` what to show. lease_s: how long it stays without a word. via:
-    how to open a tunnel to its host (`psclust.reach.ways`), None to dial directly."""
+    """How to reach the agent of `host`. target: its `address:port`. lease_s: how long it runs without contact. via: how to
+    open a tunnel to its host (`psclust.reach.ways`); None to connect directly."""
 
     host: str
     target: str
@@ -45,5 +45,5 @@ class AgentAccess:
 
 
 def server_name(host: str) -> str:
-    """The name in an agent's certificate."""
+    """The name in an agent's certificate, independent of its address."""
     return f"{host}.agent.psclust"

@@ -1,5 +1,5 @@
-"""The heart of an agent: the processes of one run on one host. It starts and ends what it is told to, and keeps a lease: when nobody has
-renewed it, everything is stopped and the agent leaves. What to start, restart or end is decided elsewhere, where all hosts are in view."""
+"""An agent's state: the tasks of one run on one host, and the lease under which they run. It starts and ends tasks on request; the
+supervisor, which knows all hosts, decides what to start, restart or end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from psclust.agent.event_log import EventLog
-from psclust.agent.lease import AgentLease, clock, patience
+from psclust.agent.lease import AgentLease, clock, granted_s
 from psclust.errors import PsclustError
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
@@ -23,16 +23,14 @@ from psclust.transport.local_transport import LocalTransport
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_PROBE_S = 0.02  # while a server has been started and does not answer yet; many hosts may be one machine
+_PROBE_S = 0.02  # while a server does not answer yet; longer than the supervisor's, as many hosts may be one machine
 _IDLE_S = 0.25
-_READ_S = 0.5  # for renewals that wait in the socket: the agent may have stood still
+_READ_S = 0.5  # to read renewals that arrived while this process was suspended
+_LEASE_OVER = "the supervisor has not renewed its lease"
 
 
-_SILENT = "the launcher has not been heard for the time of its lease"
-
-
-class LeavingError(PsclustError):
-    """No order is carried out any more: all tasks end."""
+class StoppingError(PsclustError):
+    """The agent is stopping and carries out no request any more."""
 
 
 @dataclass
@@ -40,43 +38,43 @@ class _Running:
     plan: TaskPlan
     attempt: int
     alive: bool = True
-    begun: bool = False
+    started: bool = False
     serving: bool = False
 
     @property
     def awaited(self) -> bool:
-        """Whether it is a server, a bare one or a ps script, that has a process and has not answered yet."""
+        """Whether it is a server (bare, or a ps script) that runs but has not accepted a connection yet."""
         serves = self.plan.role == "server" and self.plan.address is not None
-        return self.begun and self.alive and serves and not self.serving
+        return self.started and self.alive and serves and not self.serving
 
 
 class Agent:
-    """Owns a host's tasks. They are touched on the thread of `run` only; other threads `call`. grace_s: between TERM and KILL."""
+    """Owns a host's tasks, and touches them only on the thread of `run`; other threads use `call`. grace_s: between TERM and KILL."""
 
     def __init__(self, folder: RunFolder, lease_s: float, grace_s: float) -> None:
         self.folder = folder
         self.event_log = EventLog()
-        self._lease = AgentLease(clock() + patience(lease_s), grace_s)
+        self.stopped = threading.Event()
+        self._lease = AgentLease(clock() + granted_s(lease_s), grace_s)
         self._renewed = threading.Condition()  # guards `_lease`
         self._mailbox: Mailbox[None] = Mailbox()
         self._tasks: dict[Task, _Running] = {}
         self._attempts: set[tuple[Task, int]] = set()
-        self._leaving: str | None = None
-        self.ended = threading.Event()
+        self._stopping: str | None = None
         self._transport: LocalTransport
 
     # ---- from any thread
 
     def started(self, task: Task, pid: int) -> None:
         self.event_log.add(events.Started(task, pid))
-        self._mailbox.soon(lambda: self._begun(task))
+        self._mailbox.soon(lambda: self._mark_started(task))
 
     def not_started(self, task: Task, reason: str) -> None:
-        self._ended(task)
+        self._mark_ended(task)
         self.event_log.add(events.NotStarted(task, reason))
 
     def exited(self, task: Task, code: int) -> None:
-        self._ended(task)
+        self._mark_ended(task)
         self.event_log.add(events.Exited(task, code))
 
     def soon(self, work: Callable[[], None]) -> None:
@@ -87,41 +85,35 @@ class Agent:
         self._mailbox.wake()
 
     def renew(self, until: float) -> float:
-        """`until`: on this machine's `lease.clock`, which is returned. Raises LeavingError."""
+        """Extend the lease to `until` on this machine's `lease.clock`; returns that clock. Raises StoppingError."""
         with self._renewed:
-            if self._leaving is not None:
-                raise LeavingError(self._leaving)
+            if self._stopping is not None:
+                raise StoppingError(self._stopping)
             self._lease.renew(until)
             self._renewed.notify_all()
         return clock()
 
     @property
-    def leaving(self) -> str | None:
-        """Why, from the moment on when it is certain that all will be ended."""
-        return self._leaving
+    def stopping(self) -> str | None:
+        """Why all tasks will be ended, once that is certain."""
+        return self._stopping
 
-    def leave(self, reason: str) -> None:
-        """End everything and return from `run`; `ended` is set when nothing is alive."""
-        self._leaving = self._leaving or reason
+    def stop(self, reason: str) -> None:
+        """End all tasks and return from `run`; `stopped` is set when no task is alive."""
+        self._stopping = self._stopping or reason
         self._mailbox.wake()
 
     def call(self, work: Callable[[LocalTransport], _T]) -> _T:
-        """Has `work` done on the thread of `run`; returns its result or raises its error. LeavingError where the lease is over, which is
-        looked at first: after a standstill, orders may wait that were given before all was started elsewhere."""
+        """Run `work` on the thread of `run`; returns its result or raises its error. Checks the lease first and raises StoppingError if it
+        is over: requests that waited while this process was suspended are void, as their tasks may run elsewhere by now."""
 
         def leased() -> _T:
-            self._look_at_lease()
-            if self._leaving is not None:
-                raise LeavingError(self._leaving)
+            self._check_lease()
+            if self._stopping is not None:
+                raise StoppingError(self._stopping)
             return work(self._transport)
 
         return self._mailbox.call(leased)
-
-    def attempts(self) -> list[tuple[Task, int]]:
-        """All that have been started so far."""
-        return sorted(self._attempts)
-
-    # ---- what calls do
 
     def start(self, plan: TaskPlan, attempt: int) -> None:
         def work(transport: LocalTransport) -> None:
@@ -137,8 +129,12 @@ class Agent:
     def signal(self, task: Task, number: Literal["TERM", "KILL"]) -> None:
         self.call(lambda transport: transport.signal(task, number))
 
+    def attempts(self) -> list[tuple[Task, int]]:
+        """All attempts started so far."""
+        return sorted(self._attempts)
+
     def drain(self, task: Task, timeout: float) -> None:
-        """Waits until all of the task's output is in its log."""
+        """Wait until the task's output is in its log."""
         self._transport.drain(task, timeout)
 
     def output(self, task: Task) -> Output:
@@ -148,22 +144,22 @@ class Agent:
     # ---- the agent's own thread
 
     def run(self, transport: LocalTransport) -> None:
-        """Until told to leave, or until the lease has run out; then nothing is alive."""
+        """Until `stop` is called or the lease is over; then no task is alive."""
         self._transport = transport
-        while self._leaving is None:
+        while self._stopping is None:
             self._turn()
-            self._look_at_lease()
-        LOG.info("leaving: %s", self._leaving)
-        self._stop_all()
-        self.ended.set()
+            self._check_lease()
+        LOG.info("stopping: %s", self._stopping)
+        self._end_all()
+        self.stopped.set()
 
-    def _look_at_lease(self) -> None:
+    def _check_lease(self) -> None:
         with self._renewed:
-            if self._leaving is not None or self._renewed.wait_for(self._is_held, 0 if self._is_held() else _READ_S):
+            if self._stopping is not None or self._renewed.wait_for(self._is_leased, 0 if self._is_leased() else _READ_S):
                 return
-            self._leaving = _SILENT
+            self._stopping = _LEASE_OVER
 
-    def _is_held(self) -> bool:
+    def _is_leased(self) -> bool:
         return not self._lease.is_over(clock())
 
     def _turn(self) -> None:
@@ -174,24 +170,22 @@ class Agent:
                 entry.serving = True
                 self.event_log.add(events.Serving(entry.plan.task))
 
-    def _stop_all(self) -> None:
-        # The launcher counts on it that all have ended when lease and grace are over, however late this process has noticed.
-        kill_at = self._lease.kill_at if self._leaving == _SILENT else clock() + self._lease.grace_s
+    def _end_all(self) -> None:
         signals: tuple[Literal["TERM", "KILL"], ...] = ("TERM", "KILL")
         for number in signals:
             for task, entry in self._tasks.items():
                 if entry.alive:
                     self._transport.signal(task, number)
-            end = kill_at if number == "TERM" else clock() + self._lease.grace_s
+            end = self._lease.kill_at(clock()) if number == "TERM" else clock() + self._lease.grace_s
             while any(entry.alive for entry in self._tasks.values()) and clock() < end:
                 self._turn()
 
-    def _begun(self, task: Task) -> None:
+    def _mark_started(self, task: Task) -> None:
         entry = self._tasks.get(task)
         if entry is not None:
-            entry.begun = True
+            entry.started = True
 
-    def _ended(self, task: Task) -> None:
+    def _mark_ended(self, task: Task) -> None:
         entry = self._tasks.get(task)
         if entry is not None:
             entry.alive = False

@@ -42,30 +42,30 @@ class AgentStub(object):
         self.Release = channel.unary_unary(
                 '/psclust.agent.v1.Agent/Release',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.TaskId.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
                 _registered_method=True)
         self.Start = channel.unary_unary(
                 '/psclust.agent.v1.Agent/Start',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.StartRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
                 _registered_method=True)
         self.Signal = channel.unary_unary(
                 '/psclust.agent.v1.Agent/Signal',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.SignalRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
                 _registered_method=True)
-        self.Follow = channel.unary_stream(
-                '/psclust.agent.v1.Agent/Follow',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.FollowRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.News.FromString,
+        self.Watch = channel.unary_stream(
+                '/psclust.agent.v1.Agent/Watch',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.WatchRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Update.FromString,
                 _registered_method=True)
-        self.Renew = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Renew',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.RenewRequest.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Renewed.FromString,
+        self.RenewLease = channel.unary_unary(
+                '/psclust.agent.v1.Agent/RenewLease',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.RenewLeaseRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.RenewLeaseReply.FromString,
                 _registered_method=True)
-        self.Reach = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Reach',
+        self.Probe = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Probe',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
                 _registered_method=True)
@@ -74,10 +74,10 @@ class AgentStub(object):
                 request_serializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
                 _registered_method=True)
-        self.Leave = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Leave',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+        self.Stop = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Stop',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
                 _registered_method=True)
 
 
@@ -85,7 +85,7 @@ class AgentServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Reserve(self, request, context):
-        """Ports on this host, held for as long as their task may be started.
+        """Reserve ports on this host until Release.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,7 +98,7 @@ class AgentServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Start(self, request, context):
-        """Start one attempt of a task; the same attempt again is ignored.
+        """Start one attempt of a task; a repeated request for the same attempt does nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,36 +110,36 @@ class AgentServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Follow(self, request, context):
-        """All that happens and all that tasks print, from where an earlier stream broke off.
+    def Watch(self, request, context):
+        """Stream events, output and progress, from the point where an earlier stream broke off.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Renew(self, request, context):
-        """Stay until a time on the agent's own clock, which the reply tells; refused when it is leaving.
+    def RenewLease(self, request, context):
+        """Extend the lease. Refused when the agent is stopping.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Reach(self, request, context):
-        """Which of some addresses (host:port) accept a connection from here.
+    def Probe(self, request, context):
+        """Connect to each address (host:port) from this host; returns those that accept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Listen(self, request, context):
-        """Accept connections, for half a minute, at these addresses without a port, or at all of the host's own; returns them with one.
+        """Accept connections for 30 s, at the given addresses of this host (without ports) or at all it has; returns them with ports.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Leave(self, request, context):
-        """End everything and leave; answers when nothing is alive.
+    def Stop(self, request, context):
+        """End all tasks, then the agent; replies when no process is alive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -156,30 +156,30 @@ def add_AgentServicer_to_server(servicer, server):
             'Release': grpc.unary_unary_rpc_method_handler(
                     servicer.Release,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.TaskId.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
             ),
             'Start': grpc.unary_unary_rpc_method_handler(
                     servicer.Start,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.StartRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
             ),
             'Signal': grpc.unary_unary_rpc_method_handler(
                     servicer.Signal,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.SignalRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
             ),
-            'Follow': grpc.unary_stream_rpc_method_handler(
-                    servicer.Follow,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.FollowRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.News.SerializeToString,
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.WatchRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Update.SerializeToString,
             ),
-            'Renew': grpc.unary_unary_rpc_method_handler(
-                    servicer.Renew,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.RenewRequest.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Renewed.SerializeToString,
+            'RenewLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewLease,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.RenewLeaseRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.RenewLeaseReply.SerializeToString,
             ),
-            'Reach': grpc.unary_unary_rpc_method_handler(
-                    servicer.Reach,
+            'Probe': grpc.unary_unary_rpc_method_handler(
+                    servicer.Probe,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
                     response_serializer=psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
             ),
@@ -188,10 +188,10 @@ def add_AgentServicer_to_server(servicer, server):
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.FromString,
                     response_serializer=psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
             ),
-            'Leave': grpc.unary_unary_rpc_method_handler(
-                    servicer.Leave,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
+            'Stop': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stop,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -247,7 +247,7 @@ class Agent(object):
             target,
             '/psclust.agent.v1.Agent/Release',
             psclust_dot_agent_dot_agent__pb2.TaskId.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,
@@ -274,7 +274,7 @@ class Agent(object):
             target,
             '/psclust.agent.v1.Agent/Start',
             psclust_dot_agent_dot_agent__pb2.StartRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,
@@ -301,7 +301,7 @@ class Agent(object):
             target,
             '/psclust.agent.v1.Agent/Signal',
             psclust_dot_agent_dot_agent__pb2.SignalRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,
@@ -313,7 +313,7 @@ class Agent(object):
             _registered_method=True)
 
     @staticmethod
-    def Follow(request,
+    def Watch(request,
             target,
             options=(),
             channel_credentials=None,
@@ -326,9 +326,9 @@ class Agent(object):
         return grpc.experimental.unary_stream(
             request,
             target,
-            '/psclust.agent.v1.Agent/Follow',
-            psclust_dot_agent_dot_agent__pb2.FollowRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.News.FromString,
+            '/psclust.agent.v1.Agent/Watch',
+            psclust_dot_agent_dot_agent__pb2.WatchRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Update.FromString,
             options,
             channel_credentials,
             insecure,
@@ -340,7 +340,7 @@ class Agent(object):
             _registered_method=True)
 
     @staticmethod
-    def Renew(request,
+    def RenewLease(request,
             target,
             options=(),
             channel_credentials=None,
@@ -353,9 +353,9 @@ class Agent(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.agent.v1.Agent/Renew',
-            psclust_dot_agent_dot_agent__pb2.RenewRequest.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Renewed.FromString,
+            '/psclust.agent.v1.Agent/RenewLease',
+            psclust_dot_agent_dot_agent__pb2.RenewLeaseRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.RenewLeaseReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -367,7 +367,7 @@ class Agent(object):
             _registered_method=True)
 
     @staticmethod
-    def Reach(request,
+    def Probe(request,
             target,
             options=(),
             channel_credentials=None,
@@ -380,7 +380,7 @@ class Agent(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.agent.v1.Agent/Reach',
+            '/psclust.agent.v1.Agent/Probe',
             psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
             psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
             options,
@@ -421,7 +421,7 @@ class Agent(object):
             _registered_method=True)
 
     @staticmethod
-    def Leave(request,
+    def Stop(request,
             target,
             options=(),
             channel_credentials=None,
@@ -434,9 +434,9 @@ class Agent(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.agent.v1.Agent/Leave',
-            psclust_dot_agent_dot_agent__pb2.Nothing.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Nothing.FromString,
+            '/psclust.agent.v1.Agent/Stop',
+            psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,4 +1,4 @@
-"""Modules that gRPC imports in case they are wanted."""
+"""Lazy modules, for those that gRPC imports but psclust does not use."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _lock = threading.Lock()
 
 
 def defer(name: str) -> None:
-    """From now on `import NAME` costs nothing until something is asked of the module, which is then imported."""
+    """Make `import NAME` free until an attribute of the module is read, which imports it."""
     sys.modules.setdefault(name, _Deferred(name))
 
 
 class _Deferred(ModuleType):
-    """Unlike the standard library's LazyLoader it survives being imported, which before Python 3.12 loads what that has put off."""
+    """Stays lazy when another module imports it; importlib's LazyLoader loads then, before Python 3.12."""
 
     def __getattr__(self, name: str) -> Any:
         with _lock:

@@ -1,4 +1,4 @@
-"""What has happened on a host, numbered, so that a launcher that was cut off can be told what it missed."""
+"""The numbered events of a host's tasks, kept so that a supervisor that was cut off can ask for those it missed."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ from dataclasses import dataclass
 
 from psclust.supervise.events import Exited, NotStarted, Serving, Started
 
-What = Started | NotStarted | Exited | Serving
+TaskEvent = Started | NotStarted | Exited | Serving
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
+    """Numbers begin at 1."""
+
     number: int
-    what: What
+    event: TaskEvent
 
 
 class EventLog:
-    """Grows only. Any thread may write and read."""
+    """Append-only and thread-safe."""
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
         self._grown = threading.Condition()
 
-    def add(self, what: What) -> None:
+    def add(self, event: TaskEvent) -> None:
         with self._grown:
-            self._entries.append(Entry(len(self._entries) + 1, what))
+            self._entries.append(Entry(len(self._entries) + 1, event))
             self._grown.notify_all()
 
     def after(self, number: int, timeout: float) -> list[Entry]:
-        """The entries with greater numbers; waits up to `timeout` seconds for one."""
+        """Entries with greater numbers; waits up to `timeout` seconds for the first one."""
         with self._grown:
             self._grown.wait_for(lambda: len(self._entries) > number, timeout)
             return self._entries[number:]

@@ -1,13 +1,13 @@
-"""The guard: a process that does nothing but wait for another one and clean up after it.
+"""The guard: the parent of a supervisor or agent, which waits for it and then ends everything it started.
 
-When the guarded process is gone, however it ended, everything that it started has been re-parented to the guard (a subreaper), so it can
-end all of it, even what has left its process group, by parentage alone. A guarded process whose guard dies gets SIGTERM, and does the
-guard's work at its own end.
+Processes whose parent ended are re-parented to the guard (a subreaper), so it finds them all by parentage, also those that left their
+process group. A guarded process whose guard dies gets SIGTERM, and ends its own descendants when it exits.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 import sys
@@ -22,23 +22,23 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The guard as the guarded process sees it."""
+    """The guard, as seen by the guarded process."""
 
     pid: int
 
     def is_gone(self) -> bool:
         return os.getppid() != self.pid
 
-    def on_term(self, told: Callable[[], None]) -> None:
-        """From now on SIGTERM, which also comes when the guard dies, calls `told`; at once if one has come before. Main thread only."""
-        signal.signal(signal.SIGTERM, lambda *_: told())
+    def on_term(self, stop: Callable[[], None]) -> None:
+        """Call `stop` on SIGTERM, which also comes when the guard dies; at once if one is pending. Main thread only."""
+        signal.signal(signal.SIGTERM, lambda *_: stop())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
 def launch(log: Path, work: Callable[[Guard], int], died: Callable[[int], None], *, close: Sequence[int] = ()) -> int:
-    """Fork the guard, which forks a process that does `work` and exits with its result; the guard's pid. Both are in a session of their own
-    with their output in `log`, without the file descriptors `close`. `died` is called with any other exit code than 0. The caller must
-    have a single thread. Raises OSError when there can be no more processes."""
+    """Fork the guard, which forks a process that runs `work` and exits with its result; returns the guard's pid. Both run in a new session,
+    without the file descriptors `close`, and write to `log`, `logging` included. `died` is called with any exit code but 0. The caller
+    must have a single thread. Raises OSError when no process can be created."""
     guard = os.fork()
     if guard:
         return guard
@@ -52,7 +52,7 @@ def launch(log: Path, work: Callable[[Guard], int], died: Callable[[int], None],
         for source, target in ((null, 0), (output, 1), (output, 2)):
             os.dup2(source, target)
         code = _guard(work, died)
-    except BaseException:  # noqa: BLE001 - a process's outermost frame: whatever happened must reach the log
+    except BaseException:  # noqa: BLE001 - outermost frame of a process: any error must reach the log
         traceback.print_exc()
     finally:
         sys.stderr.flush()
@@ -63,7 +63,7 @@ def _guard(work: Callable[[Guard], int], died: Callable[[int], None]) -> int:
     become_subreaper()
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
-    # A SIGTERM that comes before `on_term` must not be lost: blocked, it waits.
+    # Blocked, a SIGTERM that comes before `on_term` stays pending.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     guard = Guard(os.getpid())
     guarded = os.fork()
@@ -71,6 +71,8 @@ def _guard(work: Callable[[Guard], int], died: Callable[[int], None]) -> int:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if guard.is_gone():  # before the line above
             os.kill(os.getpid(), signal.SIGTERM)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        become_subreaper()
         try:
             return work(guard)
         finally:
@@ -84,12 +86,12 @@ def _guard(work: Callable[[Guard], int], died: Callable[[int], None]) -> int:
 
 
 def become_subreaper() -> None:
-    """From now on, descendants that lose their parent become this process's children."""
+    """Become the parent of descendants whose parent ends."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _prctl(option: int, value: int) -> None:
-    """Linux's prctl(2). Raises OSError."""
+    """prctl(2). Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:
         number = ctypes.get_errno()
@@ -97,8 +99,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def end_descendants() -> None:
-    """KILL everything below this process, until nothing is left: what loses its parent becomes a child of this subreaper. What is another
-    user's, by way of sudo perhaps, stays."""
+    """KILL all descendants of this subreaper and reap them, except those of another user (started with sudo, say)."""
     spared: set[int] = set()
     while running := children() - spared:
         for child in running:
@@ -116,14 +117,14 @@ def children() -> set[int]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
             stat = Path(f"/proc/{name}/stat").read_bytes()
-            # Behind the name, which may hold anything, the state and the parent.
+            # State and parent follow the name, which may contain anything.
             if int(stat.rpartition(b")")[2].split()[1]) == os.getpid():
                 found.add(int(name))
     return found
 
 
 def _wait_for(pid: int) -> int:
-    """The exit code of one child; others that end meanwhile are reaped."""
+    """The exit code of one child; reaps others that end meanwhile."""
     while True:
         ended, status = os.wait()
         if ended == pid:

@@ -1,73 +1,77 @@
-"""How long an agent may go on without a word from its launcher: rules of clock readings and messages, no clock and no connection.
+"""The lease of an agent: how long it runs tasks without contact to the supervisor, and when the supervisor counts its host as lost.
 
-Every grant names an end on the agent's own clock, which the launcher knows from the agent's answers. A grant that was held up on its way
-is therefore worth no more than it was when it was sent, and the launcher knows a time after which no agent goes on, whichever of its
-messages arrived."""
+Rules over clock readings; no thread, no connection. A renewal names an end on the agent's own clock, which the supervisor knows from the
+agent's replies. A renewal that is delayed on its way is therefore worth no more than when it was sent, and the supervisor can compute a
+time after which the agent runs nothing, whichever renewals arrived."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
 
-LOG_IN_S = 5.0  # more, where the connection leads through SSH
-RECONNECT_S = 3.0  # for a connection to be there again, and a renewal to get through it, once a cut is over
+SSH_LOGIN_S = 5.0  # added to the lease of an agent that is reached through an SSH tunnel
+RECONNECT_S = 3.0  # after a cut, until the connection is back and a renewal has passed
+_SILENT_S = 10.0
 
 
 def clock() -> float:
-    """Seconds; unlike time.monotonic it counts the time in which the machine was suspended."""
+    """Seconds; unlike time.monotonic it counts time in which the machine was suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def interval(lease_s: float) -> float:
-    """Between two renewals."""
+def renewal_interval_s(lease_s: float) -> float:
     return min(lease_s / 10, 2.0)
 
 
-def patience(lease_s: float) -> float:
-    """For how long an agent goes on after a renewal, such that a cut of `lease_s` seconds is survived whenever it begins."""
-    return lease_s + interval(lease_s) + RECONNECT_S
+def granted_s(lease_s: float) -> float:
+    """How far ahead a renewal sets the end, so that a cut of `lease_s` is survived whenever it begins."""
+    return lease_s + renewal_interval_s(lease_s) + RECONNECT_S
+
+
+def is_silent(unheard_s: float, lease_s: float) -> bool:
+    """Whether an agent has been quiet for too long to wait for it."""
+    return unheard_s > min(_SILENT_S, lease_s)
 
 
 @dataclass
 class AgentLease:
-    """The agent's side: its tasks may run until `until`, on its own clock. grace_s: between TERM and KILL."""
+    """The agent's side: tasks may run until `until`, on the agent's clock. grace_s: between TERM and KILL."""
 
     until: float
     grace_s: float
 
     def renew(self, until: float) -> None:
-        """An earlier grant that arrives late takes nothing back."""
+        """A renewal that arrives out of order never shortens the lease."""
         self.until = max(self.until, until)
 
     def is_over(self, now: float) -> bool:
         return now > self.until
 
-    @property
-    def kill_at(self) -> float:
-        """Later the launcher may have started its tasks elsewhere."""
-        return self.until + self.grace_s
+    def kill_at(self, now: float) -> float:
+        """When to KILL tasks that get TERM at `now`. A grace after the lease's end, the supervisor may start them elsewhere."""
+        return min(now, self.until) + self.grace_s
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """A renewal was sent at `sent` and answered by `heard`, launcher's clock; in between the agent's clock showed `theirs`."""
+class _Reply:
+    """A renewal sent at `sent` and answered by `received`, on the supervisor's clock, when the agent's showed `agent_clock`."""
 
     sent: float
-    heard: float
-    theirs: float
+    received: float
+    agent_clock: float
 
 
-class LauncherLease:
-    """The launcher's side, for one agent that was started with a lease of `lease_s` before `now`. more_s: for it to be reached again after
-    a cut, beyond what is usual. Times are the launcher's, where not said otherwise."""
+class SupervisorLease:
+    """The supervisor's side, for one agent that was started with a lease of `lease_s` before `now`. more_s: extra time to reconnect. Times
+    are the supervisor's unless stated otherwise."""
 
     def __init__(self, lease_s: float, now: float, more_s: float = 0.0) -> None:
         self._lease_s = lease_s
         self._more_s = more_s
         self._began = now
-        self._answer: _Answer | None = None
-        self._open: float | None = None
-        self._over = now + patience(lease_s)
+        self._reply: _Reply | None = None
+        self._unanswered: float | None = None
+        self._over = now + granted_s(lease_s)
 
     @property
     def lease_s(self) -> float:
@@ -76,26 +80,46 @@ class LauncherLease:
     @property
     def contact(self) -> float:
         """When the last renewal that was answered had been sent."""
-        return self._answer.sent if self._answer else self._began
+        return self._reply.sent if self._reply else self._began
 
     def extend(self, lease_s: float) -> None:
-        """From the next grant on."""
+        """Change the length, from the next renewal on."""
         self._lease_s = lease_s
 
-    def grant(self, now: float) -> float:
-        """The end, on the agent's clock, that a renewal sent now should name; 0 while that clock is unknown. As long as no answer comes
-        it stays the same: an agent that hears but is not heard must end its tasks, too."""
-        if self._answer is None:
+    def renewal(self, now: float) -> float:
+        """The end, on the agent's clock, that a renewal sent now must name; 0 while that clock is unknown. It stays the same until a reply
+        comes: an agent whose replies are lost must end its tasks too."""
+        if self._reply is None:
             return 0.0
-        if self._open is None:
-            ahead = patience(self._lease_s) + self._more_s
-            self._open = self._answer.theirs + (now - self._answer.sent) + ahead
-            self._over = max(self._over, now + ahead + (self._answer.heard - self._answer.sent))
-        return self._open
+        if self._unanswered is None:
+            ahead = granted_s(self._lease_s) + self._more_s
+            self._unanswered = self._reply.agent_clock + (now - self._reply.sent) + ahead
+            self._over = max(self._over, now + ahead + (self._reply.received - self._reply.sent))
+        return self._unanswered
 
-    def answered(self, sent: float, heard: float, theirs: float) -> None:
-        self._answer, self._open = _Answer(sent, heard, theirs), None
+    def answered(self, sent: float, received: float, agent_clock: float) -> None:
+        self._reply, self._unanswered = _Reply(sent, received, agent_clock), None
 
     def is_over(self, now: float) -> bool:
-        """Whether no agent can be going on with any of the grants: its tasks have been told to end."""
+        """Whether the lease has ended on the agent, whichever renewals it received: it is ending its tasks."""
         return now > self._over
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why a host is lost. all_hosts: the cause is the supervisor, so every host is."""
+
+    reason: str
+    all_hosts: bool = False
+
+
+def find_loss(lease_s: float, unanswered_s: float, suspended_s: float, *, over: bool, stopping: str | None) -> Loss | None:
+    """Whether a host is lost whose agent has not renewed its lease for `unanswered_s`. suspended_s: the part in which the supervisor itself
+    did not run. over: `SupervisorLease.is_over`. stopping: the agent's reason to stop, None while it does not."""
+    if stopping is None and not over:
+        return None
+    if suspended_s >= lease_s:
+        found = f"the supervisor was suspended for {suspended_s:.0f} s (its machine slept, or it was stopped)"
+        cure = "Keep the machine awake, raise `deadlines.lease`, or detach with `up -d`, for which `deadlines.detached` holds"
+        return Loss(f"{found}, and without contact for {lease_s:g} s agents end their tasks. {cure}", all_hosts=True)
+    return Loss(f"its agent has stopped: {stopping}" if stopping is not None else f"its agent has not answered for {unanswered_s:.0f} s")

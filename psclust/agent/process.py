@@ -1,11 +1,10 @@
-"""The process of an agent, `python -m psclust.agent` on a host: reads what it is to be from standard input, detaches itself under a guard,
-and prints one line about itself when it can be dialled. The keys never touch a command line or a disk."""
+"""The process of an agent, `python -m psclust.agent` on a host: reads an AgentRequest from standard input, forks the agent under a guard,
+and prints an AgentReply when it accepts connections. Keys never touch a command line or a disk."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
-import logging
 import os
 import signal
 import sys
@@ -31,22 +30,21 @@ from psclust.transport.ports import listen_in
 _PORT_TRIES = 10
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
-    # The launcher asks often whether the line still holds.
+    # The supervisor pings every 2 s (control.agent_channel).
     ("grpc.http2.min_ping_interval_without_data_ms", 1000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Two servers must never share a port by accident.
+    # Fail if another server has the port.
     ("grpc.so_reuseport", 0),
 ]
 
 
 @dataclass(frozen=True)
 class AgentRequest:
-    """What an agent is told at its start.
+    """The settings of one agent.
 
-    host: its own name in the cluster file. folder: where the run is kept. address: where it was reached, and listens unless there
-    is an `interface`: the name of one, or a subnet such as 10.0.0.0/8. ports: auto, or a range of which it
-    takes one. lease_s, grace_s: seconds. environ: variables for all tasks, secrets perhaps. warm: what to load at once. version: of the
-    psclust that asks.
+    host: its name in the cluster file. folder: the run's on this host. address: where to listen, unless there is an `interface`: its name,
+    or a subnet such as 10.0.0.0/8. ports: auto, or a range. environ: variables for all tasks, which may be secret. warm: fork servers to
+    start at once. version: of the launcher's psclust.
     """
 
     host: str
@@ -72,10 +70,10 @@ class AgentRequest:
 
 @dataclass(frozen=True)
 class AgentReply:
-    """What an agent says of itself.
+    """The properties of a started agent.
 
-    address, port: where it listens. folder: the run's on this host. shim: path of the bind shim, None where there is none. environ: of the
-    environment that tasks inherit there, what planning looks at.
+    address, port: where it listens. folder: the run's on this host. shim: path of the bind shim, None if it was not built. environ: the
+    variables that tasks inherit and that planning depends on.
     """
 
     pid: int
@@ -96,11 +94,11 @@ class AgentReply:
 
 
 def main() -> int:
-    """Starts the agent that standard input describes; returns when it answers. 0, or the exit code of what went wrong."""
+    """Start the agent that standard input describes; returns 0 when it accepts connections, or the exit code of the error."""
     try:
         sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
     except (ValueError, KeyError, TypeError) as error:
-        sys.stderr.write(f"an agent is started by `psclust up`, which tells it what to be on standard input ({error})\n")
+        sys.stderr.write(f"`psclust up` starts agents, with their settings on standard input; these are not valid: {error}\n")
         return UsageError.exit_code
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
@@ -109,30 +107,29 @@ def main() -> int:
 
 
 def start(request: AgentRequest) -> str:
-    """Forks the agent off; its AgentReply in JSON. Raises StartError."""
+    """Fork the agent; returns its AgentReply as JSON. Raises StartError."""
     if request.version != psclust.__version__:
         there = f"psclust is {psclust.__version__} there, in {os.path.dirname(psclust.__file__)}, and {request.version} here"
-        raise StartError(f"{there}. Install the same one, or remove that one: then ours is sent.")
+        raise StartError(f"{there}. Install the same version, or uninstall that one: psclust then sends its own.")
     folder = RunFolder(Path(request.folder))
     try:
         folder.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.create()
     except OSError as error:
-        raise StartError(f"{error.filename}: {error.strerror}; runs are kept there on {request.host}. Set PSCLUST_STATE there.") from None
+        raise StartError(f"{error.filename}: {error.strerror}; run folders of {request.host} are there. Set PSCLUST_STATE there.") from None
     read, write = os.pipe()
     choose_address(request)
     guard.launch(folder.supervisor_log, lambda own_guard: _serve(request, folder, write, own_guard), lambda code: None)
     os.close(write)
     with open(read, encoding="utf-8") as pipe:
-        said = pipe.readline()
-    if not said:
-        log = last_line(folder.supervisor_log.read_text(encoding="utf-8", errors="replace"))
-        raise StartError(f"the agent did not start: {log or 'it said nothing'} (its log: {folder.supervisor_log})")
-    return said
+        reply = pipe.readline()
+    if not reply:
+        line = last_line(folder.supervisor_log.read_text(encoding="utf-8", errors="replace"))
+        raise StartError(f"the agent did not start: {line or 'its log is empty'} (log: {folder.supervisor_log})")
+    return reply
 
 
 def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guard.Guard) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     import grpc
 
     from psclust.agent import agent_pb2_grpc
@@ -140,10 +137,9 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     from psclust.agent.agent_service import AgentService
     from psclust.transport.local_transport import LocalTransport
 
-    guard.become_subreaper()
     agent = Agent(folder, request.lease_s, request.grace_s)
     signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
-    own_guard.on_term(lambda: agent.leave("its guard was killed" if own_guard.is_gone() else "it was told to (SIGTERM)"))
+    own_guard.on_term(lambda: agent.stop("its guard was killed" if own_guard.is_gone() else "it got SIGTERM"))
     environ = {**os.environ, **request.environ}
     here = HostEnvironment(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     transport = LocalTransport(agent, environ, library_environment(here), log=2)
@@ -164,7 +160,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
         pipe.write(reply.to_json() + "\n")
     agent.run(transport)
     transport.close()
-    # Whoever follows has a moment to read the last news.
+    # Time for the supervisor to receive the last updates.
     server.stop(grace=0.5).wait()
     return 0
 
@@ -172,16 +168,16 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
 def _add_port(server: Any, credentials: Any, address: str, ports: str) -> int:
     """The first port of `ports` that is free. Raises StartError."""
     for _ in range(_PORT_TRIES):
-        # Found free and taken the moment after: somebody else may come between, then the next one is tried.
+        # Another process may take the port between these lines; then try the next.
         with listen_in(address, ports) as found:
             port = int(found.getsockname()[1])
         with suppress(RuntimeError):
             return int(server.add_secure_port(f"{address}:{port}", credentials))
-    raise StartError(f"no port of {address} could be had for the agent: {_PORT_TRIES} were taken the moment after they were free")
+    raise StartError(f"no port of {address} for the agent: other processes took {_PORT_TRIES} free ports before it could")
 
 
 def choose_address(request: AgentRequest) -> str:
-    """Where to listen. Raises StartError where the host has no such interface, or no address in such a subnet."""
+    """Where to listen. Raises StartError if the host has no such interface, or no address in that subnet."""
     wanted = request.interface
     if wanted is None:
         return request.address

@@ -1,4 +1,4 @@
-"""A refusal on its way through gRPC: a status whose text holds the sentence and the exit code."""
+"""How a PsclustError travels through gRPC: as a status whose details hold its message and exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psclust.errors import PsclustError
 
 
 class Refusal(PsclustError):
-    """The other side's own words and exit code."""
+    """A PsclustError that a service raised, with its message and exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -19,12 +19,13 @@ class Refusal(PsclustError):
 
 
 def refuse(context: grpc.ServicerContext, error: PsclustError) -> NoReturn:
+    """End the RPC with `error`."""
     context.abort(grpc.StatusCode.FAILED_PRECONDITION, json.dumps({"message": str(error), "exit_code": error.exit_code}))
     raise AssertionError
 
 
 def refusal(error: Any) -> Refusal | None:
-    """What a service has refused; None for any other error."""
+    """The error that a service refused an RPC with; None for any other gRPC error."""
     if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
         return None
     details = json.loads(error.details())

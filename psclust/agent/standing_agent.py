@@ -1,6 +1,6 @@
-"""The standing agent, `python -m psclust.agent --standing`: a process that is always there, so that the agents of runs become its children
-in place of those of an SSH log-in. They are then in its control group and under its limits, and no log-out ends them. It runs what a
-log-in of the same user hands over (`delegate`), hands no secret on and keeps none. When it is told to stop, so are they."""
+"""The standing agent, `python -m psclust.agent --standing`: a service that runs the agents of one user's runs as its children instead of
+children of an SSH login. They are then in its control group and under its limits, and survive a logout. It runs commands that logins of
+the same user delegate (`standing_protocol`), and stores no secrets. When it gets SIGTERM, it ends its agents first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from psclust.agent import guard
-from psclust.agent.standing_protocol import DelegatedCommand, peer_uid, receive, say, socket_path
+from psclust.agent.standing_protocol import DelegatedCommand, peer_uid, receive, reply, socket_path
 from psclust.errors import StartError
 
 LOG = logging.getLogger(__name__)
 
-_PATIENCE_S = 5.0  # for whoever has dialled to say what for
+_RECEIVE_S = 5.0
 
 
-def stand() -> int:
-    """Be the standing agent until SIGTERM. Raises StartError where it has no place to listen, and where one stands already."""
+def run_standing_agent() -> int:
+    """Be the standing agent until SIGTERM. Raises StartError if the socket cannot be created, or another standing agent listens."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     path = socket_path(os.environ)
     with _listen(path) as listener:
@@ -38,8 +38,8 @@ def _listen(path: Path) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             if probe.connect_ex(str(path)) == 0:
-                raise StartError(f"{path}: a standing agent listens there already. Stop that one first.")
-        # Somebody's who was killed.
+                raise StartError(f"{path}: a standing agent already listens there. Stop that one first.")
+        # Left by a standing agent that was killed.
         path.unlink(missing_ok=True)
         listener.bind(str(path))
         path.chmod(0o600)
@@ -50,17 +50,17 @@ def _listen(path: Path) -> socket.socket:
 
 
 class StandingAgent:
-    """Has a single thread, which alone starts processes and takes note of their ends."""
+    """Single-threaded: one loop starts commands and reaps them."""
 
     def __init__(self, listener: socket.socket, path: Path) -> None:
         self._listener = listener
         self._path = path
         self._started: dict[int, tuple[subprocess.Popen[bytes], socket.socket]] = {}
-        self._told: set[int] = set()
-        self._leaving = False
+        self._signalled: set[int] = set()
+        self._stopping = False
 
     def run(self) -> None:
-        """Until told to stop; then nothing that it has started is alive."""
+        """Until SIGTERM; then all it started has ended."""
         guard.become_subreaper()
         woken, wake = socket.socketpair()
         with woken, wake, selectors.DefaultSelector() as selector:
@@ -69,35 +69,35 @@ class StandingAgent:
             signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
             signal.signal(signal.SIGCHLD, lambda *_: None)
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, self._told_to_stop)
+                signal.signal(number, self._stop)
             selector.register(woken, selectors.EVENT_READ)
             selector.register(self._listener, selectors.EVENT_READ)
-            while self._reap() or not self._leaving:
-                if self._leaving:
+            while self._reap() or not self._stopping:
+                if self._stopping:
                     self._stop_all()
                 for key, _ in selector.select():
                     if key.fileobj is woken:
                         woken.recv(1 << 12)
-                    elif not self._leaving:
+                    elif not self._stopping:
                         self._accept()
-        LOG.info("nothing is left")
+        LOG.info("stopped")
 
-    def _told_to_stop(self, number: int, frame: object) -> None:
-        self._leaving = True
+    def _stop(self, number: int, frame: object) -> None:
+        self._stopping = True
         self._path.unlink(missing_ok=True)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(_RECEIVE_S)
         try:
             if peer_uid(connection) != os.getuid():
-                LOG.warning("user %d was refused", peer_uid(connection))
+                LOG.warning("refused user %d", peer_uid(connection))
                 connection.close()
                 return
-            say(connection, {"welcome": os.getpid()})
-            with receive(connection) as order:
-                process = _start(order)
-            say(connection, {"pid": process.pid})
+            reply(connection, {"welcome": os.getpid()})
+            with receive(connection) as command:
+                process = _start(command)
+            reply(connection, {"pid": process.pid})
         except (OSError, ValueError) as error:
             LOG.warning("not started: %s", error)
             connection.close()
@@ -106,7 +106,7 @@ class StandingAgent:
         self._started[process.pid] = (process, connection)
 
     def _reap(self) -> bool:
-        """Takes note of who has ended; whether anybody is alive. Among them are orphans of those that it has started."""
+        """Reap ended children, orphans of commands included; returns whether any child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -117,26 +117,26 @@ class StandingAgent:
             if pid in self._started:
                 process, connection = self._started.pop(pid)
                 process.returncode = os.waitstatus_to_exitcode(status)
-                with suppress(OSError):  # who asked has gone
-                    say(connection, {"code": process.returncode})
+                with suppress(OSError):  # the client has gone
+                    reply(connection, {"code": process.returncode})
                 connection.close()
 
     def _stop_all(self) -> None:
-        """TERM, once, to every child's own group: an agent and its guard, which stays to clean up; the agent ends its tasks."""
-        for child in guard.children() - self._told:
-            self._told.add(child)
+        """TERM each child's process group once: an agent, which ends its tasks, and its guard, which ignores it to clean up."""
+        for child in guard.children() - self._signalled:
+            self._signalled.add(child)
             with suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGTERM)
 
 
-def _start(order: DelegatedCommand) -> subprocess.Popen[bytes]:
-    """As whoever handed it over would have run it; in a session of its own, because no terminal's keys are meant for it."""
+def _start(command: DelegatedCommand) -> subprocess.Popen[bytes]:
+    """In a new session, so that no terminal signals it."""
     return subprocess.Popen(
-        order.argv,
-        env=order.environ,
-        cwd=order.cwd,
-        stdin=order.files[0],
-        stdout=order.files[1],
-        stderr=order.files[2],
+        command.argv,
+        env=command.environ,
+        cwd=command.cwd,
+        stdin=command.files[0],
+        stdout=command.files[1],
+        stderr=command.files[2],
         start_new_session=True,
     )

@@ -1,5 +1,5 @@
-"""Between a log-in and the standing agent of the same user: one process hands over what it was to do, with its standard input, output and
-error, and waits for the exit code. Two versions of psclust may meet here, so that it stays as it is, or else gets another number."""
+"""The protocol of the standing agent: a process sends it a command with its own standard input, output and error, and waits for the exit
+code. Different psclust versions may talk over this socket: bump _PROTOCOL when the protocol changes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any, BinaryIO
 
 from psclust import framing
 
-_NUMBER = 1  # of the way in which the two talk; those of different numbers do not meet
-_ANSWER_S = 5.0
-_LOST = 3  # exit code where the standing agent has ended before the command has
+_PROTOCOL = 1  # part of the socket's name
+_REPLY_S = 5.0
+_LOST = 3  # exit code if the standing agent ends before the command
 
 
 @dataclass(frozen=True, slots=True)
 class DelegatedCommand(AbstractContextManager["DelegatedCommand"]):
-    """A command as it stands, and three open files, closed on leaving."""
+    """A command, and open files for its standard input, output and error; leaving the context closes them."""
 
     argv: list[str]
     cwd: str
@@ -36,37 +36,37 @@ class DelegatedCommand(AbstractContextManager["DelegatedCommand"]):
 
 
 def socket_path(environ: Mapping[str, str]) -> Path:
-    """Where a user's standing agent listens, in a folder that nobody else can look into."""
+    """Where a user's standing agent listens, in a folder that only this user can read."""
     given = environ.get("XDG_RUNTIME_DIR", "")
     folder = given if os.path.isabs(given) else f"/run/user/{os.getuid()}"
-    return Path(folder) / "psclust" / f"agent-{_NUMBER}.sock"
+    return Path(folder) / "psclust" / f"agent-{_PROTOCOL}.sock"
 
 
 def delegate(arguments: list[str]) -> int | None:
-    """Has the standing agent run this Python with `arguments`, and waits for its end; its exit code. None where nobody has taken it."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, connection.makefile("rb") as answers:
-        connection.settimeout(_ANSWER_S)
+    """Run this Python with `arguments` as a child of the standing agent; returns its exit code, or None if no standing agent takes it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, connection.makefile("rb") as replies:
+        connection.settimeout(_REPLY_S)
         with suppress(OSError, ValueError):
             connection.connect(str(socket_path(os.environ)))
-            # Who listens but does not answer is given nothing: files that nobody takes out of a socket stay open.
-            if peer_uid(connection) == os.getuid() and answers.readline() and _is_taken(connection, answers, [sys.executable, *arguments]):
+            # Wait for its greeting: files sent to a process that never receives them stay open.
+            if peer_uid(connection) == os.getuid() and replies.readline() and _is_taken(connection, replies, [sys.executable, *arguments]):
                 connection.settimeout(None)
-                return _exit_code(answers)
+                return _exit_code(replies)
     return None
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """The user at the other end, as the kernel has it."""
+    """The user at the other end, from the kernel."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", credentials)[1])
 
 
-def say(connection: socket.socket, message: Mapping[str, Any]) -> None:
+def reply(connection: socket.socket, message: Mapping[str, Any]) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
 def receive(connection: socket.socket) -> DelegatedCommand:
-    """Raises OSError or ValueError for anything that is no command with three files."""
+    """Raises OSError or ValueError for anything but a command with three files."""
     payload, files = framing.receive(connection, max_files=3)
     with ExitStack() as undo:
         for file in files:
@@ -75,23 +75,23 @@ def receive(connection: socket.socket) -> DelegatedCommand:
         try:
             command = DelegatedCommand(list(message["argv"]), str(message["cwd"]), dict(message["environ"]), files)
         except (KeyError, TypeError) as error:
-            raise ValueError(f"no command: {error}") from None
+            raise ValueError(f"not a command: {error}") from None
         if len(files) != 3:
-            raise ValueError("no command with three files")
+            raise ValueError(f"a command with {len(files)} files, not 3")
         undo.pop_all()
     return command
 
 
-def _is_taken(connection: socket.socket, answers: BinaryIO, argv: list[str]) -> bool:
+def _is_taken(connection: socket.socket, replies: BinaryIO, argv: list[str]) -> bool:
     payload = json.dumps({"argv": argv, "cwd": os.getcwd(), "environ": dict(os.environ)}).encode()
     framing.send(connection, payload, [0, 1, 2])
-    return "pid" in json.loads(answers.readline())
+    return "pid" in json.loads(replies.readline())
 
 
-def _exit_code(answers: BinaryIO) -> int:
+def _exit_code(replies: BinaryIO) -> int:
     try:
-        code = int(json.loads(answers.readline())["code"])
+        code = int(json.loads(replies.readline())["code"])
     except (OSError, ValueError, KeyError):
-        sys.stderr.write("the standing agent of this host has ended in the middle of a start\n")
+        sys.stderr.write("the standing agent of this host ended while it started an agent\n")
         return _LOST
     return code if code >= 0 else 128 - code

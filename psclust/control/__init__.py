@@ -1,6 +1,6 @@
-"""The supervisor of a run as a process, its service, and the agents through which it runs tasks on other hosts.
+"""The supervisor of a run as a process, its gRPC service, and its clients of the agents that run tasks on other hosts.
 
-`supervisor_pb2.py` and `supervisor_pb2_grpc.py` are generated from `supervisor.proto` by `make proto`.
+`make proto` generates `supervisor_pb2.py` and `supervisor_pb2_grpc.py` from `supervisor.proto`.
 """
 
 import psclust.agent  # noqa: F401 - makes `import grpc` cheaper

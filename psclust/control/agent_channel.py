@@ -1,5 +1,4 @@
-"""A connection to an agent: directly, or through a tunnel to its host. It notices within seconds that it is cut, and that the cut
-is over; `lease.RECONNECT_S` counts on that."""
+"""The gRPC channel to an agent: direct, or through a tunnel to its host. It detects a cut, and its end, within `lease.RECONNECT_S`."""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-# An attempt that began during a cut waits longer and longer between its packets: a new one begins sooner.
+# TCP backs off during a cut; a new connection attempt is through sooner than an old one.
 _DIRECT = [("grpc.min_reconnect_backoff_ms", 2000)]
 
 
 class AgentChannel:
-    """`channel` to the agent; `close` it."""
+    """`channel` is the gRPC channel; `close` ends it and its tunnel."""
 
     def __init__(self, access: AgentAccess) -> None:
         self._tunnel = _tunnel(access)

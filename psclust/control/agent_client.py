@@ -1,299 +1,232 @@
-"""The launcher's end of one agent: orders out, in order; news in, each once, however often the connection breaks."""
+"""The supervisor's client of one agent: requests in order, updates once each, a lease renewed, however often the connection breaks."""
 
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from enum import Enum
+from typing import Any, Literal
 
 import grpc
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import AgentAccess
-from psclust.agent.lease import LOG_IN_S, LauncherLease, clock, interval
+from psclust.agent.lease import SSH_LOGIN_S, SupervisorLease, clock, find_loss, is_silent, renewal_interval_s
 from psclust.agent.refusal import Refusal, refusal
 from psclust.control.agent_channel import AgentChannel
+from psclust.control.agent_updates import AgentUpdates, HostListener
 from psclust.control.suspend_detector import SuspendDetector, start_suspend_detector
 from psclust.errors import StartError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
-from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
-from psclust.transport.api import Listener, Output
-from psclust.transport.log_pump import append
 
 LOG = logging.getLogger(__name__)
 
-_CALL_S = 20.0
-_ANSWER_S = 15.0  # for an answer that somebody waits for; their own patience ends after 20 s
-_LEAVE_S = 3.0  # for an agent to hear that it is to leave, and for it to go when it has ended all
-_SILENT_S = 10.0  # without a word, an agent is not worth waiting for
-_AGAIN_S = 0.2  # between attempts to reach an agent
-_RENEW_S = 2.0  # for a renewal to be answered; it waits for a connection
+_REQUEST_S = 20.0
+_REPLY_S = 15.0  # for a call whose result is awaited; `up` itself waits for 20 s
+_STOP_S = 30.0
+_STOP_SILENT_S = 3.0  # for an agent that may be gone, and for the last updates of one that has stopped
+_RETRY_S = 0.2
+_RENEW_S = 2.0  # for a renewal, waiting for a connection included
+_RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-class HostListener(Listener, Protocol):
-    """Who is told of a host's tasks, of the loss of a host, of whether there is contact with it, and of what a user should know."""
+class Contact(Enum):
+    """LOST and CLOSED are final, but a lost host may still be closed."""
 
-    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
-        """all_hosts: for a reason that is here, so that all other hosts are lost, too."""
-
-    def host_silent(self, host: str, silent: bool) -> None: ...
-
-    def note(self, text: str) -> None:
-        """For the user to read, once."""
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    LOST = "lost"  # its tasks may run elsewhere: later updates are ignored
+    CLOSED = "closed"
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
-    """`refused` is told why, where it is."""
+class _Request:
+    """`refused` is called with the reason if the agent refuses."""
 
-    call: Callable[[], object]
+    send: Callable[[], object]
     refused: Callable[[str], object]
 
 
 class AgentClient:
-    """Threads of its own: one sends orders, one reads news and puts output and progress into `folder`, one renews the lease."""
+    """One agent. Three threads of its own send requests, receive updates, and renew the lease. `listen` and `probe` may be called from any
+    thread, the rest by the owner of the transport."""
 
-    def __init__(
-        self, access: AgentAccess, folder: RunFolder, listener: HostListener, suspend_detector: SuspendDetector | None = None
-    ) -> None:
+    def __init__(self, access: AgentAccess, folder: RunFolder, listener: HostListener, suspended: SuspendDetector | None = None) -> None:
         self.access = access
-        self._folder = folder
         self._listener = listener
-        self._suspend_detector = suspend_detector or start_suspend_detector()
-        self._lease = LauncherLease(access.lease_s, clock(), LOG_IN_S if access.via else 0.0)
-        self._connection = AgentChannel(access)
-        self._stub = agent_pb2_grpc.AgentStub(self._connection.channel)
-        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
-        self._after = 0
-        self._offsets: dict[str, int] = {}
-        self._attempts: dict[Task, int] = {}
-        self._outputs: dict[tuple[Task, int], Output] = {}
-        self._lost_there: dict[tuple[Task, int], int] = {}
-        self._serving: set[Task] = set()
-        self._progress: dict[Task, str] = {}
-        self._heard = time.monotonic()
-        self._cut = False  # as the listener knows it
-        self._closed = threading.Event()
-        self._renew_now = threading.Event()
-        self._lost = threading.Event()  # given up: its tasks may run elsewhere, and what it still says is of no account
+        self._suspended = suspended or start_suspend_detector()
+        self._updates = AgentUpdates(access.host, folder, listener)
+        self._lease = SupervisorLease(access.lease_s, clock(), SSH_LOGIN_S if access.via else 0.0)
+        self._channel = AgentChannel(access)
+        self._stub = agent_pb2_grpc.AgentStub(self._channel.channel)
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._contact = Contact.CONNECTED
+        self._changed = threading.Condition()  # guards `_contact`
         self._why_lost = ""
-        self._following = threading.Thread(target=self._follow, name=f"{access.host} news", daemon=True)
-        self._following.start()
-        threading.Thread(target=self._send, name=f"{access.host} orders", daemon=True).start()
+        self._heard = time.monotonic()
+        self._renew_now = threading.Event()
+        self._watching = threading.Thread(target=self._watch, name=f"{access.host} updates", daemon=True)
+        self._watching.start()
+        threading.Thread(target=self._send, name=f"{access.host} requests", daemon=True).start()
         threading.Thread(target=self._renew, name=f"{access.host} lease", daemon=True).start()
 
-    # ---- what a transport can do, for this host
-
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        """Raises what the agent says, or StartError where it does not answer."""
+        """Raises the agent's refusal, or StartError if it does not answer."""
         ports = [pb.ReserveRequest.Port(task=_id(entry.task), address=entry.host, wanted=entry.wanted) for entry in requests]
         reply = self._call(self._stub.Reserve, pb.ReserveRequest(ports=ports))
         return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
 
     def release(self, task: Task) -> None:
-        self._order(self._stub.Release, _id(task))
+        self._queue(self._stub.Release, _id(task))
 
     def start(self, plan: TaskPlan, attempt: int) -> None:
-        self._serving.discard(plan.task)
-        self._attempts[plan.task] = attempt
-        self._progress.pop(plan.task, None)
+        self._updates.begin(plan.task, attempt)
         request = pb.StartRequest(plan=plan.to_json(), attempt=attempt)
-        self._order(self._stub.Start, request, lambda reason: self._listener.not_started(plan.task, f"{self.access.host}: {reason}"))
+        self._queue(self._stub.Start, request, lambda reason: self._listener.not_started(plan.task, f"{self.access.host}: {reason}"))
 
     def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
-        self._order(self._stub.Signal, pb.SignalRequest(task=_id(task), kill=signal == "KILL"))
+        self._queue(self._stub.Signal, pb.SignalRequest(task=_id(task), kill=signal == "KILL"))
 
-    def output(self, task: Task) -> Output:
-        return self._outputs.get((task, self._attempts.get(task, 0)), Output())
+    @property
+    def tasks(self) -> AgentUpdates:
+        """The state of the agent's tasks."""
+        return self._updates
 
-    def serving(self, task: Task) -> bool:
-        return task in self._serving
-
-    def progress(self, task: Task) -> str | None:
-        """What the task's progress file holds."""
-        return self._progress.get(task)
-
-    def reach(self, addresses: Sequence[str]) -> list[str]:
-        """Which of the addresses accept a connection from the host. Raises StartError."""
-        return list(self._call(self._stub.Reach, pb.Addresses(addresses=addresses)).addresses)
+    def probe(self, addresses: Sequence[str]) -> list[str]:
+        """The addresses that accept a connection from the host. Raises StartError."""
+        return list(self._call(self._stub.Probe, pb.Addresses(addresses=addresses)).addresses)
 
     def listen(self, addresses: Sequence[str], ports: str) -> list[str]:
-        """Has the host accept connections at these of its addresses, at all where none is given, for half a minute, on a port of `ports` (a
-        range, or auto); returns them with it. Raises StartError."""
+        """Let the host accept connections for 30 s at these of its addresses (at all if none is given), on a port of `ports` (a range, or
+        auto); returns the addresses with ports. Raises StartError."""
         return list(self._call(self._stub.Listen, pb.ListenRequest(addresses=addresses, ports=ports)).addresses)
 
-    def extend_lease(self, seconds: float) -> None:
-        """From now on the agent stays for `seconds` without a word."""
-        self._lease.extend(seconds)
+    def extend_lease(self, lease_s: float) -> None:
+        self._lease.extend(lease_s)
         self._renew_now.set()
-
-    def leave(self, timeout: float = 30.0) -> None:
-        """Have the agent end everything, and wait until it has gone; where it cannot be told, it goes by itself when its lease is over."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        self._renew_now.set()
-        self._orders.put(None)
-        try:
-            if not self._lost.is_set():
-                self._stub.Leave(pb.Nothing(), timeout=_LEAVE_S if self.is_silent() else timeout)
-                # Its stream of news ends with it.
-                self._following.join(_LEAVE_S)
-        except grpc.RpcError as error:
-            LOG.warning("%s: its agent could not be told to leave (%s)", self.access.host, error.code().name)
-        self._connection.close()
 
     def is_silent(self) -> bool:
-        """Whether it has not been heard for so long that it is not worth waiting for."""
-        return time.monotonic() - self._heard > min(_SILENT_S, self._lease.lease_s)
+        return is_silent(time.monotonic() - self._heard, self._lease.lease_s)
+
+    def stop(self) -> None:
+        """Stop the agent with all its tasks, and wait for its last updates. An unreachable agent stops when its lease ends."""
+        lost = self._contact is Contact.LOST
+        if not self._enter(Contact.CLOSED):
+            return
+        self._renew_now.set()
+        self._requests.put(None)
+        try:
+            if not lost:
+                self._stub.Stop(pb.Empty(), timeout=_STOP_SILENT_S if self.is_silent() else _STOP_S)
+                self._watching.join(_STOP_SILENT_S)
+        except grpc.RpcError as error:
+            LOG.warning("%s: could not stop the agent (%s)", self.access.host, error.code().name)
+        self._channel.close()
 
     # ---- threads
 
     def _send(self) -> None:
-        while (order := self._orders.get()) is not None:
-            while not self._is_over():
-                try:
-                    order.call()
-                except grpc.RpcError as error:
-                    if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                        LOG.warning("%s refused an order: %s", self.access.host, error.details())
-                        order.refused(str(error.details()))
-                        break
-                    self._closed.wait(_AGAIN_S)
-                else:
-                    break
+        while (request := self._requests.get()) is not None:
+            while not self._is_over() and not self._sent(request):
+                self._pause()
 
-    def _follow(self) -> None:
+    def _sent(self, request: _Request) -> bool:
+        """False: try again."""
+        try:
+            request.send()
+        except grpc.RpcError as error:
+            if error.code() in _RETRIED:
+                return False
+            LOG.warning("%s refused a request: %s", self.access.host, error.details())
+            request.refused(str(error.details()))
+        return True
+
+    def _watch(self) -> None:
         while not self._is_over():
             try:
-                for news in self._stub.Follow(pb.FollowRequest(after=self._after, offsets=self._offsets)):
-                    if self._lost.is_set():
+                for update in self._stub.Watch(self._updates.rest()):
+                    if self._contact is Contact.LOST:
                         return
                     self._heard = time.monotonic()
-                    self._say_whether_cut(False)
-                    self._take(news)
+                    self._enter(Contact.CONNECTED)
+                    if update.WhichOneof("update") == "stopping":
+                        self._look_for_loss(update.stopping)
+                    else:
+                        self._updates.apply(update)
             except grpc.RpcError as error:
-                if not self._is_over():
-                    self._say_whether_cut(True, error.code().name)
-            self._closed.wait(_AGAIN_S)
-
-    def _is_over(self) -> bool:
-        return self._closed.is_set() or self._lost.is_set()
-
-    def _say_whether_cut(self, cut: bool, why: str = "") -> None:
-        if self._cut != cut:
-            self._cut = cut
-            LOG.info("%s: %s", self.access.host, f"not connected ({why})" if cut else "connected again")
-            self._listener.host_silent(self.access.host, cut)
+                self._enter(Contact.DISCONNECTED, error.code().name)
+            self._pause()
 
     def _renew(self) -> None:
         while not self._is_over():
             sent = clock()
             try:
-                reply = self._stub.Renew(pb.RenewRequest(until=self._lease.grant(sent)), timeout=_RENEW_S, wait_for_ready=True)
+                request = pb.RenewLeaseRequest(until=self._lease.renewal(sent))
+                reply = self._stub.RenewLease(request, timeout=_RENEW_S, wait_for_ready=True)
             except grpc.RpcError as error:
-                if (refused := refusal(error)) is not None:
-                    self._give_up(f"its agent has left: {refused}")
-                elif self._lease.is_over(clock()):
-                    self._give_up(f"its agent has not answered for {clock() - self._lease.contact:.0f} s")
-                self._renew_now.wait(_AGAIN_S)
+                refused = refusal(error)
+                self._look_for_loss(str(refused) if refused is not None else None)
+                self._renew_now.wait(_RETRY_S)
             else:
                 self._lease.answered(sent, clock(), reply.clock)
                 self._heard = time.monotonic()
-                self._say_whether_cut(False)
-                self._renew_now.wait(interval(self._lease.lease_s))
+                self._enter(Contact.CONNECTED)
+                self._renew_now.wait(renewal_interval_s(self._lease.lease_s))
             self._renew_now.clear()
 
-    def _give_up(self, reason: str) -> None:
-        if self._is_over():
-            return
-        self._why_lost = reason
-        self._lost.set()
-        lease_s = self._lease.lease_s
-        asleep = self._suspend_detector.suspended_s(self._lease.contact, clock())
-        if asleep < lease_s:
-            self._listener.host_lost(self.access.host, reason)
-            return
-        found = f"the supervisor stood still for {asleep:.0f} s (its machine slept, or it was stopped)"
-        cure = "Keep the machine awake, raise `deadlines.lease`, or leave the run alone with `up -d`, which goes by `deadlines.detached`"
-        text = f"{found}, and without a word for {lease_s:g} s the agents on the hosts end their tasks. {cure}"
-        self._listener.host_lost(self.access.host, text, all_hosts=True)
+    def _look_for_loss(self, stopping: str | None) -> None:
+        now, contact = clock(), self._lease.contact
+        suspended_s = self._suspended.suspended_s(contact, now)
+        loss = find_loss(self._lease.lease_s, now - contact, suspended_s, over=self._lease.is_over(now), stopping=stopping)
+        if loss is not None and self._enter(Contact.LOST, loss.reason):
+            self._listener.host_lost(self.access.host, loss.reason, all_hosts=loss.all_hosts)
 
-    def _take(self, news: pb.News) -> None:
-        kind = news.WhichOneof("news")
-        if kind == "event":
-            if news.event.number > self._after:
-                self._after = news.event.number
-                self._tell(news.event)
-        elif kind == "output":
-            self._keep(news.output)
-        elif kind == "leaving":
-            self._give_up(f"its agent has left: {news.leaving}")
-        else:
-            self._keep_progress(os.path.basename(news.progress_file), news.content.decode("utf-8", "replace"))
+    def _enter(self, contact: Contact, why: str = "") -> bool:
+        """Whether that is a change."""
+        with self._changed:
+            before = self._contact
+            if contact is before or before is Contact.CLOSED or (before is Contact.LOST and contact is not Contact.CLOSED):
+                return False
+            if contact is Contact.LOST:
+                self._why_lost = why
+            self._contact = contact
+            self._changed.notify_all()
+        LOG.info("%s: %s%s", self.access.host, contact.value, f" ({why})" if why else "")
+        if contact in (Contact.CONNECTED, Contact.DISCONNECTED):
+            self._listener.host_silent(self.access.host, contact is Contact.DISCONNECTED)
+        return True
 
-    def _tell(self, event: pb.Event) -> None:
-        task, kind = Task(event.task.job, event.task.index), event.WhichOneof("what")
-        if kind == "started":
-            self._listener.started(task, event.started)
-        elif kind == "not_started":
-            self._listener.not_started(task, event.not_started)
-        elif kind == "exited":
-            self._listener.exited(task, event.exited)
-        else:
-            self._serving.add(task)
+    def _is_over(self) -> bool:
+        return self._contact in (Contact.LOST, Contact.CLOSED)
 
-    def _keep_progress(self, name: str, text: str) -> None:
-        """The file is for who looks at the run; the run itself goes by `progress`."""
-        job, _, index = name.removesuffix(".json").rpartition("-")
-        task = Task(job, int(index))
-        self._progress[task] = text
-        path = self._folder.progress(task)
-        try:
-            write_atomically(path, text)
-        except OSError as error:
-            self._listener.note(f"{path.parent}: {error.strerror}; the run goes on, how far its tasks are is not shown")
+    def _pause(self) -> None:
+        with self._changed:
+            self._changed.wait_for(self._is_over, _RETRY_S)
 
-    def _keep(self, output: pb.Output) -> None:
-        task = Task(output.task.job, output.task.index)
-        path = self._folder.log(task, output.attempt)
-        known = self._offsets.get(path.name, 0)
-        data = output.data[known - output.offset :] if output.offset < known else output.data
-        self._offsets[path.name] = known + len(data)
-        key = task, output.attempt
-        fresh = output.lost - self._lost_there.get(key, 0)
-        if fresh > 0:
-            # The host's disk is full; what its agent still has of it is kept here.
-            self._lost_there[key] = output.lost
-            if (missing := fresh - len(output.unkept)) > 0:
-                data += f"\n[psclust: {missing} bytes found no room on {self.access.host}]\n".encode()
-            data += output.unkept[-fresh:]
-            self._listener.note(f"{self.access.host}: no space left for what tasks print; the run goes on, output is kept here alone")
-        self._outputs[key] = self._outputs.get(key, Output()).plus(data, append(path, data))
+    # ---- calls
 
-    def _order(self, method: Callable[..., object], request: object, refused: Callable[[str], object] = lambda reason: None) -> None:
-        self._orders.put(_Order(lambda: method(request, timeout=_CALL_S), refused))
+    def _queue(self, method: Callable[..., object], request: object, refused: Callable[[str], object] = lambda reason: None) -> None:
+        self._requests.put(_Request(lambda: method(request, timeout=_REQUEST_S), refused))
 
     def _call(self, method: Any, request: object) -> Any:
-        call = method.future(request, timeout=_ANSWER_S, wait_for_ready=True)
+        call = method.future(request, timeout=_REPLY_S, wait_for_ready=True)
         while True:
             try:
-                return call.result(timeout=_AGAIN_S)
+                return call.result(timeout=_RETRY_S)
             except grpc.FutureTimeoutError:
-                if self._lost.is_set():
+                if self._contact is Contact.LOST:
                     call.cancel()
                     raise StartError(f"{self.access.host}: {self._why_lost}.") from None
             except grpc.RpcError as error:
-                if self._lost.is_set():
+                if self._contact is Contact.LOST:
                     raise StartError(f"{self.access.host}: {self._why_lost}.") from None
                 if (refused := refusal(error)) is not None:
                     raise Refusal(f"{self.access.host}: {refused}", refused.exit_code) from None

@@ -51,12 +51,12 @@ class AgentSettings:
     via: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-class ReachProbe(Protocol):
+class AddressProbe(Protocol):
     """What is asked of a supervisor that has the agents (`SupervisorClient`)."""
 
     def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]: ...
 
-    def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
+    def probe(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
 
 
 def start_agents(
@@ -105,7 +105,7 @@ def places(replies: Mapping[str, AgentReply], folders: Mapping[str, AgentFolders
     }
 
 
-def common_addresses(supervisor: ReachProbe, replies: Mapping[str, AgentReply], settings: AgentSettings) -> dict[str, str]:
+def common_addresses(supervisor: AddressProbe, replies: Mapping[str, AgentReply], settings: AgentSettings) -> dict[str, str]:
     """An address of each host that all hosts reach, on a port of those that tasks will have: the one its agent listens on if that is so,
     else, unless the user has chosen an interface, the first of its others. Raises StartError, which names who does not reach whom."""
     listening = fan_out(list(replies), lambda host: supervisor.listen(host, [replies[host].address], settings.ports), parallel=_PARALLEL)
@@ -128,9 +128,9 @@ def common_addresses(supervisor: ReachProbe, replies: Mapping[str, AgentReply], 
     return {host: found[host] for host in replies}
 
 
-def _reached_by_all(supervisor: ReachProbe, addresses: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
+def _reached_by_all(supervisor: AddressProbe, addresses: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
     """(host -> the first of its addresses that everybody reaches, host -> who does not reach the last of them)."""
-    reached = supervisor.reach(list(addresses)) if addresses else {}
+    reached = supervisor.probe(list(addresses)) if addresses else {}
     found: dict[str, str] = {}
     missing: dict[str, list[str]] = {}
     for address, host in addresses.items():

@@ -1,6 +1,5 @@
-"""Certificates of one cluster, made anew for every run: an authority that nobody else has, a certificate for the launcher and one for each
-host's agent. Whoever cannot show one of this authority's is refused (mutual TLS). Keys are bytes in memory: they travel through SSH's
-standard input, and no file holds them."""
+"""The certificates of one run: an authority of its own, which signs one certificate for the launcher and one for each host's agent. Both
+sides refuse any other (mutual TLS). Keys stay in memory and travel through SSH's standard input; no file contains them."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from psclust.agent.access import Identity, server_name
 
 LIFETIME = datetime.timedelta(days=365)
-# Clocks of hosts differ; a certificate must not be too young for one that is behind.
+# A host whose clock is behind must accept it too.
 _BACKDATED = datetime.timedelta(days=1)
 
 
@@ -38,7 +37,7 @@ class Authority:
         return self._issue("launcher", ExtendedKeyUsageOID.CLIENT_AUTH, lifetime)
 
     def agent(self, host: str, lifetime: datetime.timedelta = LIFETIME) -> Identity:
-        """For the server on `host`, which clients know by the name `server_name(host)` whatever its address is."""
+        """For the server on `host`; clients check the name `server_name(host)`, not its address."""
         return self._issue(server_name(host), ExtendedKeyUsageOID.SERVER_AUTH, lifetime)
 
     def _issue(self, name: str, usage: x509.ObjectIdentifier, lifetime: datetime.timedelta) -> Identity:

@@ -1,4 +1,4 @@
-"""The end of a run whose supervisor does not answer, because it stands still perhaps: by signals, and from outside."""
+"""Ending a run whose supervisor does not answer (suspended, say), by signals from outside."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import psutil
 
 from psclust.rundir.folder import ClusterFolder, RunFolder
 
-_POLL = 0.02
+_POLL_S = 0.02
 
 
-def force_stop(folder: RunFolder, patience_s: float) -> bool:
-    """KILL the supervisor of a live run; its guard, woken if it stands still, then ends everything else, also what has left its process
-    group. Whether nothing holds the run any more, after at most `patience_s` seconds."""
+def force_stop(folder: RunFolder, timeout_s: float) -> bool:
+    """KILL the supervisor of a live run and continue its guard, which then ends all other processes. Returns whether the run has ended,
+    within `timeout_s`."""
     cluster = ClusterFolder(folder.path.parent)
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     below: set[psutil.Process] = set()
     while cluster.is_live():
         holders = _holders(cluster.lock_file, folder.supervisor_log)
         below |= _descendants(holders)
         for process in holders:
             with suppress(psutil.Error):
-                # The guard, which is above, is to clean up; without a guard nobody does.
-                process.send_signal(signal.SIGCONT if _is_above(process, holders) else signal.SIGKILL)
+                # The guard, the parent, must live to clean up.
+                process.send_signal(signal.SIGCONT if _is_parent(process, holders) else signal.SIGKILL)
         if time.monotonic() > deadline:
             return False
-        time.sleep(_POLL)
+        time.sleep(_POLL_S)
     for process in below:
         with suppress(psutil.Error):
             process.kill()
@@ -38,7 +38,7 @@ def force_stop(folder: RunFolder, patience_s: float) -> bool:
 
 
 def _holders(lock: Path, log: Path) -> list[psutil.Process]:
-    """Supervisor and guard: they have the lock open, as others do for a moment, and write to the supervisor's log, as fork servers do."""
+    """Supervisor and guard: only they have both the lock and the supervisor's log open."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -63,7 +63,7 @@ def _descendants(processes: Iterable[psutil.Process]) -> set[psutil.Process]:
     return found
 
 
-def _is_above(process: psutil.Process, others: Iterable[psutil.Process]) -> bool:
+def _is_parent(process: psutil.Process, others: Iterable[psutil.Process]) -> bool:
     with suppress(psutil.Error):
         return any(other.ppid() == process.pid for other in others)
     return False

@@ -44,20 +44,20 @@ class SupervisorStub(object):
                 request_serializer=psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
                 response_deserializer=psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
                 _registered_method=True)
-        self.Connect = channel.unary_unary(
-                '/psclust.supervisor.v1.Supervisor/Connect',
+        self.AddAgents = channel.unary_unary(
+                '/psclust.supervisor.v1.Supervisor/AddAgents',
                 request_serializer=psclust_dot_control_dot_supervisor__pb2.Agents.SerializeToString,
                 response_deserializer=psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
                 _registered_method=True)
         self.Listen = channel.unary_unary(
                 '/psclust.supervisor.v1.Supervisor/Listen',
                 request_serializer=psclust_dot_control_dot_supervisor__pb2.ListenRequest.SerializeToString,
-                response_deserializer=psclust_dot_control_dot_supervisor__pb2.ReachRequest.FromString,
+                response_deserializer=psclust_dot_control_dot_supervisor__pb2.Addresses.FromString,
                 _registered_method=True)
-        self.Reach = channel.unary_unary(
-                '/psclust.supervisor.v1.Supervisor/Reach',
-                request_serializer=psclust_dot_control_dot_supervisor__pb2.ReachRequest.SerializeToString,
-                response_deserializer=psclust_dot_control_dot_supervisor__pb2.ReachReply.FromString,
+        self.Probe = channel.unary_unary(
+                '/psclust.supervisor.v1.Supervisor/Probe',
+                request_serializer=psclust_dot_control_dot_supervisor__pb2.Addresses.SerializeToString,
+                response_deserializer=psclust_dot_control_dot_supervisor__pb2.ProbeReply.FromString,
                 _registered_method=True)
         self.Reserve = channel.unary_unary(
                 '/psclust.supervisor.v1.Supervisor/Reserve',
@@ -71,7 +71,7 @@ class SupervisorStub(object):
                 _registered_method=True)
         self.Restart = channel.unary_unary(
                 '/psclust.supervisor.v1.Supervisor/Restart',
-                request_serializer=psclust_dot_control_dot_supervisor__pb2.TaskRequest.SerializeToString,
+                request_serializer=psclust_dot_control_dot_supervisor__pb2.TaskId.SerializeToString,
                 response_deserializer=psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
                 _registered_method=True)
         self.Stop = channel.unary_unary(
@@ -85,49 +85,49 @@ class SupervisorServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Watch(self, request, context):
-        """The run's statuses, one for each change.
+        """Stream the run's status, again after every change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Detach(self, request, context):
-        """Let go: the run no longer depends on whoever holds it.
+        """Let the run go on when the `psclust up` that started it ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Connect(self, request, context):
-        """Agents on other hosts, which have been started for this run.
+    def AddAgents(self, request, context):
+        """Run tasks on other hosts through these agents too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Listen(self, request, context):
-        """Has a host accept connections at some of its addresses for a moment.
+        """Have the agent of a host accept connections for a moment (Agent.Listen).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Reach(self, request, context):
-        """Which hosts accept a connection at which of some addresses, from where.
+    def Probe(self, request, context):
+        """Connect to each address from every host that has an agent (Agent.Probe).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Reserve(self, request, context):
-        """Ports on this host, held for as long as their task may be started.
+        """Reserve ports for tasks, on the hosts that will run them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Apply(self, request, context):
-        """Make a plan true; what does not differ from the running one is left alone.
+        """Replace the plan: tasks that do not differ keep running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -158,20 +158,20 @@ def add_SupervisorServicer_to_server(servicer, server):
                     request_deserializer=psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
                     response_serializer=psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
             ),
-            'Connect': grpc.unary_unary_rpc_method_handler(
-                    servicer.Connect,
+            'AddAgents': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddAgents,
                     request_deserializer=psclust_dot_control_dot_supervisor__pb2.Agents.FromString,
                     response_serializer=psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
             ),
             'Listen': grpc.unary_unary_rpc_method_handler(
                     servicer.Listen,
                     request_deserializer=psclust_dot_control_dot_supervisor__pb2.ListenRequest.FromString,
-                    response_serializer=psclust_dot_control_dot_supervisor__pb2.ReachRequest.SerializeToString,
+                    response_serializer=psclust_dot_control_dot_supervisor__pb2.Addresses.SerializeToString,
             ),
-            'Reach': grpc.unary_unary_rpc_method_handler(
-                    servicer.Reach,
-                    request_deserializer=psclust_dot_control_dot_supervisor__pb2.ReachRequest.FromString,
-                    response_serializer=psclust_dot_control_dot_supervisor__pb2.ReachReply.SerializeToString,
+            'Probe': grpc.unary_unary_rpc_method_handler(
+                    servicer.Probe,
+                    request_deserializer=psclust_dot_control_dot_supervisor__pb2.Addresses.FromString,
+                    response_serializer=psclust_dot_control_dot_supervisor__pb2.ProbeReply.SerializeToString,
             ),
             'Reserve': grpc.unary_unary_rpc_method_handler(
                     servicer.Reserve,
@@ -185,7 +185,7 @@ def add_SupervisorServicer_to_server(servicer, server):
             ),
             'Restart': grpc.unary_unary_rpc_method_handler(
                     servicer.Restart,
-                    request_deserializer=psclust_dot_control_dot_supervisor__pb2.TaskRequest.FromString,
+                    request_deserializer=psclust_dot_control_dot_supervisor__pb2.TaskId.FromString,
                     response_serializer=psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
             ),
             'Stop': grpc.unary_unary_rpc_method_handler(
@@ -259,7 +259,7 @@ class Supervisor(object):
             _registered_method=True)
 
     @staticmethod
-    def Connect(request,
+    def AddAgents(request,
             target,
             options=(),
             channel_credentials=None,
@@ -272,7 +272,7 @@ class Supervisor(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.supervisor.v1.Supervisor/Connect',
+            '/psclust.supervisor.v1.Supervisor/AddAgents',
             psclust_dot_control_dot_supervisor__pb2.Agents.SerializeToString,
             psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
             options,
@@ -301,7 +301,7 @@ class Supervisor(object):
             target,
             '/psclust.supervisor.v1.Supervisor/Listen',
             psclust_dot_control_dot_supervisor__pb2.ListenRequest.SerializeToString,
-            psclust_dot_control_dot_supervisor__pb2.ReachRequest.FromString,
+            psclust_dot_control_dot_supervisor__pb2.Addresses.FromString,
             options,
             channel_credentials,
             insecure,
@@ -313,7 +313,7 @@ class Supervisor(object):
             _registered_method=True)
 
     @staticmethod
-    def Reach(request,
+    def Probe(request,
             target,
             options=(),
             channel_credentials=None,
@@ -326,9 +326,9 @@ class Supervisor(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/psclust.supervisor.v1.Supervisor/Reach',
-            psclust_dot_control_dot_supervisor__pb2.ReachRequest.SerializeToString,
-            psclust_dot_control_dot_supervisor__pb2.ReachReply.FromString,
+            '/psclust.supervisor.v1.Supervisor/Probe',
+            psclust_dot_control_dot_supervisor__pb2.Addresses.SerializeToString,
+            psclust_dot_control_dot_supervisor__pb2.ProbeReply.FromString,
             options,
             channel_credentials,
             insecure,
@@ -408,7 +408,7 @@ class Supervisor(object):
             request,
             target,
             '/psclust.supervisor.v1.Supervisor/Restart',
-            psclust_dot_control_dot_supervisor__pb2.TaskRequest.SerializeToString,
+            psclust_dot_control_dot_supervisor__pb2.TaskId.SerializeToString,
             psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
             options,
             channel_credentials,

@@ -1,8 +1,7 @@
-"""From `up` to a running supervisor, under a guard of its own."""
+"""The process of a run's supervisor: forked by `up`, under a guard, it serves RPCs and supervises until the run has ended."""
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SupervisorRequest:
-    """What a new supervisor is given: the run, the environment of its tasks, and what its fork servers should begin to load. lease: the
-    read end of a pipe whose write end the launcher holds open for as long as the run may live."""
+    """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start at once. lock: the run's lock, held
+    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends."""
 
     folder: RunFolder
     name: str
@@ -38,29 +37,27 @@ class SupervisorRequest:
 
 
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
-    """Fork the guard, which forks the supervisor, both without the file descriptors `close`; the guard's pid. The caller must have a single
-    thread. Raises OSError when there can be no more processes."""
+    """Fork the guard, which forks the supervisor, both without the file descriptors `close`; returns the guard's pid. The caller must have
+    a single thread. Raises OSError when no process can be created."""
     log, died = request.folder.supervisor_log, lambda code: record_death(request.folder, describe_exit(code))
     return guard.launch(log, lambda own_guard: supervise(request, own_guard), died, close=close)
 
 
 def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     """Be the supervisor until the run has ended."""
-    # Imported after the fork: gRPC must not have been at work in the process that was forked.
+    # Imports gRPC, which must not be in use when its process forks.
     from psclust.control.remote_transport import RemoteTransport
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    guard.become_subreaper()
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
-    own_guard.on_term(lambda: supervisor.post(_told_to_stop(own_guard)))
+    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard)))
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
     transport = RemoteTransport(local, request.folder, supervisor)
     for python, load, env in request.warm:
         local.warm(python, load, env)
     detached = threading.Event()
-    server = _serve(supervisor, transport, request.folder, detached)
-    threading.Thread(target=_hold, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
+    server = serve(supervisor, transport, request.folder, detached)
+    threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
     status = supervisor.run(transport, transport)
     transport.close()
     server.stop(grace=1.0).wait()
@@ -68,21 +65,22 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     return 0 if status.ended else 1
 
 
-def _told_to_stop(own_guard: guard.Guard) -> events.Stop:
+def _stop_by_signal(own_guard: guard.Guard) -> events.Stop:
     if own_guard.is_gone():
         return events.Stop("the run's guard was killed; every task was stopped", exit_code=1)
-    return events.Stop("the supervisor was told to stop (SIGTERM)", exit_code=143)
+    return events.Stop("the supervisor got SIGTERM", exit_code=143)
 
 
-def _hold(lease: int, supervisor: Supervisor, detached: threading.Event) -> None:
-    """End the run when its launcher is gone, from the moment of the fork on: the kernel closes the pipe with the launcher."""
+def _watch_launcher(lease: int, supervisor: Supervisor, detached: threading.Event) -> None:
+    """End the run when `psclust up` ends, however it ends: the kernel then closes the pipe."""
     with open(lease, "rb") as pipe:
         pipe.read()
     if not detached.is_set():
         supervisor.post(events.Stop("the `psclust up` that held this run is gone", exit_code=130))
 
 
-def _serve(supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event):  # type: ignore[no-untyped-def]
+def serve(supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event):  # type: ignore[no-untyped-def]
+    """Start the run's SupervisorService on the socket in its folder; returns the gRPC server."""
     import grpc
 
     from psclust.control import supervisor_pb2_grpc

@@ -1,4 +1,4 @@
-"""RPCs in, calls to the supervisor out."""
+"""The gRPC service of a run's supervisor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refuse
 from psclust.control import supervisor_pb2 as pb
 from psclust.control import supervisor_pb2_grpc
-from psclust.control.remote_transport import RemoteTransport
+from psclust.control.remote_transport import RemoteTransport, on_all
 from psclust.errors import PsclustError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
@@ -19,12 +19,12 @@ from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.supervisor import Supervisor
 
-# A stream looks this often whether its reader is still there (seconds); gRPC's own callback tells sooner.
-_WATCH_INTERVAL = 1.0
+_WATCH_S = 1.0  # between checks whether a stream's client is still there
 
 
 class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore[misc]
-    """One run's supervisor, and its agents on other hosts, as a service."""
+    """Handles RPCs on gRPC's threads. The transport is called on the supervisor's thread only; calls to agents that change no state, and
+    may be slow, are made here. `detached` is set when the run must outlive its `psclust up`."""
 
     def __init__(self, supervisor: Supervisor, transport: RemoteTransport, detached: threading.Event) -> None:
         self._supervisor = supervisor
@@ -34,7 +34,7 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
     def Watch(self, request: pb.Empty, context: grpc.ServicerContext) -> Iterator[pb.Status]:
         version = -1
         while context.is_active():
-            newer, status = self._supervisor.wait_for_change(version, _WATCH_INTERVAL)
+            newer, status = self._supervisor.wait_for_change(version, _WATCH_S)
             if newer > version:
                 version = newer
                 yield pb.Status(json=status.to_json())
@@ -43,32 +43,34 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
 
     def Detach(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Empty:
         self._detached.set()
-        deadlines = self._supervisor.deadlines()
-        if deadlines is not None:
-            self._transport.extend_lease(deadlines.detached_s)
+        self._supervisor.soon(self._extend_leases)
         return pb.Empty()
 
-    def Connect(self, request: pb.Agents, context: grpc.ServicerContext) -> pb.Empty:
-        self._transport.connect([AgentAccess.from_json(text) for text in request.json])
+    def AddAgents(self, request: pb.Agents, context: grpc.ServicerContext) -> pb.Empty:
+        agents = [AgentAccess.from_json(text) for text in request.json]
+        self._supervisor.call(lambda: self._transport.add_agents(agents))
         return pb.Empty()
 
-    def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.ReachRequest:
+    def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
+        agents = self._supervisor.call(self._transport.agents)
         try:
-            return pb.ReachRequest(addresses=self._transport.listen(request.host, list(request.addresses), request.ports))
+            return pb.Addresses(addresses=agents[request.host].listen(list(request.addresses), request.ports))
         except PsclustError as error:
             refuse(context, error)
 
-    def Reach(self, request: pb.ReachRequest, context: grpc.ServicerContext) -> pb.ReachReply:
+    def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.ProbeReply:
+        agents = self._supervisor.call(self._transport.agents)
         try:
-            reached = self._transport.reach(list(request.addresses))
+            found = on_all(agents, lambda agent: agent.probe(list(request.addresses)))
         except PsclustError as error:
             refuse(context, error)
-        return pb.ReachReply(hosts=[pb.ReachReply.Host(name=name, addresses=found) for name, found in reached.items()])
+        hosts = [pb.ProbeReply.Host(name=name, addresses=each) for name, each in zip(agents, found, strict=True)]
+        return pb.ProbeReply(hosts=hosts)
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
-        wanted = [PortRequest(_task(port.task), port.host, port.wanted, port.on) for port in request.ports]
+        wanted = [PortRequest(_task(port.task), port.address, port.wanted, port.host) for port in request.ports]
         try:
-            ports = self._supervisor.reserve(wanted)
+            ports = self._supervisor.call(lambda: self._transport.reserve(wanted))
         except PsclustError as error:
             refuse(context, error)
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
@@ -79,7 +81,7 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
         except PsclustError as error:
             refuse(context, error)
 
-    def Restart(self, request: pb.TaskRequest, context: grpc.ServicerContext) -> pb.Empty:
+    def Restart(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Empty:
         self._supervisor.post(events.Restart(_task(request)))
         return pb.Empty()
 
@@ -90,6 +92,11 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
             self._supervisor.post(events.Stop(request.reason, ok=request.exit_code == 0, exit_code=request.exit_code))
         return pb.Empty()
 
+    def _extend_leases(self) -> None:
+        deadlines = self._supervisor.deadlines()
+        if deadlines is not None:
+            self._transport.extend_leases(deadlines.detached_s)
 
-def _task(message: pb.TaskRequest) -> Task:
+
+def _task(message: pb.TaskId) -> Task:
     return Task(message.job, message.index)

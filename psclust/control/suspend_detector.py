@@ -1,4 +1,4 @@
-"""Whether this process stood still, because its machine was suspended or because it was stopped."""
+"""Detects time in which this process did not run: its machine slept, or it was stopped with a signal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from weakref import ref
 from psclust.agent.lease import clock
 
 _SAMPLE_S = 0.5
-_SLOW_S = 2.0  # between two looks: a busy machine
+_SLOW_S = 2.0  # a longer gap between samples is not just a busy machine
 
 
 class SuspendDetector:
-    """Somebody looks at the clock all the time; where nobody did, the process stood still. Any thread may ask."""
+    """Samples the clock at short intervals; a gap means that the process did not run. Thread-safe."""
 
     def __init__(self, now: float) -> None:
         self._lock = threading.Lock()
@@ -27,13 +27,13 @@ class SuspendDetector:
             self._last = max(self._last, now)
 
     def suspended_s(self, since: float, now: float) -> float:
-        """For how many seconds since then."""
+        """The part of the time since `since` in which the process did not run."""
         self.sample(now)
         return sum(end - max(begin, since) for begin, end in self._gaps if end > since)
 
 
 def start_suspend_detector() -> SuspendDetector:
-    """One that is looked after by a thread, for as long as anybody has it."""
+    """A detector that a thread samples until it is garbage-collected."""
     detector = SuspendDetector(clock())
     threading.Thread(target=_sample, args=(ref(detector),), name="suspend-detector", daemon=True).start()
     return detector

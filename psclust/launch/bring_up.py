@@ -75,7 +75,7 @@ def bring_up(
             ports=file.ports if is_range(file.ports) else "auto",
             via={host.name: tunnel_via(file, host) for host in hosts} if file.tunnel else {},
         )
-        replies = start_agents(pythons, agent_folders, settings, lambda access: client.connect([access]))
+        replies = start_agents(pythons, agent_folders, settings, lambda access: client.add_agents([access]))
         addresses = common_addresses(client, replies, settings)
     return places(replies, agent_folders, addresses)
 

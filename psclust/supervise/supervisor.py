@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from psclust.errors import PsclustError, StartError, UsageError
-from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Deadlines, Plan
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
@@ -99,9 +98,9 @@ class Supervisor:
     def soon(self, work: Callable[[], None]) -> None:
         self._mailbox.soon(work)
 
-    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        """Raises PortBusyError or StartError."""
-        return self._mailbox.call(lambda: self._transport.reserve(requests))
+    def call(self, work: Callable[[], _T]) -> _T:
+        """Run `work` on the supervisor's thread, which owns the transport; returns its result or raises its error."""
+        return self._mailbox.call(work)
 
     def apply(self, plan: Plan) -> RunStatus:
         """Make `plan` true; answers once the run has taken it over. Raises StartError when the plan cannot be written down, and UsageError

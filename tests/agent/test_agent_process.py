@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from psclust.agent.agent import Agent, LeavingError
+from psclust.agent.agent import Agent, StoppingError
 from psclust.agent.lease import clock
 from psclust.rundir.folder import ClusterFolder
 from psclust.testing.wait import wait_until
@@ -29,7 +29,7 @@ class Late:
         self._thread.start()
 
     def end(self) -> None:
-        self.agent.leave("the test is over")
+        self.agent.stop("the test is over")
         self._thread.join(60)
         self._transport.close()
 
@@ -46,7 +46,7 @@ def test_a_renewal_that_waits_is_read_before_the_clock_is_looked_at(late: Late) 
     late.move()
     assert late.agent.renew(clock() + 60) > 0
     assert late.order.result(60) == "carried out"
-    assert late.agent.leaving is None
+    assert late.agent.stopping is None
 
 
 @pytest.mark.parametrize("stale", [False, True])
@@ -54,8 +54,8 @@ def test_without_one_that_still_holds_all_ends_and_no_order_is_carried_out(late:
     late.move()
     if stale:
         late.agent.renew(clock() - 1)
-    with pytest.raises(LeavingError, match="not been heard for the time of its lease"):
+    with pytest.raises(StoppingError, match="has not renewed its lease"):
         late.order.result(60)
-    wait_until(late.agent.ended.is_set, what="the end")
-    with pytest.raises(LeavingError):
+    wait_until(late.agent.stopped.is_set, what="the end")
+    with pytest.raises(StoppingError):
         late.agent.renew(clock() + 60)

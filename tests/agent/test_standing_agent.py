@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 NOBODY = 65534
 # As somebody else, once everything is loaded that only we can read.
-AS_NOBODY = f"import os, psutil; from psclust.agent.standing_agent import stand; os.setuid({NOBODY}); stand()"
+AS_NOBODY = f"import os, psutil; from psclust.agent.standing_agent import run_standing_agent; os.setuid({NOBODY}); run_standing_agent()"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_is_handed_over_reads_and_writes_where_it_would_have_and_its_exit_c
 ) -> None:
     alone = _log_in(runtime, '{"no": "request"}')
     assert (alone.returncode, alone.stdout) == (2, "")
-    assert "an agent is started by `psclust up`" in alone.stderr
+    assert "`psclust up` starts agents" in alone.stderr
     stand()
     below = _log_in(runtime, '{"no": "request"}')
     assert (below.returncode, below.stdout, below.stderr) == (alone.returncode, alone.stdout, alone.stderr)
@@ -82,7 +82,7 @@ def test_only_one_stands_and_one_that_was_killed_is_followed_by_another(stand: C
     first = stand()
     second = subprocess.run([sys.executable, "-m", "psclust.agent", "--standing"], env=_environ(runtime), capture_output=True, text=True)
     assert second.returncode == 3
-    assert "a standing agent listens there already" in second.stderr
+    assert "a standing agent already listens there" in second.stderr
     first.kill()
     first.wait()
     assert socket_path(_environ(runtime)).exists()
@@ -101,7 +101,7 @@ def test_one_that_is_frozen_is_not_waited_for_and_does_no_harm_later(stand: Call
     frozen.send_signal(signal.SIGSTOP)
     done = _log_in(runtime)
     assert done.returncode == 2
-    assert done.stderr.count("an agent is started by `psclust up`") == 1
+    assert done.stderr.count("`psclust up` starts agents") == 1
     frozen.send_signal(signal.SIGCONT)
     wait_until(lambda: "not started" in (runtime / "log").read_text(), what="its turn")
     assert _log_in(runtime).returncode == 2
@@ -138,7 +138,7 @@ def test_another_user_neither_gives_it_anything_to_run_nor_is_given_anything(
         with suppress(ConnectionError):
             socket.send_fds(connection, [struct.pack("!I", len(order))], [0, 1, 2])
             assert connection.recv(1) == b""
-    wait_until(lambda: "user 0 was refused" in (runtime / "log").read_text(), what="the refusal")
+    wait_until(lambda: "refused user 0" in (runtime / "log").read_text(), what="the refusal")
     assert not made.exists()
     assert _log_in(runtime).returncode == 2
     assert "started process" not in (runtime / "log").read_text()

@@ -78,7 +78,7 @@ class Started:
     authority: Authority
     identity: Identity
     reply: AgentReply
-    link: AgentClient
+    client: AgentClient
     heard: Heard
     folder: RunFolder
 
@@ -87,7 +87,7 @@ class Started:
         return f"{self.host.address}:{self.reply.port}"
 
     def run(self, script: str, attempt: int = 1, task: Task = WORKER) -> None:
-        self.link.start(task_plan(task, self.host.name, script), attempt)
+        self.client.start(task_plan(task, self.host.name, script), attempt)
 
     def log(self, attempt: int = 1) -> str:
         path = self.folder.log(WORKER, attempt)
@@ -118,11 +118,11 @@ def task_plan(task: Task, host: str, script: str) -> TaskPlan:
 
 @pytest.fixture
 def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    links: list[AgentClient] = []
+    clients: list[AgentClient] = []
 
     def start(lease_s: float = 20.0, environ: dict[str, str] | None = None, via: Host | None = None) -> Started:
         host, authority = bed[0], Authority("test")
-        run = f"run-{len(links)}-{os.urandom(3).hex()}"
+        run = f"run-{len(clients)}-{os.urandom(3).hex()}"
         identity = authority.agent(host.name)
         own = str(host.home / ".local" / "state" / run)
         request = AgentRequest(host.name, own, host.address, lease_s, 2.0, identity, environ or {})
@@ -139,12 +139,12 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
             lease_s,
             {"reach_by": "ssh", "host": asdict(via)} if via else None,
         )
-        links.append(AgentClient(access, folder, heard))
-        return Started(host, authority, identity, reply, links[-1], heard, folder)
+        clients.append(AgentClient(access, folder, heard))
+        return Started(host, authority, identity, reply, clients[-1], heard, folder)
 
     yield start
-    for link in links:
-        link.leave()
+    for client in clients:
+        client.stop()
 
 
 def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> No
     where = Path(psclust.__file__).parent
     assert done.returncode == 3
     assert done.stderr.startswith(
-        f"psclust is {psclust.__version__} there, in {where}, and 0.0.9 here. Install the same one, or remove that one"
+        f"psclust is {psclust.__version__} there, in {where}, and 0.0.9 here. Install the same version, or uninstall that one"
     )
     assert not (tmp_path / "run").exists()
 
@@ -183,7 +183,7 @@ def test_what_finds_no_room_on_a_host_is_kept_by_the_launcher(start: Callable[..
     assert set(rest) == {"x"}
     assert len(rest) > 10_000
     assert any(started.host.name in note and "no space" in note for note in started.heard.notes)
-    assert started.link.output(WORKER).lost == 0
+    assert started.client.tasks.output(WORKER).lost == 0
 
 
 def test_what_finds_no_room_on_the_launcher_is_held_to_be_shown(start: Callable[..., Started]) -> None:
@@ -191,22 +191,22 @@ def test_what_finds_no_room_on_the_launcher_is_held_to_be_shown(start: Callable[
     started.folder.log(WORKER, 1).symlink_to("/dev/full")
     started.run("print('the reason')\nraise SystemExit(7)")
     started.wait_for("exited", WORKER, 7)
-    assert started.link.output(WORKER) == Output(b"the reason\n", 11, b"the reason\n")
+    assert started.client.tasks.output(WORKER) == Output(b"the reason\n", 11, b"the reason\n")
     started.run("print('second')", attempt=2)
     started.wait_for("exited", WORKER, 0)
-    assert started.link.output(WORKER) == Output(b"second\n")
+    assert started.client.tasks.output(WORKER) == Output(b"second\n")
 
 
 def test_a_program_that_is_not_there_is_said(start: Callable[..., Started]) -> None:
     agent = start()
-    agent.link.start(replace(task_plan(WORKER, agent.host.name, ""), argv=("/no/such/python", "x.py"), preload="tensorflow"), 1)
+    agent.client.start(replace(task_plan(WORKER, agent.host.name, ""), argv=("/no/such/python", "x.py"), preload="tensorflow"), 1)
     wait_until(lambda: agent.heard.news, what="the news")
     assert agent.heard.news[0][0] == "not started"
 
 
 def test_a_start_that_an_agent_cannot_make_sense_of_is_said(start: Callable[..., Started]) -> None:
     agent = start()
-    agent.link.start(replace(task_plan(WORKER, agent.host.name, ""), argv=()), 1)
+    agent.client.start(replace(task_plan(WORKER, agent.host.name, ""), argv=()), 1)
     wait_until(lambda: agent.heard.news, what="the news")
     kind, task, reason = agent.heard.news[0]
     assert (kind, task) == ("not started", WORKER)
@@ -283,7 +283,7 @@ def test_an_agent_that_stood_still_ends_its_tasks_before_it_takes_any_order(star
     assert time.monotonic() - continued < 2
     wait_until(lambda: not agent.host.programs(), what="the end of all processes")
     assert not (Path(agent.reply.folder) / "logs" / "worker-0.2.log").exists()
-    assert "leaving: the launcher has not been heard" in (Path(agent.reply.folder) / "supervisor.log").read_text()
+    assert "stopping: the supervisor has not renewed its lease" in (Path(agent.reply.folder) / "supervisor.log").read_text()
 
 
 def test_an_agent_that_stood_still_for_less_than_its_lease_goes_on(start: Callable[..., Started]) -> None:
@@ -315,8 +315,8 @@ def test_who_asks_an_agent_that_has_left_is_told_so_at_once(start: Callable[...,
     agent.host.run("kill", "-TERM", str(agent.reply.pid))
     agent.wait_for("lost", "h1")
     asked = time.monotonic()
-    with pytest.raises(StartError, match=r"^h1: its agent has left: it was told to \(SIGTERM\)\.$"):
-        agent.link.reach([])
+    with pytest.raises(StartError, match=r"^h1: its agent has stopped: it got SIGTERM\.$"):
+        agent.client.probe([])
     assert time.monotonic() - asked < 5
 
 
@@ -324,7 +324,7 @@ def test_told_to_leave_it_leaves_nothing_but_its_folder(start: Callable[..., Sta
     agent = start()
     agent.run("import time; print('up', flush=True); time.sleep(1000)")
     wait_until(lambda: "up" in agent.log(), what="the task")
-    agent.link.leave()
+    agent.client.stop()
     wait_until(lambda: not agent.host.programs(), what="the end of all processes")
     assert agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip() == agent.reply.folder
 
@@ -345,7 +345,7 @@ def _renew(agent: Started, identity: Identity | None) -> str:
     """What comes of a call with these papers: OK, or gRPC's word for the refusal."""
     with _channel(agent, identity) as channel:
         try:
-            agent_pb2_grpc.AgentStub(channel).Renew(pb.RenewRequest(), timeout=5)
+            agent_pb2_grpc.AgentStub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)
         except grpc.RpcError as error:
             return str(error.code().name)
     return "OK"
@@ -367,7 +367,7 @@ def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(s
         said = wait_until(lambda before=before: agent.host.run("cat", str(log))[before:], what="the agent's log")
         assert "andshake" in said, name
     with grpc.insecure_channel(agent.target) as channel, pytest.raises(grpc.RpcError):
-        agent_pb2_grpc.AgentStub(channel).Renew(pb.RenewRequest(), timeout=5)
+        agent_pb2_grpc.AgentStub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)
 
 
 def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(start: Callable[..., Started]) -> None:

@@ -25,7 +25,7 @@ class Network:
         assert set(addresses) <= set(self.own[host])
         return [f"{address}:{PORT}" for address in addresses or self.own[host]]
 
-    def reach(self, addresses: Sequence[str]) -> dict[str, list[str]]:
+    def probe(self, addresses: Sequence[str]) -> dict[str, list[str]]:
         return {host: [one for one in addresses if (host, one.removesuffix(f":{PORT}")) not in self.closed] for host in self.own}
 
 

@@ -92,7 +92,7 @@ def test_tasks_are_below_it_under_its_limits_and_end_when_it_is_stopped_which_th
     wait_until(lambda: (status := far.status()) is not None and status.ended, what="the end of the run")
     status = far.status()
     assert status is not None
-    assert "host h1 is lost, with ps:0: its agent has left: it was told to (SIGTERM)" in status.text
+    assert "host h1 is lost, with ps:0: its agent has stopped: it got SIGTERM" in status.text
     wait_until(lambda: not standing.is_running() or standing.status() == psutil.STATUS_ZOMBIE, what="the end of the standing agent")
     wait_until(lambda: not below.is_running() or below.status() == psutil.STATUS_ZOMBIE, what="the end of the task")
 

@@ -38,7 +38,7 @@ def test_a_supervisor_that_slept_longer_than_the_lease_says_so(far: CommandBed, 
     finally:
         os.kill(status.supervisor, signal.SIGCONT)
     assert running.wait(300) == 1, running.output
-    assert "the supervisor stood still for " in running.output
+    assert "the supervisor was suspended for " in running.output
     assert "without a word for 3 s the agents on the hosts end their tasks" in running.output
     assert "is lost" not in running.output
     assert "spare slot" not in running.output

@@ -1,0 +1,110 @@
+"""The updates that an agent streams to the supervisor: output, progress and events, from where an earlier stream broke off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from psclust.agent import agent_pb2 as pb
+from psclust.agent.agent import Agent
+from psclust.agent.event_log import Entry
+from psclust.spec.cluster import Task
+from psclust.supervise.events import Exited, NotStarted, Serving, Started
+
+_POLL_S = 0.1  # between checks for new output
+_CHUNK = 1 << 18
+_DRAIN_S = 1.0  # for a dead task's last output
+
+
+def stream_updates(agent: Agent, request: pb.WatchRequest, is_active: Callable[[], bool]) -> Iterator[pb.Update]:
+    """Until the agent has stopped, or the client is gone. A task's output comes before the event of its end."""
+    after, output, progress = request.after, _OutputStream(agent, dict(request.offsets)), _ProgressStream(agent)
+    announced = False
+    while is_active():
+        over = agent.stopped.is_set()  # read before the last updates are collected
+        entries = agent.event_log.after(after, 0 if over else _POLL_S)
+        if agent.stopping is not None and not announced:
+            # First, or the supervisor would take the tasks' ends for failures of their own.
+            announced = True
+            yield pb.Update(stopping=agent.stopping)
+        for entry in entries:
+            if isinstance(entry.event, Exited):
+                agent.drain(entry.event.task, _DRAIN_S)
+        yield from output.updates()
+        yield from progress.updates()
+        for entry in entries:
+            yield pb.Update(event=_event(entry))
+            after = entry.number
+        if over:
+            return
+
+
+class _OutputStream:
+    """`offsets`: bytes sent of each log, by file name."""
+
+    def __init__(self, agent: Agent, offsets: dict[str, int]) -> None:
+        self._agent = agent
+        self._offsets = offsets
+        self._lost: dict[tuple[Task, int], int] = {}
+
+    def updates(self) -> Iterator[pb.Update]:
+        attempts = self._agent.attempts()
+        latest = dict(attempts)  # the last one of each task wins
+        for task, attempt in attempts:
+            found = self._agent.output(task)
+            yield from self._saved(task, attempt)
+            if attempt == latest[task] and found.lost != self._lost.get((task, attempt), 0):
+                self._lost[task, attempt] = found.lost
+                offset = self._offsets.get(self._agent.folder.log(task, attempt).name, 0)
+                unkept = pb.Output(task=_id(task), attempt=attempt, offset=offset, lost=found.lost, unkept=found.unkept)
+                yield pb.Update(output=unkept)
+
+    def _saved(self, task: Task, attempt: int) -> Iterator[pb.Update]:
+        path = self._agent.folder.log(task, attempt)
+        offset = self._offsets.get(path.name, 0)
+        try:
+            if path.stat().st_size <= offset:
+                return
+        except OSError:
+            return
+        with path.open("rb") as file:
+            file.seek(offset)
+            while data := file.read(_CHUNK):
+                yield pb.Update(output=pb.Output(task=_id(task), attempt=attempt, offset=offset, data=data))
+                offset += len(data)
+        self._offsets[path.name] = offset
+
+
+class _ProgressStream:
+    """Sends a progress file again when it changes, or when a new attempt has written the same content."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._sent: dict[Task, tuple[int, bytes]] = {}
+
+    def updates(self) -> Iterator[pb.Update]:
+        for task, attempt in dict(self._agent.attempts()).items():
+            try:
+                known = attempt, self._agent.folder.progress(task).read_bytes()
+            except OSError:
+                continue
+            if known != self._sent.get(task):
+                self._sent[task] = known
+                yield pb.Update(progress=pb.Progress(task=_id(task), content=known[1]))
+
+
+def _event(entry: Entry) -> pb.Event:
+    event = pb.Event(number=entry.number, task=_id(entry.event.task))
+    match entry.event:
+        case Started(pid=pid):
+            event.started = pid
+        case NotStarted(reason=reason):
+            event.not_started = reason
+        case Exited(code=code):
+            event.exited = code
+        case Serving():
+            event.serving = True
+    return event
+
+
+def _id(task: Task) -> pb.TaskId:
+    return pb.TaskId(job=task.job, index=task.index)

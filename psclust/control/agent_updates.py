@@ -1,0 +1,115 @@
+"""What an agent reports about its tasks, applied once each: events to a listener, output and progress to the run folder."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from psclust.agent import agent_pb2 as pb
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.folder import RunFolder
+from psclust.spec.cluster import Task
+from psclust.transport.api import Listener, Output
+from psclust.transport.log_pump import append
+
+
+class HostListener(Listener, Protocol):
+    """A listener for the events of tasks and of their hosts. Called from any thread."""
+
+    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
+        """all_hosts: the reason is on this machine, so all other hosts are lost too."""
+
+    def host_silent(self, host: str, silent: bool) -> None:
+        """The connection to a host's agent broke, or is back."""
+
+    def note(self, text: str) -> None:
+        """Show the user a note, once."""
+
+
+class AgentUpdates:
+    """The state of one agent's tasks as last reported. One thread applies updates; another one may read."""
+
+    def __init__(self, host: str, folder: RunFolder, listener: HostListener) -> None:
+        self._host = host
+        self._folder = folder
+        self._listener = listener
+        self._after = 0
+        self._offsets: dict[str, int] = {}
+        self._attempts: dict[Task, int] = {}
+        self._outputs: dict[tuple[Task, int], Output] = {}
+        self._lost: dict[tuple[Task, int], int] = {}  # bytes that did not fit on the host
+        self._serving: set[Task] = set()
+        self._progress: dict[Task, str] = {}
+
+    def begin(self, task: Task, attempt: int) -> None:
+        """Forget what earlier attempts reported."""
+        self._serving.discard(task)
+        self._attempts[task] = attempt
+        self._progress.pop(task, None)
+
+    def output(self, task: Task) -> Output:
+        """Of the latest attempt."""
+        return self._outputs.get((task, self._attempts.get(task, 0)), Output())
+
+    def serving(self, task: Task) -> bool:
+        return task in self._serving
+
+    def progress(self, task: Task) -> str | None:
+        """Content of the task's progress file."""
+        return self._progress.get(task)
+
+    def rest(self) -> pb.WatchRequest:
+        """The request for all updates not received yet."""
+        return pb.WatchRequest(after=self._after, offsets=self._offsets)
+
+    def apply(self, update: pb.Update) -> None:
+        match update.WhichOneof("update"):
+            case "event" if update.event.number > self._after:
+                self._after = update.event.number
+                self._apply_event(update.event)
+            case "output":
+                self._apply_output(update.output)
+            case "progress":
+                self._apply_progress(update.progress)
+
+    def _apply_event(self, event: pb.Event) -> None:
+        task = _task(event.task)
+        match event.WhichOneof("event"):
+            case "started":
+                self._listener.started(task, event.started)
+            case "not_started":
+                self._listener.not_started(task, event.not_started)
+            case "exited":
+                self._listener.exited(task, event.exited)
+            case "serving":
+                self._serving.add(task)
+
+    def _apply_progress(self, progress: pb.Progress) -> None:
+        """The file is for the user; the supervisor reads `progress`, which needs no disk space."""
+        task, text = _task(progress.task), progress.content.decode("utf-8", "replace")
+        self._progress[task] = text
+        path = self._folder.progress(task)
+        try:
+            write_atomically(path, text)
+        except OSError as error:
+            self._listener.note(f"{path.parent}: {error.strerror}; the run goes on, but the progress of its tasks is not shown")
+
+    def _apply_output(self, output: pb.Output) -> None:
+        task = _task(output.task)
+        path = self._folder.log(task, output.attempt)
+        known = self._offsets.get(path.name, 0)
+        data = output.data[known - output.offset :] if output.offset < known else output.data
+        self._offsets[path.name] = known + len(data)
+        key = task, output.attempt
+        newly_lost = output.lost - self._lost.get(key, 0)
+        if newly_lost > 0:
+            # The host's disk is full; the agent sends the last of what did not fit there.
+            self._lost[key] = output.lost
+            if (missing := newly_lost - len(output.unkept)) > 0:
+                data += f"\n[psclust: {missing} bytes found no room on {self._host}]\n".encode()
+            data += output.unkept[-newly_lost:]
+            self._listener.note(f"{self._host}: no space left for the output of tasks; the run goes on, and the output is kept here only")
+        self._outputs[key] = self._outputs.get(key, Output()).plus(data, append(path, data))
+
+
+def _task(message: pb.TaskId) -> Task:
+    return Task(message.job, message.index)

@@ -1,0 +1,140 @@
+"""A run on another host, from `up`'s calls to its end, over real gRPC; the agent is a double that runs nothing."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from psclust.agent import agent_pb2 as pb
+from psclust.agent import agent_pb2_grpc
+from psclust.agent.access import AgentAccess
+from psclust.agent.lease import clock
+from psclust.control.certificates import Authority
+from psclust.control.remote_transport import RemoteTransport
+from psclust.control.supervisor_client import SupervisorClient
+from psclust.control.supervisor_process import serve
+from psclust.plan.port_request import PortRequest
+from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.spec.cluster import ClusterSpec, Task
+from psclust.supervise.supervisor import Supervisor
+from psclust.transport.local_transport import LocalTransport
+
+WORKER = Task("worker", 0)
+WORKER_ID = pb.TaskId(job="worker", index=0)
+PLAN = TaskPlan(
+    task=WORKER,
+    host="h1",
+    address=None,
+    argv=("train",),
+    env={},
+    cwd="/",
+    preload=None,
+    role="program",
+    serves=False,
+    needs=(),
+    decides=True,
+    ok_exit_codes=(0,),
+    restart=RestartPolicy("never", 0, 1.0, 1.0, 1.0),
+    recovery_wait_s=None,
+)
+
+
+class AgentDouble(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
+    def __init__(self) -> None:
+        self.updates: queue.SimpleQueue[pb.Update | None] = queue.SimpleQueue()
+
+    def Reserve(self, request: pb.ReserveRequest, context: Any) -> pb.ReserveReply:
+        return pb.ReserveReply(ports=[2300] * len(request.ports))
+
+    def Listen(self, request: pb.ListenRequest, context: Any) -> pb.Addresses:
+        return pb.Addresses(addresses=[f"{address}:2300" for address in request.addresses])
+
+    def Probe(self, request: pb.Addresses, context: Any) -> pb.Addresses:
+        return request
+
+    def RenewLease(self, request: pb.RenewLeaseRequest, context: Any) -> pb.RenewLeaseReply:
+        return pb.RenewLeaseReply(clock=clock())
+
+    def Start(self, request: pb.StartRequest, context: Any) -> pb.Empty:
+        self.updates.put(pb.Update(event=pb.Event(number=1, task=WORKER_ID, started=4711)))
+        return pb.Empty()
+
+    def end_task(self) -> None:
+        self.updates.put(pb.Update(output=pb.Output(task=WORKER_ID, attempt=1, data=b"trained\n")))
+        self.updates.put(pb.Update(event=pb.Event(number=2, task=WORKER_ID, exited=0)))
+
+    def Watch(self, request: pb.WatchRequest, context: Any) -> Iterator[pb.Update]:
+        return iter(self.updates.get, None)
+
+    def Stop(self, request: pb.Empty, context: Any) -> pb.Empty:
+        self.updates.put(None)
+        return pb.Empty()
+
+
+class RecordedTransport(RemoteTransport):
+    """Records the thread of every call from outside."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._calls: list[tuple[str, int]] = []
+        super().__init__(*arguments)
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return found if name.startswith("_") else lambda *arguments: self._record(name, found, *arguments)
+
+    def _record(self, name: str, method: Callable[..., object], *arguments: object) -> object:
+        self._calls.append((name, threading.get_ident()))
+        return method(*arguments)
+
+
+@pytest.fixture
+def agent() -> Iterator[tuple[AgentDouble, AgentAccess]]:
+    authority = Authority("test")
+    identity = authority.agent("h1")
+    credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
+    double, server = AgentDouble(), grpc.server(ThreadPoolExecutor(max_workers=8))
+    agent_pb2_grpc.add_AgentServicer_to_server(double, server)
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    yield double, AgentAccess("h1", f"127.0.0.1:{port}", authority.launcher(), 30.0)
+    server.stop(None).wait()
+
+
+def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(agent: tuple[AgentDouble, AgentAccess], tmp_path: Path) -> None:
+    double, access = agent
+    folder: RunFolder = ClusterFolder(tmp_path / "run").new_run()
+    supervisor = Supervisor(folder, "run")
+    transport = RecordedTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor)
+    owner: list[int] = []
+
+    def supervise() -> None:
+        owner.append(threading.get_ident())
+        supervisor.run(transport, transport)
+        transport.close()
+
+    server = serve(supervisor, transport, folder, threading.Event())
+    thread = threading.Thread(target=supervise)
+    thread.start()
+    with SupervisorClient(folder) as client:
+        client.add_agents([access])
+        assert client.listen("h1", ["10.0.0.1"], "auto") == ["10.0.0.1:2300"]
+        assert client.probe(["10.0.0.1:2300"]) == {"h1": ["10.0.0.1:2300"]}
+        assert client.reserve([PortRequest(WORKER, "10.0.0.1", "auto", "h1")]) == {WORKER: 2300}
+        client.apply(Plan("run", ClusterSpec({}), (PLAN,), Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None)))
+        client.detach()
+        double.end_task()
+        *_, last = client.watch()
+    thread.join(60)
+    server.stop(None).wait()
+    assert last.ended
+    assert folder.log(WORKER, 1).read_text() == "trained\n"
+    assert {name for name, _ in transport._calls} >= {"add_agents", "agents", "reserve", "start", "output", "extend_leases", "close"}
+    assert {thread for _, thread in transport._calls} == set(owner)
