@@ -26,7 +26,7 @@ from psclust.train.load_program import load_program
 from psclust.train.modes import run
 from psclust.train.program import Program
 from psclust.train.program_options import Options, parse_changes, parse_options
-from psclust.train.progress import ProgressFile
+from psclust.train.progress_file import ProgressFile
 from psclust.train.report import Reporter
 from psclust.train.task_context import TaskContext, read_context
 

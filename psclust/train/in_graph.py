@@ -165,7 +165,7 @@ def _run_threads(client: _Client, session: Any, pace: TowerStalenessBound) -> No
         thread.start()
     try:
         while any(thread.is_alive() for thread in threads) and not stop.wait(_POLL_S):
-            client.saver.maybe(session, client.job.reporter.progress.step)
+            client.saver.maybe(session, client.job.reporter.global_step)
     finally:
         stop.set()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""What a program can be told to do, and which task of a cluster does it."""
+"""What `--do` makes each task of a cluster do with a program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 
 def run(job: Job) -> None:
-    """Does what the options say: all clients train; the chief alone evaluates, predicts and exports, in a local session that needs no
+    """Does what the options ask for. All clients train; only the chief evaluates, predicts and exports, in a local session that needs no
     server; an evaluator evaluates while the others train."""
     context, do = job.context, job.options.do
     trains = do in (TRAIN, TRAIN_AND_EVALUATE)
@@ -35,9 +35,7 @@ def run(job: Job) -> None:
             _evaluate(job)
             return
     elif not context.is_chief:
-        LOG.info(
-            "%s has nothing to do: %s is the work of %s alone", context.task, do, context.replicas[0] if context.replicas else "the chief"
-        )
+        LOG.info("%s has nothing to do: --do %s is for %s only", context.task, do, context.chief or "the chief")
     else:
         CheckpointFolder(job.model_dir).check_writable()
         {"evaluate": _evaluate, "predict": _predict, "export": _export}[do](job)
@@ -46,7 +44,7 @@ def run(job: Job) -> None:
 
 
 def train(job: Job) -> int:
-    """Trains as this task, or alone; returns the global step reached, as far as this task knows it."""
+    """Trains as this task, or alone; returns the greatest global step that this task knows of."""
     context = job.context
     if context.task is None or context.replication == BETWEEN_GRAPH:
         wanted = job.program.config.device_count or context.device_count
@@ -61,7 +59,7 @@ def train(job: Job) -> int:
         recover(replica.attempt, context, lambda: job.reporter.steps)
     else:
         train_in_graph(job)
-    step = job.reporter.progress.step
+    step = job.reporter.global_step
     if context.is_chief:
         mark_training(job.model_dir, context.run, step)
     return step

@@ -20,7 +20,7 @@ from psclust.train.offline.evaluation import Evaluation, evaluate
 from psclust.train.offline.prediction import predict
 from psclust.train.offline.saved_model import export_saved_model
 from psclust.train.program_options import Options
-from psclust.train.progress import ProgressFile
+from psclust.train.progress_file import ProgressFile
 from psclust.train.report import Reporter
 from psclust.train.task_context import IN_GRAPH, TaskContext, read_context
 

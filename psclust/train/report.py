@@ -1,4 +1,4 @@
-"""What a task says about its training: a line now and then, and the progress file."""
+"""The progress of a training: log lines and the progress file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from psclust.rundir.task_progress import Progress
 from psclust.spec.plurals import counted
 from psclust.train.asynchronous.staleness import Staleness
-from psclust.train.progress import Progress, ProgressFile
+from psclust.train.progress_file import ProgressFile
 
 LOG = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ _RATE_S = 1.0
 
 
 class Reporter:
-    """Counts steps and examples, works out the rate over the last second or so, and logs a line every `every_s` seconds. Threads may
+    """Counts steps and examples, computes the rate over about the last second, and logs a line every `every_s` seconds. Threads may
     share it."""
 
     def __init__(self, file: ProgressFile, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,11 +34,16 @@ class Reporter:
         self.steps = 0
         self.late = 0
         self.staleness = Staleness()
-        self.progress = Progress()
+        self.progress = Progress(step=0, phase="start")
+
+    @property
+    def global_step(self) -> int:
+        """The greatest global step that this task knows of."""
+        return self.progress.step or 0
 
     def step(self, step: int, loss: float, examples: int, staleness: int | None = None) -> None:
-        """One step of this task is done: the global step it led to, the mean loss and the number of its examples. staleness: of its
-        update, where others may have made updates in the meantime."""
+        """Records one step of this task: the global step it led to, its mean loss and its number of examples. staleness: of its update,
+        if other replicas may have made updates in the meantime."""
         with self._lock:
             self.steps += 1
             self._examples += examples
@@ -46,7 +52,7 @@ class Reporter:
                 self._recent.add(int(staleness))
             now = self._clock()
             # JSON has no NaN.
-            self.progress = replace(self.progress, step=max(step, self.progress.step), loss=loss if math.isfinite(loss) else None)
+            self.progress = replace(self.progress, step=max(step, self.global_step), loss=loss if math.isfinite(loss) else None)
             if now - self._last_rate >= _RATE_S:
                 self.progress = replace(self.progress, examples_per_s=round(self._examples / (now - self._last_rate), 1))
                 self._examples, self._last_rate = 0, now
@@ -67,19 +73,19 @@ class Reporter:
         return (f" {self.late} late" if self.late else "") + (f" {self._recent}" if self._recent.updates else "")
 
     def dropped(self) -> None:
-        """A gradient came too late for the step it was computed for."""
+        """Records a gradient that came too late for its step."""
         with self._lock:
             self.late += 1
 
     @property
     def remarks(self) -> str:
-        """What else there is to say of the training when it has ended, to stand behind a sentence."""
+        """Late gradients and staleness of the whole training, to append to a sentence."""
         remarks = [f"{counted(self.late, 'late gradient')} dropped"] if self.late else []
         remarks += [str(self.staleness)] if self.staleness.updates else []
         return "".join(f", {remark}" for remark in remarks)
 
     def phase(self, phase: str, step: int | None = None, metrics: Mapping[str, float] | None = None) -> None:
-        """A new phase begins, at global step `step` where that is known, with the `metrics` of the one before."""
+        """Records that a new phase begins, at global step `step` if that is known. metrics: results of the phase before."""
         with self._lock:
             known = self.progress
             self.progress = replace(known, phase=phase, step=known.step if step is None else step, metrics=metrics or known.metrics)

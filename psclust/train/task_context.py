@@ -1,4 +1,4 @@
-"""Which task of which cluster this process is, as the launcher says it in the environment."""
+"""The task and the cluster of this process, from the launcher's environment variables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ EVALUATOR = "evaluator"
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """task and cluster are None for a process of its own; an evaluator is in no cluster but knows it. run_dir and progress_file are
-    absolute paths, and run the run's id, where the launcher gave them. backup_workers: how many gradients a synchronous step need not wait
-    for. max_staleness: by how many steps an asynchronous replica may be ahead of the slowest; None: by any. device_count: devices of this
-    task, None: as many as it finds. devices: those that towers are on, once they are known: of this process, or in-graph of all workers;
-    see `psclust.train.tower_devices`."""
+    """task, cluster: None for a process that trains alone; an evaluator knows the cluster but is not in it. run_dir, progress_file:
+    absolute paths; run: the run's id; None outside a run. backup_workers: gradients that a synchronous step does not wait for.
+    max_staleness: how many steps an asynchronous replica may be ahead of the slowest; None: any number. device_count: devices of this task
+    to use; None: all. devices: the devices of the towers once they are known: of this process or, in-graph, of all workers; see
+    `tower_devices`."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -40,17 +40,24 @@ class TaskContext:
 
     @property
     def replicas(self) -> tuple[Task, ...]:
-        """The tasks that hold a replica of the model, in shard order; a chief trains too, and comes first."""
+        """The tasks that hold a replica of the model, in shard order, the chief first."""
         if self.cluster is None:
             return ()
         jobs = ("worker",) if self.replication == IN_GRAPH else ("chief", "worker")
         return tuple(Task(job, index) for job in jobs for index in range(len(self.cluster.jobs.get(job, ()))))
 
     @property
+    def chief(self) -> Task | None:
+        """The task that initializes the variables, writes the checkpoints and ends the training: in-graph the client, between-graph the
+        first replica. None without a cluster, and for an in-graph evaluator, which does not know the client."""
+        if self.replication == IN_GRAPH:
+            return None if self.is_evaluator else self.task
+        return self.replicas[0] if self.replicas else None
+
+    @property
     def is_chief(self) -> bool:
-        if self.task is None or self.is_evaluator:
-            return self.task is None
-        return self.replication == IN_GRAPH or self.task == self.replicas[0]
+        """Whether this process is the chief; it is if it trains alone."""
+        return self.task == self.chief
 
     @property
     def is_evaluator(self) -> bool:
@@ -67,7 +74,7 @@ class TaskContext:
 
     @property
     def peers(self) -> tuple[Task, ...]:
-        """The tasks whose servers this process's session needs, apart from its own."""
+        """The other tasks whose servers this process's session needs."""
         if self.cluster is None:
             return ()
         jobs = ("ps", "worker") if self.replication == IN_GRAPH else ("ps",)
@@ -86,13 +93,13 @@ def device(task: Task) -> str:
 
 
 def task_of(name: str) -> Task:
-    """The task whose `device` name is given."""
+    """The task that `device` gave this name."""
     job, index = name.removeprefix("/job:").split("/task:")
     return Task(job, int(index))
 
 
 def read_context(environment: Mapping[str, str]) -> TaskContext:
-    """The context in the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises UsageError."""
+    """Parses the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises UsageError."""
     run_dir = _path(environment, "PSCLUST_RUN_DIR")
     progress = _path(environment, "PSCLUST_PROGRESS")
     run = environment.get("PSCLUST_RUN")

@@ -34,7 +34,7 @@ class Training:
         """Raises the first error of any client."""
         from psclust.train import modes
         from psclust.train.job import Job
-        from psclust.train.progress import ProgressFile
+        from psclust.train.progress_file import ProgressFile
         from psclust.train.report import Reporter
 
         errors: list[BaseException] = []

@@ -200,7 +200,7 @@ def test_the_chief_alone_evaluates_and_predicts(processes: Callable[..., Any]) -
         cluster.start("worker:0")
         cluster.start("worker:1")
         assert cluster.end() == {"worker:0": 0, "worker:1": 0}
-        assert f"worker:1 has nothing to do: {do} is the work of worker:0 alone" in cluster.log("worker:1")
+        assert f"worker:1 has nothing to do: --do {do} is for worker:0 only" in cluster.log("worker:1")
         assert (model_dir / made).exists()
     saved = model_dir / "export"
     cluster.arguments[2] = "export"

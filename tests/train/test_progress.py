@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.train.progress import Progress, ProgressFile
+from psclust.rundir.task_progress import Progress
+from psclust.train.progress_file import ProgressFile
 from psclust.train.report import Reporter
 
 
@@ -41,7 +42,7 @@ def test_a_file_that_cannot_be_written_does_not_disturb(path: str) -> None:
 def test_a_full_disk_leaves_the_last_good_file_and_no_rest(tmp_path: Path) -> None:
     target = tmp_path / "p.json"
     ProgressFile(target).write(Progress(1))
-    target.with_name(f"p.json.{os.getpid()}").symlink_to("/dev/full")
+    target.with_name(f".p.json.{os.getpid()}").symlink_to("/dev/full")
     ProgressFile(target).write(Progress(2))
     assert json.loads(target.read_text())["step"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]

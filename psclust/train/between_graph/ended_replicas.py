@@ -1,7 +1,7 @@
-"""Which replicas have ended their training, as the chief remembers it: through lost sessions, lost ps tasks and restarts of its own.
+"""The chief's record of the replicas that have ended their training, kept through lost sessions, lost ps tasks and its own restarts.
 
-A worker that has ended its training exits and does not come back to say so again; a chief that forgot would wait for it for ever. The
-memory is a file beside the checkpoints and belongs to one run: the next run with the same model trains all replicas again.
+A worker that has ended exits and never reports it again; without the record, a restarted chief would wait for it for ever. The record is a
+file beside the checkpoints and belongs to one run: the next run with the same model trains all replicas again.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from psclust.rundir.atomic_file import write_atomically
+
 LOG = logging.getLogger(__name__)
 
 
 class EndedReplicas:
-    """A set of replica numbers, kept in the JSON file at `path`. `run` identifies the run; None keeps nothing on disk."""
+    """A set of replica numbers, kept in the JSON file at `path`. run: the run's id; None keeps nothing on disk."""
 
     def __init__(self, path: Path, run: str | None) -> None:
         self._path = path
@@ -29,7 +31,7 @@ class EndedReplicas:
         return replica in self._replicas
 
     def add(self, replicas: Iterable[int]) -> bool:
-        """Whether any of them is new."""
+        """Adds `replicas`; returns whether any of them is new."""
         new = set(replicas) - self._replicas
         self._replicas |= new
         if new:
@@ -44,10 +46,8 @@ class EndedReplicas:
     def _write(self) -> None:
         if self._run is None:
             return
-        aside = self._path.with_suffix(".new")
         try:
-            aside.write_text(json.dumps({"run": self._run, "replicas": sorted(self._replicas)}), encoding="utf-8")
-            aside.replace(self._path)
+            write_atomically(self._path, json.dumps({"run": self._run, "replicas": sorted(self._replicas)}))
         except OSError as error:
             LOG.warning("%s cannot be written (%s); a chief that restarts may wait a minute longer", self._path, error)
 

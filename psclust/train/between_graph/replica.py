@@ -97,7 +97,7 @@ class Replica:
     def agree(self, session: Any) -> Mapping[str, int] | None:
         """Where the chief has the variables, if that is elsewhere than this graph has them. Raises PsclustError for other variables."""
         context = self.job.context
-        return self.agreement.compare(session, str(context.task), str(context.replicas[0]), _CHIEF_DEADLINE_S)
+        return self.agreement.compare(session, str(context.task), str(context.chief), _CHIEF_DEADLINE_S)
 
     def run(self, session: Any) -> None:
         if self.built.participant is None:

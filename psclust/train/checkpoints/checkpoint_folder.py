@@ -1,7 +1,7 @@
-"""The folder of a model's checkpoints: which there are, which stay, and how one becomes the last.
+"""The folder of a model's checkpoints: it lists them, makes a complete one the latest, and removes old ones.
 
-The `checkpoint` file is TensorFlow's CheckpointState as text, with paths relative to it. It is replaced only when a checkpoint is complete,
-so a crash or a full disk leaves the one before.
+The `checkpoint` file is TensorFlow's CheckpointState as text, with paths relative to the folder. It is replaced only when a checkpoint is
+complete, so a crash or a full disk leaves the previous one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pathlib import Path
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.rundir.atomic_file import write_atomically
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One checkpoint: the last part of its prefix, and when it was written, in seconds since 1970."""
+    """One checkpoint: the last part of its prefix, and the time of writing, in seconds since 1970."""
 
     name: str
     time: float
@@ -32,7 +33,7 @@ class Listed:
 
 
 class CheckpointFolder:
-    """`keep` checkpoints stay, and one for every `keep_every_s` seconds for good."""
+    """Keeps the last `keep` checkpoints and, for good, one for every `keep_every_s` seconds."""
 
     def __init__(self, directory: Path, keep: int = 5, keep_every_s: float | None = None, clock: Callable[[], float] = time.time) -> None:
         self.directory = directory
@@ -41,7 +42,7 @@ class CheckpointFolder:
         self._clock = clock
 
     def check_writable(self) -> None:
-        """Makes the folder; raises PsclustError where no file can be written there."""
+        """Creates the folder; raises PsclustError if no file can be written there."""
         probe = self.directory / f".psclust-{os.getpid()}"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -55,12 +56,13 @@ class CheckpointFolder:
             ) from error
 
     def tidy(self) -> None:
-        """Removes what a process that was killed in the middle of writing has left. For the one who writes there."""
-        for path in [*self.directory.glob("model.ckpt-*.tempstate*"), *self.directory.glob("model.ckpt-*_parts")]:
-            _remove(path)
+        """Removes the leftovers of a process that was killed while writing. To be called by the process that writes."""
+        for pattern in ("model.ckpt-*.tempstate*", "model.ckpt-*_parts", ".checkpoint.*"):
+            for path in self.directory.glob(pattern):
+                _remove(path)
 
     def prefix(self, step: int) -> str:
-        """The prefix under which the checkpoint of `step` is written."""
+        """The prefix of the checkpoint of `step`."""
         return str(self.directory / f"model.ckpt-{step}")
 
     def latest(self) -> str | None:
@@ -68,7 +70,7 @@ class CheckpointFolder:
         return tf.train.latest_checkpoint(str(self.directory))
 
     def listed(self) -> Sequence[Listed]:
-        """The checkpoints that come and go, oldest first; one kept for good is no longer among them."""
+        """The last checkpoints, oldest first, without those kept for good."""
         state = tf.train.get_checkpoint_state(str(self.directory))
         if state is None:
             return []
@@ -77,7 +79,7 @@ class CheckpointFolder:
         return [Listed(Path(path).name, when) for path, when in zip(state.all_model_checkpoint_paths, times, strict=True)]
 
     def add(self, prefix: str) -> None:
-        """Makes a complete checkpoint the last one, then removes what need not stay. Raises OSError."""
+        """Makes a complete checkpoint the latest, then removes old ones. Raises OSError."""
         state = tf.train.get_checkpoint_state(str(self.directory))
         preserved = float(state.last_preserved_timestamp) if state else 0.0
         new = Listed(Path(prefix).name, self._clock())
@@ -93,9 +95,7 @@ class CheckpointFolder:
         lines += [f'all_model_checkpoint_paths: "{entry.name}"' for entry in stay]
         lines += [f"all_model_checkpoint_timestamps: {entry.time!r}" for entry in stay]
         lines += [f"last_preserved_timestamp: {preserved!r}"]
-        aside = self.directory / "checkpoint.new"
-        aside.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        aside.replace(self.directory / "checkpoint")
+        write_atomically(self.directory / "checkpoint", "\n".join(lines) + "\n")
         for old in go:
             self.remove(old.name)
 

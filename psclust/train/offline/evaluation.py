@@ -16,6 +16,7 @@ from psclust.errors import UsageError
 from psclust.replication.input.batches import checked_dataset, count_examples, features_and_labels
 from psclust.replication.model import ModeKeys, Shard
 from psclust.replication.towers.tower import checked_loss
+from psclust.rundir.atomic_file import write_atomically
 from psclust.spec.plurals import counted
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.job import Job
@@ -27,8 +28,8 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """metrics: name -> value (a list of values where a metric is no scalar), the loss among them, over `examples` held-out examples, of
-    the variables at global step `step`."""
+    """The variables of global step `step`, over `examples` held-out examples. metrics: name -> value, or a list of values if the metric is
+    not a scalar; the loss is one of them."""
 
     step: int
     examples: int
@@ -46,8 +47,7 @@ class Evaluation:
 
 
 class EvaluationGraph:
-    """The model in mode EVAL with the held-out data, in a graph of its own. Raises UsageError where a user's function breaks its
-    contract."""
+    """The model in mode EVAL with the held-out data, in a graph of its own. Raises UsageError if a user's function breaks its contract."""
 
     def __init__(self, job: Job) -> None:
         self._steps = job.options.eval_steps
@@ -69,7 +69,7 @@ class EvaluationGraph:
         self.graph.finalize()
 
     def run(self, session: Any) -> Evaluation:
-        """Evaluates what the session's variables hold. Raises UsageError where there is no data."""
+        """Evaluates the variables of the session. Raises UsageError without data."""
         session.run(self._input)
         self._hooks.stop_requested = False
         self._hooks.start(session)
@@ -92,7 +92,7 @@ class EvaluationGraph:
 
 
 def evaluate(job: Job) -> Evaluation:
-    """Evaluates the last checkpoint on all held-out data. Raises UsageError where there is no checkpoint or no data."""
+    """Evaluates the last checkpoint on all held-out data. Raises UsageError without a checkpoint or data."""
     if not job.program.has_evaluation:
         raise UsageError("there is no held-out data: give the program an eval_input_fn, or let input_fn take `mode`")
     built = EvaluationGraph(job)
@@ -104,9 +104,7 @@ def evaluate(job: Job) -> Evaluation:
 
 def write_evaluation(result: Evaluation, directory: Path) -> None:
     """Writes `evaluation.json`."""
-    aside = directory / "evaluation.json.new"
-    aside.write_text(result.as_json() + "\n", encoding="utf-8")
-    aside.replace(directory / "evaluation.json")
+    write_atomically(directory / "evaluation.json", result.as_json() + "\n")
 
 
 def _finite(dataset: Any, steps: int | None) -> Any:

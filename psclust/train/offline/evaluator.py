@@ -1,7 +1,7 @@
-"""The evaluator task: evaluates every checkpoint while others train, and remembers the best.
+"""The evaluator task: evaluates every checkpoint while others train, and keeps a copy of the best.
 
-It only reads the model's folder, so it needs nobody and nobody waits for it. The chief leaves a mark there when the last checkpoint is
-written; when that one has been evaluated, the evaluator ends.
+It only reads the model's folder, so it needs no other task and no task waits for it. The chief writes a mark there after the last
+checkpoint; the evaluator ends when it has evaluated that one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.rundir.atomic_file import write_atomically
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder, Listed
 from psclust.train.job import Job
 from psclust.train.offline.evaluation import Evaluation, EvaluationGraph, write_evaluation
@@ -31,14 +32,12 @@ _BEST = "best"
 
 
 def mark_training(model_dir: Path, run: str | None, step: int | None) -> None:
-    """What the chief says about run number `run`: it trains (`step` None), or it has ended at `step`."""
+    """Records for the evaluator that run `run` has ended its training at `step`; None: removes the mark, as it trains."""
     mark = model_dir / _MARK
     if step is None:
         mark.unlink(missing_ok=True)
         return
-    aside = mark.with_name(f"{_MARK}.new")
-    aside.write_text(json.dumps({"run": run, "step": step}) + "\n", encoding="utf-8")
-    aside.replace(mark)
+    write_atomically(mark, json.dumps({"run": run, "step": step}) + "\n")
 
 
 def training_ended(model_dir: Path, run: str | None) -> bool:
@@ -49,8 +48,8 @@ def training_ended(model_dir: Path, run: str | None) -> bool:
 
 
 def evaluate_continuously(job: Job) -> None:
-    """Evaluates checkpoints as they come until the training has ended. Results are a line each in `evaluations.jsonl`; the checkpoint
-    with the lowest loss is copied to `best`. Raises UsageError where there is no held-out data."""
+    """Evaluates checkpoints as they appear until the training has ended. Appends each result to `evaluations.jsonl` and copies the
+    checkpoint with the lowest loss to `best`. Raises UsageError without held-out data."""
     if not job.program.has_evaluation:
         raise UsageError("an evaluator needs held-out data: give the program an eval_input_fn, or let input_fn take `mode`")
     folder = CheckpointFolder(job.model_dir)
@@ -60,10 +59,10 @@ def evaluate_continuously(job: Job) -> None:
     job.reporter.phase("evaluate")
     with open_session("", built.graph, None) as session:
         while True:
-            # In this order: when the mark is there, so is the last checkpoint.
+            # In this order: if the mark is there, so is the last checkpoint.
             ended = training_ended(job.model_dir, job.context.run)
             waiting = [entry for entry in folder.listed() if entry.step not in records.steps]
-            # Nobody waits long for an evaluator once the training is over: only what counts is left to do.
+            # The run waits for an evaluator only for a short time once the training is over: evaluate just the last checkpoint.
             for entry in waiting[-1:] if ended else waiting[:1]:
                 _evaluate(job, built, session, entry, records)
             if ended:
@@ -89,7 +88,7 @@ def _evaluate(job: Job, built: EvaluationGraph, session: Any, entry: Listed, rec
 
 
 class _Records:
-    """What has been evaluated in a folder, also by an evaluator before this one."""
+    """The evaluations in a folder, including those of an earlier evaluator."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -97,7 +96,7 @@ class _Records:
         self.best: Evaluation | None = None
         with suppress(FileNotFoundError):
             for line in (directory / _RESULTS).read_text(encoding="utf-8").splitlines():
-                # The last line of an evaluator that was killed may be half a line.
+                # An evaluator that was killed may leave half a line.
                 with suppress(ValueError, TypeError):
                     self._take(Evaluation(**json.loads(line)))
 
@@ -116,7 +115,7 @@ class _Records:
         return better
 
     def _keep_best(self, result: Evaluation, name: str) -> None:
-        """A folder that can be restored from like any other: it appears when it is complete."""
+        """Copies the checkpoint to `best`, a model folder like any other; it appears when it is complete."""
         aside = self._directory / f"{_BEST}.new"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()

@@ -1,4 +1,4 @@
-"""Predicting with the last checkpoint: one value or one dict of values an example, as a generator or as a file of JSON lines."""
+"""Prediction with the last checkpoint: one value or one dict of values an example, as a generator or as a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tensorflow as tf
 from psclust.errors import UsageError
 from psclust.replication.input.batches import checked_dataset, features_and_labels
 from psclust.replication.model import ModeKeys, Shard
+from psclust.rundir.atomic_file import replacing
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.job import Job
 from psclust.train.offline.json_values import as_json
@@ -23,10 +24,10 @@ LOG = logging.getLogger(__name__)
 
 
 def predict(job: Job) -> Iterator[Any]:
-    """Yields the predictions for every example of the input in mode PREDICT: a dict of numpy values where the model's predictions are a
-    dict, else the value itself. Raises UsageError where there is no input, no checkpoint or no prediction."""
+    """Yields the prediction for each example of the input in mode PREDICT: a dict of numpy values if the model predicts a dict, else the
+    value itself. Raises UsageError without input, checkpoint or predictions."""
     if not job.program.has_prediction:
-        raise UsageError("there is nothing to predict for: give the program a predict_input_fn, or let input_fn take `mode`")
+        raise UsageError("there is no input to predict for: give the program a predict_input_fn, or let input_fn take `mode`")
     graph = job.new_graph()
     with graph.as_default():
         tf.compat.v1.train.get_or_create_global_step()
@@ -51,21 +52,18 @@ def predict(job: Job) -> Iterator[Any]:
 
 
 def write_predictions(job: Job) -> Path:
-    """Writes `predictions.jsonl` into the model's folder, a line an example; it appears when it is complete."""
-    path = job.model_dir / "predictions.jsonl"
-    aside = path.with_name("predictions.jsonl.new")
-    count = 0
-    with open(aside, "w", encoding="utf-8") as file:
+    """Writes `predictions.jsonl` into the model's folder, one line an example, in one step when it is complete."""
+    path, count = job.model_dir / "predictions.jsonl", 0
+    with replacing(path) as aside, open(aside, "w", encoding="utf-8") as file:
         for prediction in predict(job):
             file.write(json.dumps(as_json(prediction)) + "\n")
             count += 1
-    aside.replace(path)
     LOG.info("wrote %d predictions to %s", count, path)
     return path
 
 
 def checked_predictions(spec: Any) -> dict[str, Any]:
-    """name -> tensor of what a model function predicts; raises UsageError where it predicts nothing."""
+    """name -> tensor of a model function's predictions. Raises UsageError if there are none."""
     predictions = spec.predictions
     if predictions is None or (isinstance(predictions, dict) and not predictions):
         raise UsageError(f"model_fn returned no predictions in mode {spec.mode!r}; return EstimatorSpec(mode, predictions=...)")
