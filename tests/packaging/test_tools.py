@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+import psclust
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,3 +20,11 @@ def test_a_commit_is_checked_as_make_check_does() -> None:
     assert hooks == [
         command for command in commands if command.startswith((".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/python -m pytest"))
     ]
+
+
+def test_the_changelog_begins_with_this_version_and_knows_three_kinds_of_entries() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    versions = [line.split()[1] for line in lines if line.startswith("## ")]
+    assert versions[0] == psclust.__version__
+    assert {line for line in lines if line.startswith("### ")} <= {"### ADDED", "### CHANGED", "### FIXED"}
+    assert f'version="{psclust.__version__}"' in (ROOT / "setup.py").read_text(encoding="utf-8")
