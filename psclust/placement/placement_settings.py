@@ -1,4 +1,4 @@
-"""What a user asks for under `placement`, and the text in which tasks read it."""
+"""The user's `placement` key, and the text in which tasks receive it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PlacementSettings:
         return settings
 
     def render(self) -> str:
-        """The text that `parse` reads: a word where that says all."""
+        """The text that `parse` reads: a word if only the policy is set, else JSON."""
         if not self.pin and self.max_shard_bytes is None:
             return self.policy
         data: dict[str, Any] = {"policy": self.policy}

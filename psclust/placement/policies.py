@@ -1,4 +1,4 @@
-"""Placement policies: rules that say which ps holds a variable, from names, shapes and dtypes alone.
+"""Placement policies: rules that choose the ps of each variable, from names, shapes and dtypes alone.
 
 To add one, write it in a file of its own and add it to `POLICIES`; the cluster file, the command line and their help list it from there.
 """
@@ -21,6 +21,6 @@ BALANCED = "balanced"
 
 
 def render_policies() -> str:
-    """`name: what it does` of every policy, for help texts."""
+    """`name: description` of every policy, for help texts."""
     texts = {name: str(policy.__doc__).rstrip(".") for name, policy in POLICIES.items()}
     return "; ".join(f"{name}: {text[0].lower()}{text[1:]}" for name, text in texts.items())

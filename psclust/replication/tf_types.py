@@ -1,10 +1,10 @@
-"""Names for TensorFlow's types in signatures. TensorFlow ships no type information, so each is `Any` to mypy; they tell the reader."""
+"""Names for TensorFlow's types in signatures, for readers: TensorFlow ships no type information, so mypy takes them for `Any`."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-# Loading nothing, this module may be imported where TensorFlow is not loaded yet.
+# Importing this module does not load TensorFlow.
 Tensor: TypeAlias = Any  # tf.Tensor, or a value that tf.convert_to_tensor takes
 Tensors: TypeAlias = Any  # a tensor, or a structure of tensors: tuples, dicts, SparseTensor, RaggedTensor; None for none
 Gradient: TypeAlias = Any  # tf.Tensor or tf.IndexedSlices

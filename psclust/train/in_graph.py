@@ -138,7 +138,7 @@ def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
         return
     found = re.search(r"tower_(\d+)/", text) if len(built.inputs) > len(built.steps) else None
     ended = int(found[1]) if found else tower
-    # Towers that end are filled up, unless there is nothing to fill them with.
+    # Padding continues an input that ends, unless it never had a batch.
     if built.padded or session.run(built.state.positions)[ended] == 0:
         raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
 

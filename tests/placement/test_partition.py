@@ -1,4 +1,4 @@
-"""How large variables are cut."""
+"""How large variables are partitioned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ps holds a variable: by table, and by what must hold for any set of variables."""
+"""Which ps holds a variable: by examples, and by properties of any set of variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a placement comes to, and the advice it gives."""
+"""The effect of a placement, and the advice about it."""
 
 from __future__ import annotations
 

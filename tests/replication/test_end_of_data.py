@@ -1,4 +1,4 @@
-"""At the end of the data nothing changes any more, also what depends on no gradient or on no batch."""
+"""At the end of the data no variable changes, even if the change depends on no gradient or batch."""
 
 from __future__ import annotations
 

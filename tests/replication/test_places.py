@@ -1,4 +1,4 @@
-"""On which device every variable of a replicated graph is, for each policy and in both replications."""
+"""The device of every variable, for each placement policy and in both replications."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_pin_beyond_the_last_ps_is_told() -> None:
 
 
 @pytest.mark.parametrize("order", [["small", "large"], ["large", "small"]])
-def test_a_variable_that_no_survey_has_seen_goes_by_its_name(order: list[str]) -> None:
+def test_a_variable_missing_from_the_dry_build_is_placed_by_its_name(order: list[str]) -> None:
     model = program(order)
     once = model.model_fn
 

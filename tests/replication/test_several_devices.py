@@ -1,4 +1,4 @@
-"""Where the parts of a graph go when a process or a worker has several devices, and what travels between them."""
+"""The devices and transfers of a graph if a process or a worker has several devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch for several towers: who gets which rows."""
+"""The rows of a split batch that each tower gets."""
 
 from __future__ import annotations
 

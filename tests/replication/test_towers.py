@@ -1,4 +1,4 @@
-"""One replica: its input, and what a user's functions may not do."""
+"""One tower: its input, and the mistakes of user functions that are refused."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_input_starts_after_the_batches_that_are_done(session: Any) -> None:
     assert _batches(session, data, 1, skip=2) == [(8, 2)]
 
 
-def test_a_filled_input_goes_on_with_batches_that_count_nothing(session: Any) -> None:
+def test_a_padded_input_goes_on_with_batches_without_examples(session: Any) -> None:
     data = build_input(_program(), psclust.Shard(), pad=True)
     assert _batches(session, data, 5) == [(0, 4), (4, 4), (8, 2), (0, 0), (0, 0)]
     assert _batches(session, data, 2, skip=3) == [(0, 0), (0, 0)]
@@ -79,7 +79,7 @@ def test_an_endless_input_skips_nothing(session: Any) -> None:
     assert _batches(session, data, 2, skip=10**12) == [(0, 4), (4, 4)]
 
 
-def test_an_empty_input_ends_at_once_also_when_it_should_be_filled(session: Any) -> None:
+def test_an_empty_input_ends_at_once_even_if_padded(session: Any) -> None:
     data = build_input(_program(input_fn=lambda: _range(0)), psclust.Shard(), pad=True)
     session.run(data.initializer)
     with pytest.raises(tf.errors.OutOfRangeError):

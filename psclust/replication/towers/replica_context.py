@@ -47,7 +47,7 @@ class AllReduce(Protocol):
 @dataclass(frozen=True)
 class Replica:
     """present: float32 scalar, 0 for a padding batch, else 1. moving: `TrainConfig.moving_statistics`. all_reduce: sums over all replicas;
-    None if moments are not shared. statistics: those that the model has handed over."""
+    None if moments are not shared. statistics: what the model has added."""
 
     present: Tensor
     moving: str

@@ -1,4 +1,4 @@
-"""The ops of one training step, and the step of a tower that updates the variables by itself."""
+"""The ops of one training step, and the step of a tower that updates the variables alone."""
 
 from __future__ import annotations
 

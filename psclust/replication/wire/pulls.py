@@ -1,6 +1,6 @@
 """What a worker pulls in a step: each variable once, however many towers use it and how often, and the small ones of a ps in one message.
 
-TensorFlow reads a resource variable again for every use in a model, and each read travels by itself to each device:
+TensorFlow reads a resource variable again for every use in a model, and each read travels to each device in its own message:
 
     before   ps: v --read--> worker's tower 0      after   ps: v --read--> worker's CPU --+--> tower 0
                 --read--> tower 0                                                         +--> tower 1
