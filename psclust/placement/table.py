@@ -64,9 +64,7 @@ class Table:
 
 def tabulate(variables: Sequence[Variable], ps: int, settings: PlacementSettings, *, workers: int, wire_dtype: str | None = None) -> Table:
     """The table of whole `variables` on `ps` parameter servers and `workers` replicas. Raises UsageError for an impossible pin."""
-    pieces = partition(variables, settings.max_shard_bytes)
-    placed = place(pieces, ps, settings)
-    totals = _totals(pieces, placed, ps)
+    pieces, placed, totals = _place(variables, ps, settings)
     total = sum(totals)
     rows = tuple(
         Row(piece.name, piece.shape, piece.dtype, piece.bytes, placed[piece.name], piece.bytes / total if total else 0.0)
@@ -90,9 +88,7 @@ def imbalance(totals: Sequence[int]) -> float:
 
 def warning(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> str | None:
     """One sentence if the fullest ps holds more than 1.2 times the mean: which ps, how much, and a change that was verified to help."""
-    pieces = partition(variables, settings.max_shard_bytes)
-    placed = place(pieces, ps, settings)
-    totals = _totals(pieces, placed, ps)
+    pieces, placed, totals = _place(variables, ps, settings)
     uneven = imbalance(totals)
     if uneven <= IMBALANCE_LIMIT:
         return None
@@ -111,7 +107,7 @@ def _advice(variables: Sequence[Variable], ps: int, settings: PlacementSettings,
     candidates = [replace(settings, policy=BALANCED)] if settings.policy != BALANCED else []
     for size in _shard_sizes(variables, ps, settings):
         candidates.append(replace(settings, policy=BALANCED, max_shard_bytes=size))
-    found = next((candidate for candidate in candidates if _imbalance_of(variables, ps, candidate) <= IMBALANCE_LIMIT), None)
+    found = next((candidate for candidate in candidates if imbalance(_place(variables, ps, candidate)[2]) <= IMBALANCE_LIMIT), None)
     if found is not None and found.max_shard_bytes == settings.max_shard_bytes:
         return f"write placement: {BALANCED}" if not settings.pin and settings.max_shard_bytes is None else f"write policy: {BALANCED}"
     if found is not None:
@@ -136,16 +132,13 @@ def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSett
     return sizes[:8]
 
 
-def _imbalance_of(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> float:
+def _place(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> tuple[list[Variable], dict[str, int], tuple[int, ...]]:
+    """(variables and shards, name -> ps index of each, bytes on each ps)."""
     pieces = partition(variables, settings.max_shard_bytes)
-    return imbalance(_totals(pieces, place(pieces, ps, settings), ps))
-
-
-def _totals(pieces: Sequence[Variable], placed: dict[str, int], ps: int) -> tuple[int, ...]:
-    totals = [0] * ps
+    placed, totals = place(pieces, ps, settings), [0] * ps
     for piece in pieces:
         totals[placed[piece.name]] += piece.bytes
-    return tuple(totals)
+    return pieces, placed, tuple(totals)
 
 
 def _wire(way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None) -> Wire:

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from psclust.errors import UsageError
-
 pytestmark = pytest.mark.tensorflow
 
 
@@ -55,29 +53,6 @@ def test_the_last_step_leaves_nobody_behind(train_here: Callable[..., Any]) -> N
     import toys
 
     assert train_here(toys.tally, "between-graph", sync=True, workers=3, backup_workers=2, max_steps=20).step == 20
-
-
-@pytest.mark.parametrize(
-    ("backups", "settings", "sentence"),
-    [
-        (2, {}, "2 backup workers of 2 workers leave no gradient to wait for; lower backup_workers to 1 or less"),
-        (1, {"moving_statistics": "sync"}, "each step needs every one of them, and backup_workers goes on without the last ones"),
-    ],
-)
-def test_backups_that_cannot_be_are_refused(train_here: Callable[..., Any], backups: int, settings: dict[str, Any], sentence: str) -> None:
-    import toys
-
-    import psclust
-
-    with pytest.raises(UsageError, match=sentence):
-        train_here(toys.levels(psclust.TrainConfig(**settings)), "between-graph", sync=True, backup_workers=backups)
-
-
-def test_backups_are_for_synchronous_training(train_here: Callable[..., Any]) -> None:
-    import toys
-
-    with pytest.raises(UsageError, match="backup_workers is for synchronous training"):
-        train_here(toys.tally, "between-graph", backup_workers=1)
 
 
 @pytest.mark.process

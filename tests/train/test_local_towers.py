@@ -183,13 +183,6 @@ def test_a_tower_without_any_data_is_named(train_here: Callable[..., Any], repli
         train_here(empty, replication, sync=True, workers=workers, devices=2)
 
 
-def test_asynchronous_towers_of_one_graph_share_no_batch(train_here: Callable[..., Any]) -> None:
-    import toys
-
-    with pytest.raises(UsageError, match="split_batch splits each batch over towers that step together"):
-        train_here(toys.line.with_config(["split_batch=True"]), "in-graph", devices=2)
-
-
 def test_a_server_with_fewer_devices_than_asked_for_is_named_with_the_remedy(train_here: Callable[..., Any]) -> None:
     import toys
 

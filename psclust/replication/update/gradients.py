@@ -23,17 +23,10 @@ def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Tensor) -> 
     A tower that does not use a variable counts with a gradient of zero. Sums and quotients are on the variable's device, so a gradient
     travels once, directly to its ps.
     """
-    parts: dict[Any, list[Gradient]] = {}
-    variables: dict[Any, Variable] = {}
-    for tower in towers:
-        for gradient, variable in tower:
-            parts.setdefault(variable.ref(), []).append(gradient)
-            variables[variable.ref()] = variable
     with tf.device(examples.device):
         inverse = 1.0 / tf.cast(examples, tf.float64)
     means = []
-    for reference, gradients in parts.items():
-        variable = variables[reference]
+    for gradients, variable in _by_variable(towers):
         with tf.device(variable.device):
             means.append((scale(add(gradients), inverse), variable))
     return means
@@ -54,10 +47,14 @@ def by_host(towers: Sequence[GradientsAndVariables], devices: Sequence[str]) -> 
 
 def summed(towers: Sequence[GradientsAndVariables]) -> GradientsAndVariables:
     """The sum of the towers' gradients of each variable, in the current device scope."""
-    parts: dict[Any, list[Gradient]] = {}
+    return [(add(gradients), variable) for gradients, variable in _by_variable(towers)]
+
+
+def _by_variable(towers: Sequence[GradientsAndVariables]) -> list[tuple[list[Gradient], Variable]]:
+    found: dict[Any, list[Gradient]] = {}
     for gradient, variable in (pair for tower in towers for pair in tower):
-        parts.setdefault(variable.ref(), []).append(gradient)
-    return [(add(gradients), reference.deref()) for reference, gradients in parts.items()]
+        found.setdefault(variable.ref(), []).append(gradient)
+    return [(gradients, reference.deref()) for reference, gradients in found.items()]
 
 
 def add(gradients: Sequence[Gradient]) -> Gradient:
@@ -115,14 +112,11 @@ def decay(gradients: GradientsAndVariables, rate: float) -> GradientsAndVariable
 
 def clip(gradients: GradientsAndVariables, norm: float) -> GradientsAndVariables:
     """Scales the gradients down to the global `norm` if theirs is greater. Only one number a variable travels between the ps."""
-    single = []
+    single, squares = [], []
     for gradient, variable in gradients:
         with tf.device(variable.device):
             single.append((merged(gradient), variable))
-    squares = []
-    for gradient, variable in single:
-        values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-        with tf.device(variable.device):
+            values = single[-1][0].values if isinstance(gradient, tf.IndexedSlices) else gradient
             squares.append(tf.cast(tf.reduce_sum(tf.square(values)), tf.float32))
     factor = norm / tf.maximum(tf.sqrt(tf.add_n(squares)), norm)
     clipped = []
