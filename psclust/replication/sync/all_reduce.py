@@ -12,9 +12,11 @@ stand-in, and `connect` feeds the sum into all stand-ins when the last tower is 
 Between graphs, the sum goes through a ps, which holds one accumulator for each replica. A replica adds its value to all of them, then
 takes the sum from its own, which waits until all replicas have added theirs:
 
-    worker 0   value 0 --+--> accumulator 0 --(holds 2)--> worker 0
-                         x
-    worker 1   value 1 --+--> accumulator 1 --(holds 2)--> worker 1
+                                            on the ps
+    worker 0   value 0 --+-----> accumulator 0 = value 0 + value 1 --> worker 0
+                         |  +-->
+                         +--|--> accumulator 1 = value 0 + value 1 --> worker 1
+    worker 1   value 1 -----+-->
 
 No replica takes from another one's accumulator, so nobody has to distribute the sum. Values are stamped with the barrier's round, and an
 accumulator drops those of an older round, as it does with gradients. Adding every value once for each reader is cheap: moments are a

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from psclust.replication.graph_plan import BetweenGraphPlan, InGraphPlan
-from psclust.replication.towers.replica_context import AllReduce
+
+if TYPE_CHECKING:
+    from psclust.replication.towers.replica_context import AllReduce
 
 
 @dataclass(frozen=True, slots=True)

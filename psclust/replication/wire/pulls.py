@@ -2,9 +2,9 @@
 
 TensorFlow reads a resource variable again for every use in a model, and each read travels to each device in its own message:
 
-    before   ps: v --read--> worker's tower 0      after   ps: v --read--> worker's CPU --+--> tower 0
-                --read--> tower 0                                                         +--> tower 1
-                --read--> tower 1
+    before   v on a ps --> tower 0          after   v on a ps --> worker's CPU --+--> tower 0
+             v on a ps --> tower 0                                               +--> tower 1
+             v on a ps --> tower 1
 
 Rows that `tf.gather` or `embedding_lookup` take from a variable are not reads of it: they travel alone, for each use.
 """
