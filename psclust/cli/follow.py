@@ -28,7 +28,7 @@ class Follower:
     ) -> None:
         self._last = last
         self._folder = folder
-        self._view = view
+        self.view = view
         self._only = {str(task) for task in only}
         self._readers: dict[Path, tuple[str, int, LogReader]] = {}
         self._said = set(said)
@@ -39,7 +39,7 @@ class Follower:
 
     def show(self, status: RunStatus) -> bool:
         """Print what is new, of each task so much that it takes no time, and redraw the lines at the bottom; whether there is more."""
-        self._view.know([task.task for task in status.tasks if not self._only or task.task in self._only])
+        self.view.know([task.task for task in status.tasks if not self._only or task.task in self._only])
         self._say_news(status)
         self._find_logs(status)
         behind = False
@@ -53,7 +53,7 @@ class Follower:
             self._show_unkept(status, task, attempt, reader)
             if attempt <= over.get(task, attempt):
                 self._show_lines(task, reader.finish())
-        self._view.footer(self._footer(status))
+        self.view.footer(self._footer(status))
         return behind
 
     def finish(self, status: RunStatus, stop: Callable[[], bool] = streams.reader_has_left) -> None:
@@ -71,7 +71,7 @@ class Follower:
         return task in self._shown_of and self._shown - self._shown_of[task] < _SCREEN
 
     def _show_lines(self, task: str, lines: Sequence[str], bar: str | None = None) -> None:
-        self._view.lines(task, lines, bar)
+        self.view.lines(task, lines, bar)
         if lines:
             self._shown += sum(line.endswith("\n") for line in lines)
             self._shown_of[task] = self._shown
@@ -124,7 +124,7 @@ class Follower:
     def _once(self, key: str, text: str) -> None:
         if key not in self._said:
             self._said.add(key)
-            self._view.note(text)
+            self.view.note(text)
 
     def _footer(self, status: RunStatus) -> str:
         parts = [status.name, _counts(status.tasks), duration(status.age(status.began))]

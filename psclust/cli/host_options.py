@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from psclust.cli import output
-from psclust.cli.options import DEFAULT_FILE, default_name
+from psclust.launch.up_request import DEFAULT_FILE, default_name
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_lists import parse_hostfile, parse_hosts

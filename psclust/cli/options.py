@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,17 +10,10 @@ import click
 
 from psclust.cli.common_options import run_dir_option
 from psclust.errors import UsageError
-from psclust.launch.program_sources import read_scripts
-from psclust.launch.up_request import UpRequest
+from psclust.launch.up_request import DEFAULT_FILE, UpRequest, read_request
 from psclust.placement.policies import ROUND_ROBIN, render_policies
-from psclust.plan.cluster_layout import lay_out
-from psclust.plan.task_environment import HostEnvironment
-from psclust.rundir.folder import ClusterFolder, state_root
-from psclust.rundir.origin import Origin
-from psclust.spec.load import Override, load
-from psclust.transport.bind_shim import bind_shim
+from psclust.spec.load import Override
 
-DEFAULT_FILE = "psclust.yaml"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -62,7 +53,7 @@ def request_options(function: _F) -> _F:
     return function
 
 
-def read_request(
+def request_from_flags(
     *,
     path: str | None,
     name: str | None,
@@ -78,19 +69,7 @@ def read_request(
     overrides = [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
-    file = load(Path(path) if path else None, overrides, default_name=default_name(path))
-    launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
-    layout = lay_out(file)
-    cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
-    scripts = read_scripts(file, layout, os.environ)
-    return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd))
-
-
-def default_name(path: str | None) -> str:
-    """Of a cluster file that gives itself no name."""
-    if path is not None and Path(path).name != DEFAULT_FILE:
-        return Path(path).stem
-    return Path.cwd().name or "cluster"
+    return read_request(path, overrides, run_dir)
 
 
 def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]) -> list[Override]:

@@ -1,21 +1,33 @@
-"""What the user asked `up` or `plan` for, read and checked as far as it can be without starting anything."""
+"""The request behind `up` and `plan`: a cluster file with flags laid over it, checked and planned as far as that needs no host and no
+port."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from psclust.plan.cluster_layout import Layout
+from psclust.launch.program_sources import read_scripts
+from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.cluster_layout import Layout, lay_out
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
-from psclust.rundir.folder import ClusterFolder
+from psclust.plan.task_plan import Plan
+from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.load import Override, load
+from psclust.transport.bind_shim import bind_shim
+
+DEFAULT_FILE = "psclust.yaml"
 
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """file: the cluster file with the flags laid over it; scripts: what the source of each job's program says."""
+    """file: the cluster file with the flags laid over it; scripts: what the source of each job's program says; draft: the plan, without
+    the ports that psclust chooses and what only other hosts know."""
 
     file: ClusterFile
     layout: Layout
@@ -23,3 +35,23 @@ class UpRequest:
     cluster: ClusterFolder
     scripts: Mapping[str, ScriptFacts]
     origin: Origin
+    draft: Plan
+
+
+def read_request(path: str | None, overrides: Sequence[Override] = (), run_dir: str | None = None) -> UpRequest:
+    """path: of the cluster file; None: the flags alone. Raises ClusterFileError with every mistake, or UsageError."""
+    file = load(Path(path) if path else None, overrides, default_name=default_name(path))
+    launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    layout = lay_out(file)
+    cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
+    scripts = read_scripts(file, layout, os.environ)
+    ports = layout.fixed_ports(file.ports)
+    draft = build_plan(file, launcher, Run("<run>", str(cluster.path / "<run>")), ports, scripts=scripts)
+    return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), draft)
+
+
+def default_name(path: str | None) -> str:
+    """Of a cluster file that gives itself no name."""
+    if path is not None and Path(path).name != DEFAULT_FILE:
+        return Path(path).stem
+    return Path.cwd().name or "cluster"

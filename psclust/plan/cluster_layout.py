@@ -61,6 +61,10 @@ class Layout:
             requests += [PortRequest(extra_port(task), self.advertised(task), free, self.hosts[task].name) for task in extra]
         return requests
 
+    def fixed_ports(self, default: str) -> dict[Task, int]:
+        """Of the tasks whose port the cluster file fixes."""
+        return {entry.task: int(entry.wanted) for entry in self.port_requests(default) if is_fixed(entry.wanted)}
+
     def cluster_spec(self, ports: Mapping[Task, int]) -> ClusterSpec:
         """Addresses of all tasks in the cluster; a port not decided yet reads `auto`."""
         jobs = {}

@@ -12,7 +12,7 @@ import click
 from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.host_options import host_options, logged_in, read_hosts
-from psclust.launch.bring_up import other_hosts
+from psclust.launch.host_agents import other_hosts
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import parse_port_range

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from psclust.cli import output
-from psclust.cli.options import DEFAULT_FILE
 from psclust.errors import UsageError
+from psclust.launch.up_request import DEFAULT_FILE
 
 
 @click.command()

@@ -9,13 +9,13 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option
-from psclust.cli.live_run import refuse_another_origin
 from psclust.cli.misplaced import tell_misplaced
-from psclust.cli.options import REQUEST_CONTEXT, read_request, request_options
+from psclust.cli.options import REQUEST_CONTEXT, request_from_flags, request_options
 from psclust.errors import UsageError
-from psclust.launch.bring_up import other_hosts
+from psclust.launch.host_agents import other_hosts
+from psclust.launch.live_run import refuse_another_origin
+from psclust.launch.preflight import refuse_what_cannot_start
 from psclust.launch.program_variables import PlannedPlacement, planned_placement
-from psclust.launch.startable import refuse_what_cannot_start
 from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
 from psclust.plan.build_plan import Run, build_plan
@@ -25,7 +25,6 @@ from psclust.plan.task_plan import Plan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
-from psclust.spec.port_range import is_fixed
 from psclust.supervise.replan import recall
 
 
@@ -37,7 +36,7 @@ def command(as_json: bool, **flags: object) -> int:
     program, which ps would hold each variable and what a step moves over the network; the command it runs on other hosts; and what
     would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
     program is imported, in a process of its own."""
-    request = read_request(**flags)  # type: ignore[arg-type]
+    request = request_from_flags(**flags)  # type: ignore[arg-type]
     tell_misplaced(request, flags["program"])  # type: ignore[arg-type]
     return show(request, as_json=as_json)
 
@@ -45,12 +44,12 @@ def command(as_json: bool, **flags: object) -> int:
 def show(request: UpRequest, *, as_json: bool) -> int:
     """Print the plan of a request; the exit code."""
     running = _running_plan(request)
-    plan = _draft(request, running)
+    plan = _plan(request, running)
     remote = {} if running else _remote(request)
     changes = compare(running, plan) if running else None
     if not as_json:
         output.say(render_plan(plan) + "\n")
-    missing = _cannot_start(request, plan)
+    missing = _cannot_start(request)
     placement, problem = _placement(request, plan) if missing is None else (None, missing)
     if as_json:
         shown = asdict(_by_name(changes)) if changes is not None else None
@@ -67,10 +66,10 @@ def show(request: UpRequest, *, as_json: bool) -> int:
     return problem.exit_code
 
 
-def _cannot_start(request: UpRequest, plan: Plan) -> UsageError | None:
+def _cannot_start(request: UpRequest) -> UsageError | None:
     """A plan is worth reading, too, where what it names is not there yet."""
     try:
-        refuse_what_cannot_start(request, plan)
+        refuse_what_cannot_start(request)
     except UsageError as error:
         return error
     return None
@@ -119,21 +118,16 @@ def _running_plan(request: UpRequest) -> Plan | None:
     return Plan.from_json(folder.plan.read_text(encoding="utf-8"))
 
 
-def _draft(request: UpRequest, running: Plan | None) -> Plan:
+def _plan(request: UpRequest, running: Plan | None) -> Plan:
+    """The draft; of a live run, with the ports and hosts that this has."""
     folder = request.cluster.current() if running else None
-    run = Run(folder.id, str(folder.path)) if folder else Run("<run>", str(request.cluster.path / "<run>"))
-    ports = running.ports() if running else {}
-    wanted = {entry.task: int(entry.wanted) for entry in request.layout.port_requests(request.file.ports) if is_fixed(entry.wanted)}
-    inputs = recall(folder) if folder else None
-    return build_plan(
-        request.file,
-        request.launcher,
-        run,
-        {**ports, **wanted},
-        scripts=request.scripts,
-        remote_hosts=inputs.remote_hosts if inputs else {},
-        lost=running.lost if running else (),
-    )
+    if running is None or folder is None:
+        return request.draft
+    inputs = recall(folder)
+    remote_hosts = inputs.remote_hosts if inputs else {}
+    ports = running.ports() | request.layout.fixed_ports(request.file.ports)
+    run = Run(folder.id, str(folder.path))
+    return build_plan(request.file, request.launcher, run, ports, scripts=request.scripts, remote_hosts=remote_hosts, lost=running.lost)
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:

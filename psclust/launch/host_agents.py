@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from psclust.errors import PsclustError, UsageError
 from psclust.launch.purge import record_places
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.build_plan import RemoteHost
 from psclust.plan.program_kind import parse_program
 from psclust.plan.task_environment import library_environment, passed
 from psclust.rundir.folder import RunFolder, agent_folder
@@ -46,7 +46,7 @@ def other_hosts(file: ClusterFile) -> Sequence[Host]:
     return file.hosts
 
 
-def bring_up(
+def start_host_agents(
     request: UpRequest, folder: RunFolder, client: SupervisorClient, connections: Connections, say: Callable[[str], None]
 ) -> dict[str, RemoteHost]:
     """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
@@ -78,18 +78,6 @@ def bring_up(
         replies = start_agents(pythons, agent_folders, settings, lambda access: client.add_agents([access]))
         addresses = common_addresses(client, replies, settings)
     return places(replies, agent_folders, addresses)
-
-
-def refuse_other_hosts(request: UpRequest, remote_hosts: Mapping[str, RemoteHost]) -> None:
-    """Raises UsageError where a request for a live run is about hosts that have no agent of it; `remote_hosts` are those that have one."""
-    wanted = {host.name for host in request.layout.hosts.values()}
-    missing = wanted - remote_hosts.keys() if remote_hosts else wanted & {host.name for host in other_hosts(request.file)}
-    if missing:
-        name, there = request.cluster.name, ", ".join(remote_hosts) or "this machine alone"
-        raise UsageError(
-            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps its hosts. End it first (psclust down "
-            f"{name}), or give this one another --name."
-        )
 
 
 def _agent_folders(
@@ -146,10 +134,9 @@ def _seen_here(request: UpRequest) -> dict[str, int]:
 
 def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
     """What the tasks of each host are forked from, so far as it can be loaded before they are known there."""
-    draft = build_plan(request.file, request.launcher, Run("-", "-"), {}, scripts=request.scripts)
     found: dict[str, dict[Load, None]] = {}
     common = library_environment(request.launcher).items()
-    for task in draft.tasks:
+    for task in request.draft.tasks:
         if task.preload is not None and not any(is_read(name, task.preload) for name, _ in task.env.items() - common):
             found.setdefault(task.host, {})[task.preload] = None
     return {host: tuple(loads) for host, loads in found.items()}

@@ -9,19 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from psclust.errors import UsageError
-from psclust.launch.bring_up import other_hosts
-from psclust.launch.find_module import module_problem
+from psclust.launch.host_agents import other_hosts
+from psclust.launch.module_lookup import module_problem
 from psclust.launch.up_request import UpRequest
 from psclust.plan.cluster_layout import JobLayout
 from psclust.plan.script_flags import python_program
-from psclust.plan.task_plan import Plan, TaskPlan
+from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 
 
-def refuse_what_cannot_start(request: UpRequest, plan: Plan) -> None:
+def refuse_what_cannot_start(request: UpRequest) -> None:
     """Raises UsageError with a line for each thing that is not there. Of other hosts only what is sent to them is known."""
     here = not other_hosts(request.file)
-    found = (problem for entry in request.layout.jobs for problem in _problems(request, entry, plan[Task(entry.name, 0)], here))
+    found = (problem for entry in request.layout.jobs for problem in _problems(request, entry, request.draft[Task(entry.name, 0)], here))
     lines = list(dict.fromkeys(found))
     if lines:
         raise UsageError("\n".join(lines))

@@ -1,0 +1,104 @@
+"""One live run of each name: a request starts it, or changes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from psclust import __version__
+from psclust.errors import NoRunError, StartError, UsageError
+from psclust.launch.host_agents import other_hosts
+from psclust.launch.start_run import claim_name, complete_plan
+from psclust.launch.up_request import UpRequest
+from psclust.plan.build_plan import RemoteHost
+from psclust.plan.diff import Changes, compare
+from psclust.plan.task_plan import Plan
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.origin import Origin
+from psclust.rundir.status import RunStatus
+from psclust.rundir.status_file import read_status
+from psclust.supervise.replan import recall
+
+_HOSTS_UP_S = 600.0  # for hosts to be ready
+_LIVE_RUN_S = 60.0  # for a run that is just ending, or just beginning
+_POLL_S = 0.05
+
+
+def claim_or_change(request: UpRequest) -> tuple[RunFolder, int] | Changes:
+    """A new run's folder and its lock (`claim_name`), or, where a run of that name is live, how it is being changed. Raises StartError,
+    UsageError."""
+    patience_s = _LIVE_RUN_S + (_HOSTS_UP_S if other_hosts(request.file) else 0)
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        claimed = claim_name(request)
+        if claimed is not None:
+            return claimed
+        changes = _change(request)
+        if changes is not None:
+            return changes
+        time.sleep(_POLL_S)
+    raise StartError(f"{request.cluster.name}: another run is still beginning, or ending, after {patience_s:g} s; see `psclust ps`.")
+
+
+def _change(request: UpRequest) -> Changes | None:
+    """None where there is no live run after all."""
+    from psclust.control.supervisor_client import SupervisorClient
+
+    folder = request.cluster.current()
+    if folder is None or not folder.socket.exists() or not folder.plan.exists():
+        return None
+    refuse_another_origin(request, folder)
+    _refuse_another_version(read_status(folder))
+    old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
+    inputs = recall(folder)
+    remote_hosts = inputs.remote_hosts if inputs else {}
+    _refuse_other_hosts(request, remote_hosts)
+    with SupervisorClient(folder) as client:
+        try:
+            plan = complete_plan(request, folder, client, remote_hosts, old.lost)
+            changes = compare(old, plan)
+            if changes:
+                client.apply(plan)
+        except NoRunError:
+            return None
+    return changes
+
+
+def refuse_another_origin(request: UpRequest, folder: RunFolder) -> None:
+    """Raises UsageError where the live run was started from another cluster file or folder, and only its name is the same."""
+    theirs = Origin.read(folder)
+    if theirs is not None and not theirs.is_of(request.origin):
+        name = request.cluster.name
+        raise UsageError(
+            f"{name} is up already, started from {theirs}, and this is another cluster of that name ({request.origin}). "
+            f"Give this one a name of its own (psclust up --name {_free_name(request.cluster)} ...), or end that one first "
+            f"(psclust down {name})."
+        )
+
+
+def _refuse_another_version(status: RunStatus) -> None:
+    """Plans are written for the version that carries them out."""
+    if status.psclust != __version__:
+        raise UsageError(
+            f"{status.name} is up, started by psclust {status.psclust or 'of another version'}, and this is {__version__}: change it with "
+            f"that one, or end it first (psclust down {status.name})."
+        )
+
+
+def _refuse_other_hosts(request: UpRequest, remote_hosts: Mapping[str, RemoteHost]) -> None:
+    """`remote_hosts`: those with an agent of the run."""
+    wanted = {host.name for host in request.layout.hosts.values()}
+    missing = wanted - remote_hosts.keys() if remote_hosts else wanted & {host.name for host in other_hosts(request.file)}
+    if missing:
+        name, there = request.cluster.name, ", ".join(remote_hosts) or "this machine alone"
+        raise UsageError(
+            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps its hosts. End it first (psclust down "
+            f"{name}), or give this one another --name."
+        )
+
+
+def _free_name(cluster: ClusterFolder) -> str:
+    number = 2
+    while cluster.path.with_name(f"{cluster.name}-{number}").exists():
+        number += 1
+    return f"{cluster.name}-{number}"

@@ -1,0 +1,83 @@
+"""Starting the run of a request: its name and folder, its hosts, its plan."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
+
+from psclust.errors import StartError
+from psclust.launch.held_run import HeldRun
+from psclust.launch.host_agents import other_hosts, start_host_agents
+from psclust.launch.status_stream import StatusStream
+from psclust.launch.up_request import UpRequest
+from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.cluster_layout import lay_out
+from psclust.plan.plan_inputs import PlanInputs
+from psclust.plan.task_plan import Plan
+from psclust.reach.connections import Connections
+from psclust.rundir.folder import RunFolder
+from psclust.rundir.old_runs import prune_beyond_limit
+from psclust.supervise.replan import keep
+from psclust.transport.open_files import needed
+
+if TYPE_CHECKING:
+    from psclust.control.supervisor_client import SupervisorClient
+
+
+def claim_name(request: UpRequest) -> tuple[RunFolder, int] | None:
+    """A new run's folder, and the lock that makes it the live run of its name; None while another one is live. Raises StartError where
+    the folder cannot be made."""
+    try:
+        lock = request.cluster.lock()
+        if lock is None:
+            return None
+        folder = request.cluster.new_run()
+        request.origin.write(folder)
+        prune_beyond_limit(request.cluster.path.parent)
+    except OSError as error:
+        place = error.filename or request.cluster.path
+        raise StartError(f"{place}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
+    return folder, lock
+
+
+def refuse_too_few_files(request: UpRequest) -> None:
+    """Raises StartError where this shell's limit is too low for the supervisor of so many tasks here, or of agents on so many hosts."""
+    hosts = len(other_hosts(request.file))
+    tasks = 0 if hosts else len(request.draft.tasks)
+    have, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], needed(tasks, hosts)
+    if have != resource.RLIM_INFINITY and have < need:
+        what = f"{tasks} tasks" if tasks else f"{hosts} hosts"
+        raise StartError(f"{what} need about {need} open files; this shell allows {have} (ulimit -Hn). Raise the limit, or start fewer.")
+
+
+def start_run(
+    run: HeldRun, request: UpRequest, log_in: Callable[[], AbstractContextManager[Connections]], say: Callable[[str], None]
+) -> tuple[Plan, StatusStream]:
+    """Start agents on the hosts, complete the plan and have the supervisor start it. `log_in` is called if there are other hosts; `say`
+    gets lines for the user. Raises StartError, UsageError, NoRunError; call it in `run.ended_on_failure()`."""
+    run.wait_for_supervisor()
+    statuses = StatusStream(run.client.watch())
+    remote_hosts: Mapping[str, RemoteHost] = {}
+    if other_hosts(request.file):
+        with log_in() as connections:
+            remote_hosts = start_host_agents(request, run.folder, run.client, connections, say)
+    plan = complete_plan(request, run.folder, run.client, remote_hosts)
+    for note in plan.notes:
+        say(f"psclust: {note}")
+    run.client.apply(plan)
+    return plan, statuses
+
+
+def complete_plan(
+    request: UpRequest, folder: RunFolder, client: SupervisorClient, remote_hosts: Mapping[str, RemoteHost], lost: Sequence[str] = ()
+) -> Plan:
+    """The draft with what only the hosts know, and ports reserved there. Also records what a plan without one of these hosts needs."""
+    file, run = request.file, Run(folder.id, str(folder.path))
+    layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
+    ports = client.reserve(layout.port_requests(file.ports))
+    plan = build_plan(file, request.launcher, run, ports, scripts=request.scripts, remote_hosts=remote_hosts, lost=lost)
+    if remote_hosts:
+        keep(folder, PlanInputs(file, request.scripts, remote_hosts))
+    return plan
