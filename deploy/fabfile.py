@@ -22,7 +22,8 @@ from fabric import Executor, task
 
 from psclust.errors import HostError, PsclustError, StartError, UsageError
 from psclust.reach.connections import Connections
-from psclust.reach.doctor.findings import quick, refuse
+from psclust.reach.doctor.finding import refuse_problems
+from psclust.reach.doctor.quick_checks import quick
 from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts, gather_facts
 from psclust.reach.ways import connect
@@ -149,7 +150,7 @@ def _archive(files: Sequence[Path]) -> bytes:
 def _found(connections: Connections, path: str) -> str:
     """The versions on each host, a line each. Raises StartError if a cluster could not run there."""
     facts = gather_facts(connections, f"{path}/bin/python")
-    refuse(quick(facts.values()))
+    refuse_problems(quick(facts.values()))
     return "\n".join(map(_shown, facts.values()))
 
 

@@ -112,7 +112,8 @@ def _agent_folders(
 
 def _fit_pythons(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, HostFacts]:
     """That of every host. Raises StartError with all that keeps any host from taking part, be it the log-in."""
-    from psclust.reach.doctor.findings import quick, refuse
+    from psclust.reach.doctor.finding import refuse_problems
+    from psclust.reach.doctor.quick_checks import quick
     from psclust.reach.python.host_facts import try_gather_facts
 
     outcomes = try_gather_facts(pythons, files)
@@ -121,7 +122,7 @@ def _fit_pythons(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Ho
         *pythons.connections.failures.values(),
         *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError)),
     ]
-    refuse(quick(facts.values()), failures)
+    refuse_problems(quick(facts.values()), failures)
     return facts
 
 

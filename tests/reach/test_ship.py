@@ -238,7 +238,7 @@ def test_who_purges_while_another_ships_takes_nothing_from_it(ssh: SshHosts, pro
 
 
 def test_what_nobody_has_used_for_a_month_goes_unless_somebody_works_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = {"cache": str(tmp_path), "run": "digits.1.h1", "trees": [], "contents": None}
+    question = {"step": "take", "cache": str(tmp_path), "run": "digits.1.h1", "trees": [], "contents": []}
     with open(os.devnull, "rb") as nothing:
         store.answer(question, nothing)
         for name in ("old", "busy", "new"):

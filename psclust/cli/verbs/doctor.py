@@ -19,7 +19,7 @@ from psclust.spec.port_range import parse_port_range
 from psclust.transport.bind_shim import bind_shim
 
 if TYPE_CHECKING:
-    from psclust.reach.doctor.findings import Finding
+    from psclust.reach.doctor.finding import Finding
 
 _SHOWN = 4  # hosts named in a row, and different results in one
 
@@ -36,7 +36,7 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
 
     Exit code 0 if a cluster can start (there may be notes), else 1.
     """
-    from psclust.reach.doctor.host_checks import examine, examine_here
+    from psclust.reach.doctor.examination import examine, examine_here
 
     request = read_hosts(path, hosts, hostfile)
     shim = bind_shim()

@@ -1,4 +1,4 @@
-"""Bringing a program's folder, and psclust where it is not, to the hosts: only what a host does not have yet."""
+"""Sends a program's folder to the hosts, and psclust where it is not installed: only what a host does not have yet."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _TIMEOUT_S = 600.0  # for a host to take in what it was sent
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """Where things are on a host. program: the folder of the program, to work in and to import from; None where none was to be sent.
-    psclust: the folder to put on PYTHONPATH; None where it is installed. files, size: how many were sent, and their bytes."""
+    """What a host has now. program: the program's folder, to work in and to import from; None if none was to be sent. psclust: the folder
+    to put on PYTHONPATH; None if psclust is installed. files, size: how many files were sent, and their bytes."""
 
     program: str | None
     psclust: str | None
@@ -29,8 +29,8 @@ class Shipped:
 
 
 def ship(pythons: HostPythons, facts: Mapping[str, HostFacts], program: Tree | None, run: str) -> dict[str, Shipped]:
-    """To every host of `facts`, for a run (NAME.ID), until that is purged (`unship`). Folders appear whole or not at all, and are never
-    changed afterwards: other clusters use the same ones. Raises StartError with a line for each host on which it failed."""
+    """Send `program` to every host of `facts` for a run (NAME.ID), until that is purged (`unship`). Folders appear complete or not at all,
+    and never change afterwards: other clusters use the same ones. Raises StartError with a line for each host on which it failed."""
     package = package_tree() if any(each.psclust is None for each in facts.values()) else None
     return on_each(list(facts), lambda host: _ship(pythons, facts[host], program, package, run))
 
@@ -50,12 +50,12 @@ def _ship(pythons: HostPythons, facts: HostFacts, program: Tree | None, package:
 
 
 def _place(facts: HostFacts, python: HostPython, trees: Sequence[Tree], run: str) -> tuple[list[str], list[Entry]]:
-    """The folders on the host, and what was sent for them."""
+    """The folders on the host, and the files that were sent for them."""
     contents = {entry.digest: entry for tree in trees for entry in tree.entries if entry.digest is not None}
-    question = {"cache": facts.cache, "run": _on(run, facts.host), "trees": [_shown(tree) for tree in trees]}
-    reply = python.ask("store", {**question, "contents": None}, timeout_s=_TIMEOUT_S)
+    question = {"step": "take", "cache": facts.cache, "run": _on(run, facts.host), "trees": [_as_json(tree) for tree in trees]}
+    reply = python.ask("store", {**question, "contents": []}, timeout_s=_TIMEOUT_S)
     sent: dict[str | None, Entry] = {}
-    while reply["missing"]:  # more than once where somebody else's purge comes between
+    while reply["missing"]:  # more than once if another purge removes contents in between
         missing = [contents[digest] for digest in reply["missing"]]
         needed = sum(entry.size for entry in missing) + sum(entry.size for tree in trees for entry in tree.entries)
         if needed > reply["free"]:
@@ -73,9 +73,9 @@ def _place(facts: HostFacts, python: HostPython, trees: Sequence[Tree], run: str
 
 
 def unship(python: HostPython, host: str, cache: str, runs: Mapping[str, str]) -> list[str]:
-    """Removes each run (NAME.ID) with its own folder, all on one host, and what was shipped for no other; returns what of that somebody
-    uses all the same."""
-    asked = [{"cache": cache, "run": _on(run, host), "purge": folder} for run, folder in runs.items()]
+    """Remove each run (NAME.ID) and its own folder from one host, with what was shipped for no other run; returns the folders that stay
+    because a process uses them."""
+    asked = [{"step": "purge", "cache": cache, "run": _on(run, host), "folder": folder} for run, folder in runs.items()]
     return [folder for question in asked for folder in python.ask("store", question, timeout_s=_TIMEOUT_S)["kept"]]
 
 
@@ -84,13 +84,15 @@ def _on(run: str, host: str) -> str:
     return f"{run}.{host}"
 
 
-def _shown(tree: Tree) -> dict[str, Any]:
-    entries = [(entry.path, entry.size, entry.executable, entry.digest, entry.link) for entry in tree.entries]
+def _as_json(tree: Tree) -> dict[str, Any]:
+    """As `on_host/store.py` reads it."""
+    fields = ("path", "size", "executable", "digest", "link")
+    entries = [{field: getattr(entry, field) for field in fields} for entry in tree.entries]
     return {"name": tree.name, "digest": tree.digest, "root": str(tree.root) if tree.root else None, "entries": entries}
 
 
 def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
-    """Their bytes, exactly as many as were announced: a file that has become shorter is filled up, and refused by its digest."""
+    """Their bytes, exactly as many as announced: a file that has become shorter is padded, and the host refuses it by its digest."""
     for entry in entries:
         left = entry.size
         try:

@@ -1,8 +1,8 @@
-"""A host's store of what was sent to it: contents by their digest, folders made of them, and which run uses which folders.
+"""A host's store of what was shipped to it: contents by their digest, folders built from them, and which run uses which folders.
 
-A folder is built beside and renamed when it is whole, so that nobody sees half of one, and it is never changed afterwards, so that a run
-that uses it is not disturbed by the next one's changes. It goes when the last run that used it is purged, or when nobody has used it for a
-month; never while a process works in it."""
+A folder is built aside and renamed when it is complete, so nobody sees half of one, and it never changes afterwards, so the next run's
+changes do not disturb a run that uses it. It is removed when the last run that used it is purged, or after a month without use; never
+while a process works in it."""
 
 from __future__ import annotations
 
@@ -16,44 +16,63 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 _CHUNK = 1 << 20
-_KEPT = 30 * 86400.0  # seconds
-_PARTS = ("contents", "folders", "runs")
+_KEPT_S = 30 * 86400.0  # without use
 _ENDING_S = 5.0  # for processes of a run that has just ended
-_AGAIN_S = 0.05
+_POLL_S = 0.05
+
+
+class Entry(NamedTuple):
+    """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`: below the tree."""
+
+    path: str
+    size: int
+    executable: bool
+    digest: str | None
+    link: str | None
+
+
+class Tree(NamedTuple):
+    """A folder as it is to be here. `root`: where the launcher has it, which may be here too."""
+
+    name: str
+    digest: str
+    root: str | None
+    entries: list[Entry]
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `cache`, the store's folder, and `run`, a file name for a run on this host. `purge`: the run's own folder, which is
-    removed with what only this run used; `kept` is what of that somebody uses all the same. Otherwise `trees`, each with `name`, `digest`,
-    `root` and `entries`; and `contents`, digest and size of each that follows in the stream, or None to be told what is missing. The folder
-    of a tree is None until nothing is."""
-    if "purge" in question:
-        _remove_run(question["purge"])
+    """`question`: `cache`, the store's folder; `run`, a file name for a run on this host; `step`, and what that needs.
+
+    step purge: remove `folder`, the run's own, and what only this run used; `kept`: the folders that stay because a process uses them.
+    step take: have `trees` here, built from `contents` (digest and size of each) that follow in the stream. `folders`: those of the trees,
+    None while contents are `missing`; `free`: bytes; or `changed`: contents that differ from their digest."""
+    if question["step"] == "purge":
+        _remove_run(question["folder"])
         with _Store(question["cache"], fcntl.LOCK_EX) as store:
             return {"kept": store.forget(question["run"])}
+    trees = [Tree(**{**tree, "entries": [Entry(**entry) for entry in tree["entries"]]}) for tree in question["trees"]]
     with _Store(question["cache"], fcntl.LOCK_SH) as store:
-        if question["contents"] is not None:
-            changed = store.take(question["contents"], stream)
-            if changed:
-                return {"changed": changed}
-        store.note(question["run"], question["trees"])
-        folders = [store.folder(tree) for tree in question["trees"]]
-        wanted = [tree for tree, folder in zip(question["trees"], folders, strict=True) if folder is None]
-        missing = sorted({digest for tree in wanted for _, _, _, digest, _ in tree["entries"] if digest and not store.has(digest)})
+        changed = store.take(question["contents"], stream)
+        if changed:
+            return {"changed": changed}
+        store.note(question["run"], trees)
+        folders = [store.find(tree) for tree in trees]
+        wanted = [tree for tree, folder in zip(trees, folders, strict=True) if folder is None]
+        missing = sorted({entry.digest for tree in wanted for entry in tree.entries if entry.digest and not store.has(entry.digest)})
         if not missing:
-            folders = [folder or store.build(tree) for tree, folder in zip(question["trees"], folders, strict=True)]
+            folders = [folder or store.build(tree) for tree, folder in zip(trees, folders, strict=True)]
         free = shutil.disk_usage(store.path).free
     if not missing:
         with suppress(BlockingIOError), _Store(question["cache"], fcntl.LOCK_EX | fcntl.LOCK_NB) as store:
-            store.tidy()
+            store.remove_old()
     return {"folders": folders, "missing": missing, "free": free}
 
 
 def _remove_run(folder: str) -> None:
-    """With what is empty above it then: STATE/agents/NAME/RUN/HOST."""
+    """Also the folders above it that are empty then: STATE/agents/NAME/RUN/HOST."""
     shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         for _ in range(4):
@@ -62,25 +81,25 @@ def _remove_run(folder: str) -> None:
 
 
 class _Store:
-    """A context. Any number may add to the store at the same time (LOCK_SH), and nobody while one removes from it (LOCK_EX). Raises
-    BlockingIOError with LOCK_NB."""
+    """A context that holds the lock: shared (LOCK_SH) to add, exclusive (LOCK_EX) to remove. Raises BlockingIOError with LOCK_NB."""
 
     def __init__(self, path: str, lock: int) -> None:
         self.path = path
         self._kind = lock
+        self._contents, self._folders, self._runs = (os.path.join(path, part) for part in ("contents", "folders", "runs"))
 
     def __enter__(self) -> _Store:
         while not self._lock():
             pass
-        for part in _PARTS:
-            os.makedirs(os.path.join(self.path, part), mode=0o700, exist_ok=True)
+        for folder in (self._contents, self._folders, self._runs):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
         return self
 
     def __exit__(self, *details: object) -> None:
         self._file.close()
 
     def _lock(self) -> bool:
-        """False where somebody has removed the store at that moment."""
+        """False if another process removed the store at that moment."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         path = os.path.join(self.path, "lock")
         with suppress(FileNotFoundError):
@@ -89,98 +108,110 @@ class _Store:
             return os.path.samestat(os.fstat(self._file.fileno()), os.stat(path))
         return False
 
+    # ---- adding
+
     def has(self, digest: str) -> bool:
         return os.path.exists(self._content(digest))
 
     def take(self, contents: list[tuple[str, int]], stream: BinaryIO) -> list[str]:
-        """Keep what comes; the digests of what was not what it should be. What cannot be kept is read all the same: the next question
-        stands behind it."""
+        """Store the stream's contents; returns the digests of those that are something else. Reads all of them even if the disk is full:
+        the next question follows in the stream."""
         changed = []
         failure: OSError | None = None
         for digest, size in contents:
-            found = hashlib.sha256()
-            aside = None
+            found, pieces = hashlib.sha256(), _read(stream, size)
             try:
                 if failure is None:
-                    aside = tempfile.NamedTemporaryFile(dir=os.path.join(self.path, "contents"), delete=False)  # noqa: SIM115
+                    self._write(digest, found, pieces)
             except OSError as error:
                 failure = error
-            for data in _read(stream, size):
-                found.update(data)
-                try:
-                    if aside is not None and failure is None:
-                        aside.write(data)
-                except OSError as error:
-                    failure = error
-            if aside is not None:
-                failure = self._keep(aside, digest, found.hexdigest() == digest and failure is None) or failure
+            for piece in pieces:
+                found.update(piece)
             if found.hexdigest() != digest:
                 changed.append(digest)
         if failure is not None:
             raise failure
         return changed
 
-    def folder(self, tree: dict[str, Any]) -> str | None:
-        """A folder that holds the tree already: the launcher's own on a shared file system, or one that was built before."""
-        if tree["root"] is not None and _holds(tree["root"], tree["entries"]):
-            return str(tree["root"])
+    def _write(self, digest: str, found: Any, pieces: Iterator[bytes]) -> None:
+        """Keep the content if it is the right one; `found` is the hash to update."""
+        descriptor, aside = tempfile.mkstemp(dir=self._contents)
+        try:
+            with open(descriptor, "wb") as file:
+                for piece in pieces:
+                    found.update(piece)
+                    file.write(piece)
+            if found.hexdigest() == digest:
+                os.rename(aside, self._content(digest))
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(aside)
+
+    def find(self, tree: Tree) -> str | None:
+        """A folder that holds the tree already: the launcher's own on a shared file system, or one built before."""
+        if tree.root is not None and _holds(tree.root, tree.entries):
+            return tree.root
         path = self._folder(tree)
-        if all(os.path.lexists(os.path.join(path, name)) for name, *_ in tree["entries"]) and os.path.isdir(path):
+        if all(os.path.lexists(os.path.join(path, entry.path)) for entry in tree.entries) and os.path.isdir(path):
             os.utime(path)
             return path
         return None
 
-    def build(self, tree: dict[str, Any]) -> str:
+    def build(self, tree: Tree) -> str:
         final = self._folder(tree)
-        aside = tempfile.mkdtemp(prefix=".new-", dir=os.path.dirname(final))
-        for name, _, executable, digest, link in tree["entries"]:
-            path = os.path.join(aside, name)
+        aside = tempfile.mkdtemp(prefix=".new-", dir=self._folders)
+        for entry in tree.entries:
+            path = os.path.join(aside, entry.path)
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            if link is not None:
-                os.symlink(link, path)
+            if entry.digest is None:
+                os.symlink(entry.link or "", path)
             else:
-                shutil.copyfile(self._content(digest), path)
-                os.utime(self._content(digest))
-                os.chmod(path, 0o700 if executable else 0o600)
+                shutil.copyfile(self._content(entry.digest), path)
+                os.utime(self._content(entry.digest))
+                os.chmod(path, 0o700 if entry.executable else 0o600)
         try:
             os.rename(aside, final)
         except OSError:
-            # Somebody else was quicker, or somebody removed files of it: put those back, one at a time.
-            for name, *_ in tree["entries"]:
-                if not os.path.lexists(os.path.join(final, name)):
-                    os.makedirs(os.path.dirname(os.path.join(final, name)), exist_ok=True)
-                    os.rename(os.path.join(aside, name), os.path.join(final, name))
+            # Another process was faster, or files were removed from the folder: put those back, one at a time.
+            for entry in tree.entries:
+                path = os.path.join(final, entry.path)
+                if not os.path.lexists(path):
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    os.rename(os.path.join(aside, entry.path), path)
             shutil.rmtree(aside, ignore_errors=True)
         return final
 
-    def note(self, run: str, trees: list[dict[str, Any]]) -> None:
-        """That the run uses these, from now on."""
-        with open(os.path.join(self.path, "runs", run), "w", encoding="utf-8") as file:
+    def note(self, run: str, trees: list[Tree]) -> None:
+        """Record that the run uses these trees."""
+        with open(os.path.join(self._runs, run), "w", encoding="utf-8") as file:
             json.dump([os.path.basename(self._folder(tree)) for tree in trees], file)
 
+    # ---- removing
+
     def forget(self, run: str) -> list[str]:
-        """And remove what no other run uses, and the store when nothing is left in it; what could not be removed."""
-        mine = self._noted(run)
+        """Remove the run's record, the folders that no other run uses, and the store if it is empty then; returns the folders in use."""
+        mine = self._used_by(run)
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.path, "runs", run))
-        others = {name for other in os.listdir(os.path.join(self.path, "runs")) for name in self._noted(other)}
-        kept = [folder for name in sorted(mine - others) if os.path.isdir(folder := os.path.join(self.path, "folders", name))]
+            os.unlink(os.path.join(self._runs, run))
+        others = {name for other in os.listdir(self._runs) for name in self._used_by(other)}
+        kept = [folder for name in sorted(mine - others) if os.path.isdir(folder := os.path.join(self._folders, name))]
         end = time.monotonic() + _ENDING_S
         while (kept := self._remove(kept)) and time.monotonic() < end:
-            time.sleep(_AGAIN_S)
-        if not os.listdir(os.path.join(self.path, "folders")) and not os.listdir(os.path.join(self.path, "runs")):
+            time.sleep(_POLL_S)
+        if not os.listdir(self._folders) and not os.listdir(self._runs):
             shutil.rmtree(self.path, ignore_errors=True)
         return kept
 
-    def tidy(self) -> None:
-        old = time.time() - _KEPT
-        self._remove([folder for folder in _inside(os.path.join(self.path, "folders")) if _used(folder) < old])
-        for path in [*_inside(os.path.join(self.path, "contents")), *_inside(os.path.join(self.path, "runs"))]:
-            if _used(path) < old:
+    def remove_old(self) -> None:
+        """Remove all that has not been used for a month."""
+        old = time.time() - _KEPT_S
+        self._remove([folder for folder in _inside(self._folders) if _last_use(folder) < old])
+        for path in [*_inside(self._contents), *_inside(self._runs)]:
+            if _last_use(path) < old:
                 os.unlink(path)
 
     def _remove(self, folders: list[str]) -> list[str]:
-        """With their contents; those that a process works in, or was started from, are returned."""
+        """With their contents; returns the folders that a process works in or was started from, which stay."""
         places = _places_of_processes() if folders else set()
         busy = [folder for folder in folders if any(place == folder or place.startswith(folder + "/") for place in places)]
         for folder in set(folders).difference(busy):
@@ -190,29 +221,17 @@ class _Store:
             shutil.rmtree(folder, ignore_errors=True)
         return busy
 
-    def _noted(self, run: str) -> set[str]:
-        with suppress(FileNotFoundError, ValueError), open(os.path.join(self.path, "runs", run), encoding="utf-8") as file:
+    def _used_by(self, run: str) -> set[str]:
+        """Names of folders."""
+        with suppress(FileNotFoundError, ValueError), open(os.path.join(self._runs, run), encoding="utf-8") as file:
             return set(json.load(file))
         return set()
 
-    def _keep(self, aside: Any, digest: str, good: bool) -> OSError | None:
-        try:
-            with aside:
-                aside.flush()
-            if good:
-                os.rename(aside.name, self._content(digest))
-            else:
-                os.unlink(aside.name)
-        except OSError as error:
-            os.unlink(aside.name)
-            return error
-        return None
-
     def _content(self, digest: str) -> str:
-        return os.path.join(self.path, "contents", digest)
+        return os.path.join(self._contents, digest)
 
-    def _folder(self, tree: dict[str, Any]) -> str:
-        return os.path.join(self.path, "folders", f"{tree['name']}-{tree['digest'][:16]}")
+    def _folder(self, tree: Tree) -> str:
+        return os.path.join(self._folders, f"{tree.name}-{tree.digest[:16]}")
 
 
 def _read(stream: BinaryIO, size: int) -> Iterator[bytes]:
@@ -224,18 +243,18 @@ def _read(stream: BinaryIO, size: int) -> Iterator[bytes]:
         yield data
 
 
-def _holds(root: str, entries: list[Any]) -> bool:
-    """Whether the folder is there with the very same files; sizes first, which is quick."""
+def _holds(root: str, entries: list[Entry]) -> bool:
+    """Whether the folder has exactly these files; sizes first, which is quick."""
     if not os.path.isdir(root):
         return False
-    for name, size, _, _, link in entries:
-        path = os.path.join(root, name)
+    for entry in entries:
+        path = os.path.join(root, entry.path)
         try:
-            if (os.readlink(path) != link) if link is not None else (os.path.getsize(path) != size):
+            if (os.readlink(path) != entry.link) if entry.link is not None else (os.path.getsize(path) != entry.size):
                 return False
         except OSError:
             return False
-    return all(_digest(os.path.join(root, name)) == digest for name, _, _, digest, _ in entries if digest is not None)
+    return all(_digest(os.path.join(root, entry.path)) == entry.digest for entry in entries if entry.digest is not None)
 
 
 def _digest(path: str) -> str:
@@ -246,7 +265,7 @@ def _digest(path: str) -> str:
     return found.hexdigest()
 
 
-def _used(path: str) -> float:
+def _last_use(path: str) -> float:
     try:
         return os.lstat(path).st_mtime
     except OSError:
@@ -258,13 +277,13 @@ def _inside(folder: str) -> list[str]:
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Regular ones, at any depth."""
+    """Regular files at any depth."""
     for where, _, names in os.walk(folder):
         yield from (path for path in (os.path.join(where, name) for name in names) if stat.S_ISREG(os.lstat(path).st_mode))
 
 
 def _places_of_processes() -> set[str]:
-    """The folder in which each process of ours works, and every path on its command line."""
+    """The working folder of each process of this user, and every absolute path on its command line."""
     found = set()
     for pid in os.listdir("/proc"):
         if pid.isdigit():

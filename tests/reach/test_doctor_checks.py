@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from psclust.errors import StartError
-from psclust.reach.doctor.findings import Checked, Finding, Unreached, mesh, quick, refuse, thorough
+from psclust.reach import doctor
+from psclust.reach.doctor.finding import Finding, refuse_problems
+from psclust.reach.doctor.quick_checks import QUICK_CHECKS, quick
+from psclust.reach.doctor.thorough_checks import THOROUGH_CHECKS, Surroundings, Unreached, network, thorough
 from psclust.reach.python.host_facts import HostFacts
 
 GOOD = HostFacts(
@@ -30,7 +33,7 @@ GOOD = HostFacts(
     clock=0.01,
     clock_error=0.02,
 )
-CHECKED = Checked(
+CHECKED = Surroundings(
     host="a",
     address="10.0.0.1",
     names={"a": "10.0.0.1", "b": "10.0.0.2"},
@@ -119,14 +122,14 @@ def test_another_tensorflow_everywhere_is_only_a_note() -> None:
         (
             {"firewall": False},
             [
-                "note a exposure: 10.0.0.1 (eth0), no firewall: whoever reaches it can run code in the cluster's servers. "
+                "note a exposure: 10.0.0.1 (eth0), no firewall: anyone who reaches it can run code in the cluster's servers. "
                 "Let only the cluster's hosts reach its ports."
             ],
         ),
         (
             {"firewall": None, "address": "8.8.8.8", "interfaces": {"eth0": "8.8.8.8"}},
             [
-                "note a exposure: 8.8.8.8 (eth0), a firewall only root could see: whoever reaches it from the internet can run code in "
+                "note a exposure: 8.8.8.8 (eth0), a firewall only root could see: anyone who reaches it from the internet can run code in "
                 "the cluster's servers. Let only the cluster's hosts reach its ports."
             ],
         ),
@@ -175,7 +178,7 @@ def test_gpus_are_counted_by_kind() -> None:
 
 def test_ways_that_are_closed_are_told_by_who_cannot_go_them() -> None:
     ways = [Unreached("a", host, f"{host}:2300", "no answer") for host in "bcdef"]
-    found = mesh("abcdef", ways, {"f": "10.0.0.6: port 2300 is taken"})
+    found = network("abcdef", ways, {"f": "10.0.0.6: port 2300 is taken"})
     assert [(finding.host, finding.level) for finding in found] == [("f", "problem"), ("a", "problem"), *((host, "ok") for host in "bcde")]
     assert found[0].text == "cannot listen for others: 10.0.0.6: port 2300 is taken"
     assert found[1].text == (
@@ -184,9 +187,15 @@ def test_ways_that_are_closed_are_told_by_who_cannot_go_them() -> None:
 
 
 def test_problems_stop_a_start_and_notes_do_not() -> None:
-    refuse([Finding("a", "disk", "note", "little"), Finding("a", "python", "ok", "3.11")])
+    refuse_problems([Finding("a", "disk", "note", "little"), Finding("a", "python", "ok", "3.11")])
     with pytest.raises(StartError) as caught:
-        refuse(
+        refuse_problems(
             [Finding("a", "x", "problem", "found this", "Do that."), Finding("b", "x", "note", "n"), Finding("c", "y", "problem", "that")]
         )
     assert str(caught.value) == "a: found this. Do that.\nc: that."
+
+
+def test_the_room_lists_every_check() -> None:
+    listed = (doctor.__doc__ or "").replace(";", ",")
+    assert ", ".join(QUICK_CHECKS) in listed
+    assert ", ".join([*THOROUGH_CHECKS, "network"]) in listed

@@ -1,4 +1,4 @@
-"""The checks of `psclust doctor`: facts from every host at once, by one process on each, which ends with the checks."""
+"""Asks every host at once what the checks of `psclust doctor` need, through one Python on each, and makes the checks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from psclust.errors import PsclustError
 from psclust.reach.connections import Connections
-from psclust.reach.doctor import findings
-from psclust.reach.doctor.findings import Checked, Finding, Unreached
+from psclust.reach.doctor.finding import Finding
+from psclust.reach.doctor.quick_checks import quick
+from psclust.reach.doctor.thorough_checks import Surroundings, Unreached, network, thorough
 from psclust.reach.fan_out import attempt_on_each
 from psclust.reach.python.host_facts import HostFacts, ask_facts
 from psclust.reach.python.host_python import HostPython, start_local_python, start_python
@@ -27,9 +28,9 @@ PortRange = tuple[int, int]  # first and last; (0, 0): any
 
 
 def examine(connections: Connections, python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
-    """All checks on all hosts. Hosts without a log-in are findings, too. `ranges`: the ports of the cluster's servers."""
+    """All checks of all hosts; a host without a log-in is a finding, too. `ranges`: the ports of the cluster's servers."""
     logins = [Finding(host, "log-in", "ok", f"by {connections.way}") for host in connections.names]
-    logins += [findings.failed(host, "log-in", text) for host, text in connections.failures.items()]
+    logins += [Finding.failed(host, "log-in", text) for host, text in connections.failures.items()]
     return logins + _examine(list(connections.names), lambda host: start_python(connections, host, candidates(python)), ranges, shim)
 
 
@@ -47,31 +48,31 @@ def _examine(hosts: Sequence[str], start: Callable[[str], HostPython], ranges: S
         facts = _succeeded(attempt_on_each(list(pythons), lambda host: ask_facts(host, pythons[host])), "python", found)
         addresses = {host: each.address or "127.0.0.1" for host, each in facts.items()}
         names = list(hosts) if len(hosts) > 1 else []
-        checks = attempt_on_each(list(facts), lambda host: _check(pythons[host], facts[host], addresses[host], names, shim))
-        checked = _succeeded(checks, "checks", found)
-        found += findings.quick(facts.values())
-        found += findings.thorough(checked.values(), addresses)
-        found += _mesh({host: pythons[host] for host in facts}, addresses, ranges)
+        answers = attempt_on_each(list(facts), lambda host: _ask_surroundings(pythons[host], facts[host], addresses[host], names, shim))
+        surroundings = _succeeded(answers, "checks", found)
+        found += quick(facts.values())
+        found += thorough(surroundings.values(), addresses)
+        found += _check_network({host: pythons[host] for host in facts}, addresses, ranges)
     return found
 
 
-def _check(python: HostPython, facts: HostFacts, address: str, names: Sequence[str], shim: Path | None) -> Checked:
+def _ask_surroundings(python: HostPython, facts: HostFacts, address: str, names: Sequence[str], shim: Path | None) -> Surroundings:
     fits = shim is not None and facts.machine == platform.machine()
     library = base64.b64encode(shim.read_bytes()).decode("ascii") if shim is not None and fits else None
     answer = python.ask("surroundings", {"names": names, "shim": library, "cache": facts.cache}, timeout_s=_TIMEOUT_S)
-    return Checked(host=facts.host, address=address, **answer)
+    return Surroundings(host=facts.host, address=address, **answer)
 
 
-def _mesh(pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]) -> list[Finding]:
+def _check_network(pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]) -> list[Finding]:
     token = secrets.token_hex(8)
     listen = {"step": "listen", "ranges": list(ranges), "token": token}
-    heard = attempt_on_each(list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]}))
+    listening = attempt_on_each(list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]}))
     found: list[Finding] = []
-    places = _succeeded(heard, "network", found)
-    unheard = {host: f"{addresses[host]}: {one}" for host, ones in places.items() for one in ones if isinstance(one, str)}
+    places = _succeeded(listening, "network", found)
+    deaf = {host: f"{addresses[host]}: {one}" for host, ones in places.items() for one in ones if isinstance(one, str)}
     targets = [(host, addresses[host], one) for host, ones in places.items() for one in ones if isinstance(one, int)]
     dialled = _succeeded(attempt_on_each(list(places), lambda host: _dial(pythons[host], host, targets, token)), "network", found)
-    return found + findings.mesh(list(dialled), [way for ways in dialled.values() for way in ways], unheard)
+    return found + network(list(dialled), [way for ways in dialled.values() for way in ways], deaf)
 
 
 def _listen(python: HostPython, question: dict[str, Any]) -> list[int | str]:
@@ -86,6 +87,6 @@ def _dial(python: HostPython, host: str, targets: Sequence[tuple[str, str, int]]
 
 
 def _succeeded(outcomes: Mapping[str, _T | PsclustError], check: str, found: list[Finding]) -> dict[str, _T]:
-    """What worked; what did not becomes a finding."""
-    found += [findings.failed(host, check, str(outcome)) for host, outcome in outcomes.items() if isinstance(outcome, PsclustError)]
+    """The results; each failure becomes a finding."""
+    found += [Finding.failed(host, check, str(outcome)) for host, outcome in outcomes.items() if isinstance(outcome, PsclustError)]
     return {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
