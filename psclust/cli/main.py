@@ -10,7 +10,7 @@ import click
 
 from psclust import __version__
 from psclust.cli import output, streams
-from psclust.errors import PsclustError, StartError
+from psclust.errors import PsclustError, StartError, UsageError
 
 # verb -> what `psclust --help` says; its module is psclust.cli.verbs.<verb>, its command `command` there.
 VERBS = {
@@ -112,8 +112,11 @@ def _run() -> int:
         output.error(str(error))
         return error.exit_code
     except click.ClickException as error:
-        error.show()
-        return 2
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        if context is not None:
+            click.echo(f"{context.get_usage()}\nTry `{context.command_path} --help`.\n", err=True)
+        output.error(error.format_message())
+        return UsageError.exit_code
     except FileNotFoundError:
         if _folder_is_there():
             raise

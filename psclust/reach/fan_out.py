@@ -1,4 +1,4 @@
-"""The same work for many hosts at once, by threads that nobody has to wait for: a Ctrl-C in the middle ends the caller at once."""
+"""The same work for many hosts at once, on daemon threads: a Ctrl-C in the middle ends the caller at once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _T = TypeVar("_T")
 def fan_out(
     items: Sequence[_K], work: Callable[[_K], _T], *, parallel: int, deadline: float | None = None
 ) -> Iterator[tuple[_K, _T | PsclustError]]:
-    """Each item with what `work` made of it, or the PsclustError it raised, as they are done. `parallel`: how many at once; `deadline`: a
-    time of `time.monotonic` after which what is not done counts as failed. Raises whatever else `work` raises."""
+    """Yield each item with the result of `work`, or the PsclustError it raised, as they finish. `parallel`: how many at once; `deadline`: a
+    time of `time.monotonic` after which unfinished items count as failed. Any other exception of `work` is raised here."""
     waiting: queue.SimpleQueue[_K] = queue.SimpleQueue()
     for item in items:
         waiting.put(item)
@@ -27,7 +27,7 @@ def fan_out(
     left = list(items)
     over = threading.Event()
     for number in range(min(parallel, len(items))):
-        # Daemons: the interpreter does not wait for one that hangs in a name lookup.
+        # Daemons: the interpreter must not wait for one that hangs in a name lookup.
         threading.Thread(target=_work, args=(waiting, done, over, work), name=f"fan-out-{number}", daemon=True).start()
     try:
         while left:
@@ -56,7 +56,7 @@ def attempt_on_each(hosts: Sequence[str], work: Callable[[str], _T]) -> dict[str
 
 
 def all_or_error(outcomes: Mapping[str, _T | PsclustError]) -> dict[str, _T]:
-    """What was made of every item. Raises StartError with a line for each failure."""
+    """The results. Raises StartError with a line for each failure."""
     failures = dict.fromkeys(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))
     if failures:
         raise StartError("\n".join(failures))
@@ -73,5 +73,5 @@ def _work(
             return
         try:
             done.put((item, work(item)))
-        except BaseException as error:  # noqa: BLE001 - not swallowed: the caller's thread raises it
+        except BaseException as error:  # noqa: BLE001 - the caller's thread raises it
             done.put((item, error))

@@ -27,6 +27,7 @@ from psclust.testing.command import CommandBed
         ("--ps 2 train.py", 2, "--ps: a command comes first, as in `psclust up --ps`."),
         ("down --all", 0, "no run is live"),
         ("down --all one", 2, "either all live runs, or those named"),
+        ("up --nope", 2, "psclust: No such option '--nope'."),
         ("prune", 2, "say which runs"),
         ("prune --older-than soon", 2, "write a number with its unit"),
     ],

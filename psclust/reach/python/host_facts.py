@@ -1,4 +1,4 @@
-"""The Python of each host: which one it is, what it has installed, and whether psclust is there already."""
+"""Facts about each host and its Python: versions, what is installed, folders, room, clock."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from psclust.reach.python.remote_command import candidates
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a host's Python is like. Versions are texts, None where a thing is not there; sizes are bytes.
+    """Facts about a host, from one round trip. Versions are None if the thing is not there; sizes are bytes.
 
-    psclust: None where psclust in exactly our version must be shipped; otherwise the folder to put on PYTHONPATH, or an empty text where
-    it is installed. missing: requirements of psclust that the Python does not meet. address: the host's own end of the SSH connection.
-    shared: whether the files that it was asked about are there, last changed at the same times.
-    disks: what is free, in bytes, on the disk of each of these folders: of the runs, and, where that is on another disk, of what is sent.
-    clock: seconds by which the host's is ahead of ours, give or take `clock_error`."""
+    psclust: the folder to put on PYTHONPATH for exactly our version; empty if that is installed, None if it must be shipped.
+    missing: requirements of psclust that the Python does not meet. address: the host's own end of the connection. shared: whether the
+    files that it was asked about are there, last changed at the same times. disks: folder -> bytes free on its disk, for the folder of
+    runs, and that of shipped files if that is on another disk. clock: seconds by which the host's is ahead of ours, give or take
+    `clock_error`."""
 
     host: str
     executable: str
@@ -49,7 +49,7 @@ class HostFacts:
 
 
 def gather_facts(connections: Connections, wanted: str | None) -> dict[str, HostFacts]:
-    """Of every host, in one round trip each. Raises StartError with a line for each host that has none for psclust."""
+    """Of every host, in one round trip each. Raises StartError with a line for each host whose Python psclust cannot use."""
     with HostPythons(connections, candidates(wanted)) as pythons:
         return all_or_error(try_gather_facts(pythons))
 
@@ -61,7 +61,7 @@ def try_gather_facts(pythons: HostPythons, files: Mapping[str, int] | None = Non
 
 
 def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = None) -> HostFacts:
-    """`python` must have the module `facts`. Raises HostError."""
+    """Raises HostError."""
     asked = time.time()
     found = python.ask("facts", {"package": str(_package()), "digest": own_digest(), "files": dict(files or {})})
     heard = time.time()
@@ -73,7 +73,7 @@ def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = N
 
 @lru_cache(maxsize=1)
 def own_digest() -> str:
-    """Of the psclust that runs here."""
+    """Of the psclust package that runs here."""
     return package_digest(str(_package()))
 
 

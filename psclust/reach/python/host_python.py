@@ -1,5 +1,5 @@
-"""Talking with a Python on a host, or here, that runs psclust's own little modules (`on_host`): questions as JSON, answers as JSON, and
-bytes behind a question where it needs some. Nothing of it is installed, and nothing but the interpreter is on its command line."""
+"""A Python on a host, or here, that answers questions with the modules in `on_host`: JSON in, JSON out, and raw bytes after a question
+that needs them. Nothing is installed for it, and its command line shows only the interpreter."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _START_S = 30.0  # for an interpreter to start, on a host with a slow disk
 
 
 class HostPython(AbstractContextManager["HostPython"]):
-    """Modules that answer on a host; leaving it ends them. `version`, `executable`: of the Python there. Raises HostError, which names the
-    host and says what to do, when there is no Python that psclust can use, and when it ends by itself."""
+    """Leaving the context ends the process. `version`, `executable`: of the interpreter there. Raises HostError, which names the host and
+    says what to do, when there is no Python that psclust can use, and when the process ends by itself."""
 
     def __init__(self, host: str, process: AbstractContextManager[HostProcess], interpreters: Sequence[str]) -> None:
         self._host = host
@@ -37,7 +37,7 @@ class HostPython(AbstractContextManager["HostPython"]):
         with ExitStack() as stack:
             self._process = stack.enter_context(process)
             source = (_FOLDER / "answer.py").read_bytes()
-            # Who has ended before it was told anything, for example because there is no Python, says why in what follows.
+            # A process that ended before it read this, say because there is no Python, says why in its reply.
             with suppress(HostError):
                 self._process.write(b"%d\n%s" % (len(source), source))
             hello = self._reply(time.monotonic() + _START_S)
@@ -55,12 +55,12 @@ class HostPython(AbstractContextManager["HostPython"]):
         self._stack.close()
 
     def ask(self, module: Module, question: dict[str, Any], payload: Iterable[bytes] = (), *, timeout_s: float = 60.0) -> Any:
-        """The module's answer, after `timeout` seconds at most from when it has been asked. Raises HostError with what went wrong there."""
+        """The module's answer, at most `timeout_s` after the question was sent. Raises HostError with the host's own error."""
         self.tell(module, question, payload)
         return self.answer(timeout_s)
 
     def tell(self, module: Module, question: dict[str, Any], payload: Iterable[bytes] = ()) -> None:
-        """Ask, and leave the answer for later."""
+        """Ask; read the answer later with `answer`."""
         source = {} if module in self._known else {"source": (_FOLDER / f"{module}.py").read_text(encoding="utf-8")}
         self._known.add(module)
         self._process.write(json.dumps({"do": module, **source, **question}).encode() + b"\n")
@@ -74,7 +74,7 @@ class HostPython(AbstractContextManager["HostPython"]):
         return reply["answer"]
 
     def _reply(self, deadline: float) -> dict[str, Any]:
-        """Lines that are no reply are what somebody's shell says when it starts."""
+        """Skips other lines, which login shells print when they start."""
         while line := self._process.read_line(deadline):
             if line.startswith(_MARK):
                 reply: dict[str, Any] = json.loads(line.removeprefix(_MARK))
@@ -88,7 +88,7 @@ class HostPython(AbstractContextManager["HostPython"]):
 
 
 def start_python(connections: Connections, host: str, interpreters: Sequence[str]) -> HostPython:
-    """On a host, in the first of `interpreters` that is there."""
+    """On a host, with the first of `interpreters` that exists there."""
     return HostPython(host, connections.start(host, remote_command(interpreters), _PURPOSE), interpreters)
 
 

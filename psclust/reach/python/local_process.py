@@ -1,4 +1,4 @@
-"""A process of this machine that one talks with, as with one on a host."""
+"""A process on this machine with the interface of one on a host (`HostProcess`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class LocalProcess:
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
-        with suppress(BrokenPipeError):  # it has ended; why is told by who reads
+        with suppress(BrokenPipeError):  # it has ended; its output says why
             while view:
                 view = view[self._stdin.write(view) or 0 :]
 

@@ -1,4 +1,4 @@
-"""What a folder holds that is worth sending to a host: every file with its digest, without what `.gitignore` files leave out."""
+"""The files of a folder that are sent to hosts, with their digests: all but those that `.gitignore` files leave out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A folder as it is to be on a host. `root`: where it is here, if a host that has the very same there may use that."""
+    """A folder as it is to be on a host. `root`: its path here; a host that has the same folder at that path uses it."""
 
     name: str
     root: Path | None
@@ -45,15 +45,15 @@ class Tree:
 
     @property
     def digest(self) -> str:
-        """Equal for folders that hold the same."""
+        """Equal for folders with the same content."""
         listed = [[entry.path, entry.executable, entry.digest, entry.link] for entry in self.entries]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
 def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_BYTES) -> Tree:
-    """The files of a program's folder. Left out: what `.gitignore` says, in every folder of it, version control, caches, virtual
-    environments, and the files `without`, such as one with secrets. Symbolic links stay links. Raises UsageError when there is more than
-    `most` bytes, naming what is biggest, and when a file cannot be read."""
+    """The files of a program's folder, without those that a `.gitignore` at any depth leaves out, version control, caches, virtual
+    environments, and the files `without`, such as one with secrets. Symbolic links stay links. Raises UsageError for more than `most`
+    bytes, naming the biggest entries, and for a file that cannot be read."""
     root = root.resolve()
     try:
         secret = {path.resolve() for path in without}
@@ -68,7 +68,7 @@ def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_B
 
 
 def package_tree() -> Tree:
-    """psclust itself. The bind shim goes under a name that every Python's loader takes: it is a plain library, made for none of them."""
+    """psclust itself. The bind shim gets a name that any Python version loads: it is a plain library, built for none in particular."""
     package = Path(psclust.__file__).parent
     entries = []
     for path in sorted(package.rglob("*")):
@@ -99,7 +99,7 @@ def _files(folder: Path, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -> bool:
-    """As the nearest ignore file that says anything of it has it."""
+    """The nearest ignore file that mentions the path decides."""
     for folder, spec in reversed(rules):
         said = spec.check_file(path.relative_to(folder).as_posix() + ("/" if is_folder else "")).include
         if said is not None:
@@ -121,7 +121,7 @@ def _entry(root: Path, path: Path, name: str) -> Entry:
 
 
 def _too_much(root: Path, sizes: dict[Path, int], most: int) -> str:
-    """Names the entries that hold the most: the folders at the top, or what is in the one that holds nearly all."""
+    """Names the biggest entries: folders at the top, or inside the one that holds nearly everything."""
     total = sum(sizes.values())
     for depth in (1, 2, 3):
         sums: Counter[str] = Counter()
@@ -138,5 +138,5 @@ def _too_much(root: Path, sizes: dict[Path, int], most: int) -> str:
 
 
 def megabytes(size: int) -> str:
-    """`1,200 MB`, or the bytes where there are few."""
+    """`1,200 MB`, or bytes below one MB."""
     return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{size:,} bytes"

@@ -1,4 +1,4 @@
-"""Who we are to a host: the keys of ssh-agent and of files, in OpenSSH's order, and never a question to the user."""
+"""The keys offered to a host: from ssh-agent and from files, in OpenSSH's order. The user is never asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEFAULT_FILES = ("id_rsa", "id_ecdsa", "id_ed25519")
 
 
 class Identities(AuthStrategy):  # type: ignore[misc]
-    """`ssh_config`: of the host. `tried`, `locked`: names of the keys that were offered, and of the files that have a passphrase."""
+    """`ssh_config`: of the host. `tried`: names of the offered keys; `locked`: files with a passphrase."""
 
     def __init__(self, ssh_config: Mapping[str, Any], username: str, home: Path) -> None:
         super().__init__(ssh_config=ssh_config)
@@ -29,7 +29,7 @@ class Identities(AuthStrategy):  # type: ignore[misc]
         self._agent = Agent()
 
     def get_sources(self) -> Iterator[AuthSource]:
-        """Keys that both the agent and a file have, then the agent's others, then the files'."""
+        """Keys in both the agent and a file, then other keys of the agent, then other files."""
         files = [path for path in self._files if path.is_file()]
         public = {blob: path for path in files if (blob := _public_blob(path)) is not None}
         held = {key.asbytes(): key for key in self._agent.get_keys()}
@@ -47,7 +47,7 @@ class Identities(AuthStrategy):  # type: ignore[misc]
     def _from_file(self, path: Path) -> Iterator[AuthSource]:
         try:
             key = PKey.from_path(path)
-        except TypeError:  # what `cryptography` raises for a passphrase that is missing
+        except TypeError:  # raised by `cryptography` if a passphrase is missing
             self.locked.append(str(path))
             return
         except (OSError, ValueError, SSHException, UnknownKeyType):

@@ -1,4 +1,4 @@
-"""What paramiko's channels lack."""
+"""Ends the input of a command, which paramiko's channels do not do safely."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def end_input(channel: Any) -> None:
-    """Says that nothing more comes: `channel.shutdown_write()`, which lets go of the lock before it sends. If the other end closes at that
-    moment, the transport's thread closes the channel in between, and sshd hangs up on whoever says something about a closed channel. Raises
-    OSError, SSHException or EOFError where the connection is lost."""
+    """As `channel.shutdown_write()`, but holding the lock until the message is sent. Otherwise the transport's thread may close the channel
+    in between, and sshd drops the whole connection for a message on a closed channel. Raises OSError, SSHException or EOFError when the
+    connection is lost."""
     with channel.lock:
         message = channel._send_eof()
         if message is not None:

@@ -1,5 +1,5 @@
-"""Whether a host is the one it was: its key against the files of known hosts. The grammar is that of sshd(8), SSH_KNOWN_HOSTS FILE FORMAT;
-keys of certificate authorities are not used."""
+"""The check of a host's key against the known_hosts files. Their grammar: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Certificate authorities
+are not supported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """A line of a file of known hosts. `key`: as it stands there, base64."""
+    """A line of a known_hosts file. `key`: base64."""
 
     file: Path
     line: int
@@ -38,20 +38,20 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The files have another key for the host; `entry` is one of them."""
+    """The files have other keys for the host; `entry` is one of them."""
 
     entry: KnownKey
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """`entry` says that this key must not be trusted any more."""
+    """`entry` revokes this key."""
 
     entry: KnownKey
 
 
 def read_known_hosts(files: Iterable[Path]) -> list[KnownKey]:
-    """The keys of all files; one that is missing has none."""
+    """The keys in all files; missing files are skipped."""
     entries = []
     for file in files:
         try:
@@ -67,7 +67,7 @@ def read_known_hosts(files: Iterable[Path]) -> list[KnownKey]:
 
 
 def key_names(host: str, port: int, alias: str | None) -> tuple[str, ...]:
-    """The names a host's key may be filed under, the most exact one first."""
+    """The names under which a host's key may be on file, the most exact one first."""
     if alias is not None:
         return (alias.lower(),)
     host = host.lower()
@@ -75,12 +75,12 @@ def key_names(host: str, port: int, alias: str | None) -> tuple[str, ...]:
 
 
 def known_kinds(known: Sequence[KnownKey], names: Sequence[str]) -> list[str]:
-    """The kinds of keys (`ssh-ed25519`) that are on file for a host, so that it can be asked for one of them."""
+    """The kinds of keys (`ssh-ed25519`) on file for a host, so that it can be asked for one of them."""
     return list(dict.fromkeys(entry.kind for name in names for entry in known if entry.is_for(name) and not entry.revoked))
 
 
 def judge(known: Sequence[KnownKey], names: Sequence[str], key: bytes) -> Unknown | Changed | Revoked | None:
-    """None: the key is on file for the host. A name without its port counts only where its key is the same, as with OpenSSH."""
+    """None: the key is on file for the host. A name without the port counts only if its key is the same, as in OpenSSH."""
     shown = base64.b64encode(key).decode("ascii")
     for entry in known:
         if entry.revoked and entry.key == shown and any(entry.is_for(name) for name in names):

@@ -1,5 +1,5 @@
-"""Logging in to hosts: name, keys, jump hosts and proxy commands as OpenSSH would have them, one connection for each host and one for each
-jump host, however many are behind it."""
+"""Logs in to hosts as OpenSSH would: names, keys, jump hosts, proxy commands. One connection to each host, and one to each jump
+host, however many hosts are behind it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from psclust.reach.ssh.ssh_config import HostSettings, SshConfiguration
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
 
-_TIMEOUT_S = 10.0  # for a host that does not answer, unless ConnectTimeout says otherwise
-_HANDSHAKE_S = 30.0  # for one that answers, but slowly
-_TRIES = 6  # at a host that hangs up before SSH begins, as sshd does at random when more than ten log in at once
-LOST_AFTER_S = 60.0  # without an acknowledgement after which a connection counts as lost
+_TIMEOUT_S = 10.0  # for a host that does not answer; ConnectTimeout wins
+_HANDSHAKE_S = 30.0  # for a host that answers slowly
+_TRIES = 6  # at a host that hangs up before SSH begins: sshd does so at random when more than ten log in at once
+LOST_AFTER_S = 60.0  # without an acknowledgement: then a connection counts as lost
 _MOST_JUMPS = 8
 
-# paramiko writes tracebacks of what is raised anyway to stderr, where nobody has set up logging.
+# Without a handler, paramiko writes tracebacks to stderr of errors that it raises anyway.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class _KeyPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
-    """paramiko's own store of keys stays empty, so it asks here about every key. Host-key checking is never off."""
+    """Checks every host key: paramiko's own store of keys stays empty, so it always asks here. Host-key checking is never off."""
 
     def __init__(self, settings: HostSettings) -> None:
         self._known = read_known_hosts(settings.known_hosts)
@@ -50,7 +50,7 @@ class _KeyPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
             raise HostKeyError(verdict, key.get_name(), key.asbytes())
 
     def transport(self, sock: Any, **options: Any) -> Any:
-        """Asks for the kinds of key that are on file first: a host has several."""
+        """Asks for the kinds of key on file first: a host has several keys."""
         transport = paramiko.Transport(sock, **options)
         offered = transport.get_security_options()
         wanted = [kind for known in known_kinds(self._known, self._names) for kind in _signatures(known)]
@@ -65,7 +65,7 @@ def _signatures(kind: str) -> tuple[str, ...]:
 
 @dataclass
 class _Jump:
-    """A jump host, or why there is none; `lock` is held while it is dialled."""
+    """The connection to a jump host, or why there is none; `lock` is held while it is dialled."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: fabric.Connection | None = None
@@ -73,8 +73,8 @@ class _Jump:
 
 
 class Dialer:
-    """`home`: the folder that holds `.ssh`; `deadline`: time of `time.monotonic` until which hosts may be dialled; `lost_after`: seconds.
-    Used by several threads."""
+    """`home`: the folder that holds `.ssh`; `deadline`: the time of `time.monotonic` until which hosts may be dialled; `lost_after_s`: see
+    SshHosts. Thread-safe."""
 
     def __init__(self, home: Path, deadline: float, lost_after_s: float = LOST_AFTER_S) -> None:
         self._home = home
@@ -88,14 +88,14 @@ class Dialer:
         self._closed = False
 
     def dial(self, host: Host) -> tuple[fabric.Connection, str | None]:
-        """A connection that is logged in, and the host's address where nothing stands between. Raises HostError."""
+        """A logged-in connection, and the host's address if it was reached directly. Raises HostError."""
         settings = self._configuration.of(host)
         connection = self._connect(settings, depth=0)
         direct = not settings.jumps and settings.proxy_command is None
         return connection, connection.transport.getpeername()[0] if direct else None
 
     def close(self) -> None:
-        """Hang up everywhere; whatever is being dialled fails."""
+        """Close all connections; log-ins under way fail."""
         with self._lock:
             self._closed = True
             connections, proxies = list(reversed(self._open)), list(self._proxies)
@@ -127,7 +127,7 @@ class Dialer:
         identities = Identities(settings.config.lookup(settings.name), user, self._home)
         attempt = Attempt(settings, timeout, identities)
         try:
-            return self._log_in(settings, attempt, min(_HANDSHAKE_S, left), self._way(settings, attempt, depth))
+            return self._log_in(settings, attempt, min(_HANDSHAKE_S, left), self._open_socket(settings, attempt, depth))
         except ClosedEarlyError:
             raise
         except (OSError, SSHException, EOFError) as error:
@@ -135,22 +135,22 @@ class Dialer:
         finally:
             identities.close()
 
-    def _log_in(self, settings: HostSettings, attempt: Attempt, patience: float, way: Any) -> fabric.Connection:
+    def _log_in(self, settings: HostSettings, attempt: Attempt, patience: float, sock: Any) -> fabric.Connection:
         policy = _KeyPolicy(settings)
         limits = {"banner_timeout": patience, "auth_timeout": patience, "channel_timeout": patience}
         connection = fabric.Connection(
             settings.name,
             config=fabric.Config(lazy=True, ssh_config=settings.config),
-            gateway=False,  # the way there is open already
+            gateway=False,  # the socket is open already
             forward_agent=False,
             connect_timeout=max(1, round(patience)),
-            connect_kwargs={**limits, "sock": way, "transport_factory": policy.transport},
+            connect_kwargs={**limits, "sock": sock, "transport_factory": policy.transport},
         )
         connection.config.authentication.strategy_class = partial(_given, attempt.identities)
         connection.client.set_missing_host_key_policy(policy)
         with self._lock:
             if self._closed:
-                way.close()
+                sock.close()
                 raise HostError(f"{settings.name}: given up.")
             self._open.append(connection)
         try:
@@ -159,27 +159,27 @@ class Dialer:
                 raise AuthenticationException("a key alone is not enough")
         except (OSError, SSHException, EOFError) as error:
             connection.client.close()
-            way.close()
-            raise _cause(error, way) from None
+            sock.close()
+            raise _cause(error, sock) from None
         connection.transport.set_keepalive(15)
         return connection
 
-    def _way(self, settings: HostSettings, attempt: Attempt, depth: int) -> Any:
-        """A socket, or what paramiko takes for one, whose other end is the host's sshd."""
+    def _open_socket(self, settings: HostSettings, attempt: Attempt, depth: int) -> Any:
+        """A socket, or what paramiko accepts as one, whose other end is the host's sshd."""
         if settings.jumps and depth < _MOST_JUMPS:
             transport = self._jump(settings, settings.jumps, depth).transport
             try:
-                return transport.open_channel("direct-tcpip", (settings.address, settings.port), ("", 0), timeout=attempt.timeout)
+                return transport.open_channel("direct-tcpip", (settings.address, settings.port), ("", 0), timeout=attempt.timeout_s)
             except ChannelException as error:
                 raise JumpError(error.text) from None
             except (OSError, SSHException, EOFError):
                 raise JumpError("no answer") from None
         if settings.proxy_command is not None:
             return self._proxy(settings.proxy_command)
-        way = socket.create_connection((settings.address, settings.port), attempt.timeout)
-        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        way.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._lost_after_s * 1000))
-        return way
+        direct = socket.create_connection((settings.address, settings.port), attempt.timeout_s)
+        direct.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        direct.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._lost_after_s * 1000))
+        return direct
 
     def _jump(self, settings: HostSettings, hops: tuple[str, ...], depth: int) -> fabric.Connection:
         with self._lock:
@@ -195,7 +195,7 @@ class Dialer:
             return jump.connection
 
     def _hop(self, settings: HostSettings, hops: tuple[str, ...]) -> HostSettings:
-        """The last of `hops`, reached through those before it; the first as its own configuration says, but never through itself."""
+        """The last of `hops`, reached through the hops before it; the first hop as its own configuration says, but never through itself."""
         user, _, place = hops[-1].rpartition("@")
         name, _, port = place.partition(":")
         found = self._configuration.of(Host(name, user=user or None, port=int(port) if port.isdigit() else None))
@@ -213,7 +213,7 @@ class Dialer:
 
 
 class _ProxySocket:
-    """Our end of a ProxyCommand, and what the command says on its stderr."""
+    """Our end of a ProxyCommand, and the command's stderr."""
 
     def __init__(self, sock: socket.socket, said: Any) -> None:
         self._socket = sock
@@ -222,19 +222,19 @@ class _ProxySocket:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
 
-    def last_words(self) -> str:
+    def last_error(self) -> str:
         self._said.seek(0)
         return last_line(self._said.read().decode(errors="replace")) or "it ended"
 
 
 def _given(identities: Identities | None, **unused: Any) -> Identities | None:
-    """What fabric calls to make an authentication strategy."""
+    """Called by fabric to make an authentication strategy."""
     return identities
 
 
-def _cause(error: Exception, way: Any) -> Exception:
-    """paramiko says in words what one would like to tell by type."""
+def _cause(error: Exception, sock: Any) -> Exception:
+    """The error by type: paramiko tells these apart only by their text."""
     hung_up = isinstance(error, (EOFError, ConnectionError)) or (type(error) is SSHException and "banner" in str(error))
-    if isinstance(way, _ProxySocket) and hung_up:
-        return ProxyCommandError(way.last_words())
+    if isinstance(sock, _ProxySocket) and hung_up:
+        return ProxyCommandError(sock.last_error())
     return ClosedEarlyError(str(error)) if hung_up else error

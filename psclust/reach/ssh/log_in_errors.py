@@ -1,4 +1,4 @@
-"""Why a host could not be logged in to, in one sentence with its cure."""
+"""Why a log-in failed, in one sentence with its cure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAR = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
 class HostKeyError(SSHException):  # type: ignore[misc]
-    """The host's key is not the one on file; raised while connecting."""
+    """The host's key is not the key on file."""
 
     def __init__(self, verdict: Unknown | Changed | Revoked, kind: str, key: bytes) -> None:
         super().__init__("host key")
@@ -25,23 +25,23 @@ class HostKeyError(SSHException):  # type: ignore[misc]
 
 
 class ClosedEarlyError(SSHException):  # type: ignore[misc]
-    """The other side hung up before it said what it is: sshd does that when too many log in at once."""
+    """The server closed the connection before its SSH banner, as sshd does when too many log in at once."""
 
 
 class JumpError(SSHException):  # type: ignore[misc]
-    """A jump host that we are logged in to cannot reach the host behind it."""
+    """A jump host cannot reach the host behind it."""
 
 
 class ProxyCommandError(SSHException):  # type: ignore[misc]
-    """What stands between us and the host has ended."""
+    """The ProxyCommand ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What was tried: the host's settings, the timeout of the attempt in seconds, and the keys that were offered."""
+    """A log-in that was tried: the host's settings, its timeout, and the offered keys."""
 
     settings: HostSettings
-    timeout: float
+    timeout_s: float
     identities: Identities | None
 
     @property
@@ -50,7 +50,7 @@ class Attempt:
 
 
 def explain(error: Exception, attempt: Attempt) -> str:
-    """Found and cure, without the host's name in front."""
+    """What was found and what to do, without the host's name in front."""
     if isinstance(error, HostKeyError):
         return _host_key(error, attempt)
     if isinstance(error, AuthenticationException):
@@ -75,7 +75,7 @@ def _network(error: OSError, attempt: Attempt) -> str:
     if error.errno == errno.ECONNREFUSED:
         return f"{attempt.place} refused the connection. Start sshd there, or name the port it listens on."
     if isinstance(error, TimeoutError):
-        return f"no answer from {attempt.place} in {attempt.timeout:.0f} s. Is it switched on, and does its firewall let SSH in?"
+        return f"no answer from {attempt.place} in {attempt.timeout_s:.0f} s. Is it switched on, and does its firewall let SSH in?"
     if error.errno in _FAR:
         return f"{attempt.place} cannot be reached ({error.strerror}). Is it switched on, and is there a route to it?"
     return f"SSH with {attempt.place} failed ({error.strerror or error}). Try: {attempt.settings.command}"

@@ -1,4 +1,4 @@
-"""A port of this machine that leads to an address as seen from a host, through its SSH connection."""
+"""A port of this machine that leads to an address as seen from a host, through an SSH connection."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _CHUNK = 1 << 16
 
 
 class Forward:
-    """Listens on 127.0.0.1, on a port the kernel chooses, until `close`. Whoever connects is put through to `target` (host, port) by
-    the other end of `transport`, or finds the connection closed where that cannot be done."""
+    """Listens on 127.0.0.1, on a port the kernel chooses, until `close`. The other end of `transport` connects each client to `target`
+    (host, port); if it cannot, the client's connection is closed."""
 
     def __init__(self, transport: Any, target: tuple[str, int]) -> None:
         self._transport = transport
@@ -31,7 +31,7 @@ class Forward:
         return f"{host}:{port}"
 
     def close(self) -> None:
-        """No new connection; those that are open end with the SSH connection."""
+        """Accept no more clients; open connections end with the SSH connection."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the thread that accepts
         self._listener.close()
@@ -60,7 +60,7 @@ class Forward:
 
 
 def _copy(source: Any, sink: Any) -> None:
-    """Until `source` ends; `sink` is told that nothing more comes."""
+    """Until `source` ends; then ends the input of `sink`."""
     with suppress(OSError):
         while data := source.recv(_CHUNK):
             sink.sendall(data)

@@ -1,4 +1,4 @@
-"""A command on a host, over a connection that is there already: no terminal, bytes in, bytes out."""
+"""A command on a host, over an open SSH connection: no terminal, bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from psclust.reach.connections import Input, Result
 from psclust.reach.ssh.channel import end_input
 
 _CHUNK = 1 << 16
-_GONE = (OSError, SSHException, EOFError)  # what paramiko raises where nobody is at the other end
+_GONE = (OSError, SSHException, EOFError)  # raised by paramiko when the other end is gone
 _TAIL = 1 << 20  # of stderr that is kept
 _SHOWN = 60  # characters of a command in a message
 
 
 class RemoteProcess:
-    """A running command. Leaving it as a context manager closes its input and output, which ends what reads or writes them.
-    Raises HostError wherever the connection turns out to be lost. purpose: where the command means nothing to a user, what is done with it,
-    a clause."""
+    """A running command (`HostProcess`). Leaving the context closes its input and output, which ends what reads or writes them. Raises
+    HostError when the connection is lost. purpose: a clause that says what the command does, where its text means nothing to a user."""
 
     def __init__(self, host: str, command: str, transport: Any, timeout: float, purpose: str | None = None) -> None:
         self._host = host
@@ -68,7 +67,7 @@ class RemoteProcess:
             end_input(self._channel)
 
     def read_line(self, deadline: float | None) -> bytes:
-        """With its line end; empty at the end of the output. `deadline`: a time of `time.monotonic`."""
+        """See `HostProcess.read_line`."""
         while b"\n" not in self._buffer:
             data = self._receive(deadline)
             if not data:
@@ -80,7 +79,7 @@ class RemoteProcess:
         return line + b"\n"
 
     def communicate(self, stdin: Input, deadline: float | None, *, keep_open: bool = False) -> Result:
-        """Feed it `stdin`, which ends then unless it is to be kept open; read all it says, wait for its end."""
+        """Write `stdin` and close it, unless it is to stay open; read all output and wait for the end."""
         if not keep_open:
             threading.Thread(target=self._feed, args=(stdin,), name=f"ssh-stdin-{self._host}", daemon=True).start()
         output = bytearray(self._buffer)
@@ -109,7 +108,7 @@ class RemoteProcess:
             for piece in _pieces(stdin):
                 self._channel.sendall(piece)
         except _GONE:
-            return  # it has ended without reading all: not a mistake of its own
+            return  # it ended without reading all its input, which is no failure
         self.close_stdin()
 
     def _read_stderr(self) -> None:
@@ -138,7 +137,7 @@ class RemoteProcess:
 
 
 def _pieces(stdin: Input) -> Iterator[bytes]:
-    """Small ones: paramiko copies what is left of a piece for each packet it sends."""
+    """Small pieces: paramiko copies the rest of a piece for each packet it sends."""
     for data in (stdin,) if isinstance(stdin, bytes) else stdin or ():
         view = memoryview(data)
         for start in range(0, len(view), _CHUNK):

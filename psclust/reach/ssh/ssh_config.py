@@ -1,5 +1,5 @@
-"""The ssh configuration of this machine, as OpenSSH reads it: `~/.ssh/config`, then /etc/ssh/ssh_config, `Include` followed (which
-paramiko does not), with what the cluster file says of a host laid over both."""
+"""The ssh configuration of this machine, as OpenSSH reads it: `~/.ssh/config`, then /etc/ssh/ssh_config, with `Include` (which paramiko
+does not follow). A host's entry in the cluster file wins over both."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ _DEEPEST = 16  # OpenSSH's own limit on files that include files
 
 @dataclass(frozen=True)
 class HostSettings:
-    """What is known of one host before it is dialled. `config`: for fabric, which looks the rest up in it. `connect_timeout`: seconds.
-    `command`: how to log in by hand."""
+    """The settings of one host. `config`: for fabric, which looks up the rest. `connect_timeout`: seconds. `command`: to log in by hand."""
 
     name: str
     address: str
@@ -41,7 +40,7 @@ class HostSettings:
 
 
 class SshConfiguration:
-    """`home`: the folder that holds `.ssh`. Raises StartError where the configuration cannot be understood."""
+    """`home`: the folder that holds `.ssh`. Raises StartError for a configuration that cannot be parsed."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -50,7 +49,7 @@ class SshConfiguration:
         self._text = f"{own}\nHost *\n{system}"
 
     def of(self, host: Host) -> HostSettings:
-        """`host`: user and port given there win."""
+        """User and port of `host` win."""
         given = "".join(f"  {key} {value}\n" for key, value in (("User", host.user), ("Port", host.port)) if value is not None)
         try:
             config = SSHConfig.from_text(f"Host {host.name}\n{given}Host *\n{self._text}")
@@ -88,14 +87,14 @@ def _by_hand(host: Host) -> Iterator[str]:
 
 
 def _jumps(value: str | None, own: set[str]) -> tuple[str, ...]:
-    """`a,user@b:2222` in the order in which they are passed. A rule for all hosts makes none its own jump host."""
+    """From `a,user@b:2222`, in order. A jump host that a rule for all hosts applies to does not jump through itself."""
     hops = tuple(hop.strip().removeprefix("ssh://") for hop in (value or "").split(",") if hop.strip())
     last = hops[-1].rpartition("@")[2].partition(":")[0] if hops else ""
     return () if last in own or [hop.lower() for hop in hops] == ["none"] else hops
 
 
 def _expanded(path: Path, base: Path, home: Path, depth: int) -> Iterator[str]:
-    """The lines of a configuration with those of the files it includes in their places; a file that is missing has none."""
+    """The lines of a configuration, with included files in place; missing files are skipped."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The hosts of a cluster by SSH: one log-in each, kept for as long as it is needed, and commands over it."""
+"""Connections to hosts by SSH: one log-in to each host, which carries all its commands."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from psclust.reach.ssh.log_in import LOST_AFTER_S, Dialer
 from psclust.reach.ssh.remote_process import RemoteProcess
 from psclust.spec.cluster import Host
 
-# sshd begins to drop log-ins at the eleventh that is not through yet (MaxStartups); behind one jump host all go to the same sshd.
+# sshd drops log-ins from the eleventh unfinished one on (MaxStartups), and all hosts behind a jump host share its sshd.
 PARALLEL = 8
 DEADLINE_S = 60.0  # for all log-ins together
 _OPEN_TIMEOUT_S = 30.0
-# sshd leaves a command alone when the connection ends; the end of its input is what remains to be noticed.
+# When the connection ends, sshd does not end the command, only its input: a watcher on that input does.
 _LEASH = (
     "exec 3<&0 </dev/null; { read -r _ <&3; kill -TERM 0; } >/dev/null 2>&1 & watch=$!; exec 3<&-; "
     '"${SHELL:-/bin/sh}" -c "$1"; code=$?; kill "$watch"; exit "$code"'
@@ -30,10 +30,9 @@ _LEASH = (
 
 
 class SshHosts(AbstractContextManager["SshHosts"]):
-    """Entering logs in to all hosts, `parallel` at once, and raises one StartError with a line for each host that could not be reached by
-    `deadline` seconds; with `partial` it goes on with those that could, and `failures` tells of the others. Everything is read from `home`
-    (default: $HOME): ~/.ssh/config, known_hosts, keys. `progress` is called from the thread that enters. `lost_after`: seconds without
-    a sign of life after which a connection, or an attempt at one, counts as lost."""
+    """`Connections` by SSH. Entering logs in to all hosts, `parallel` at once. Hosts that are not reached within `deadline_s` raise one
+    StartError with a line for each; with `partial` the lines go into `failures`. Configuration, known hosts and keys are read from
+    `home`/.ssh (default: $HOME). `lost_after_s`: a connection that is silent for so long, or an attempt at one, counts as lost."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class SshHosts(AbstractContextManager["SshHosts"]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The hosts that are logged in to, in the order in which they were given."""
+        """See `Connections.names`."""
         return tuple(name for name in self._hosts if name in self._connections)
 
     def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
@@ -85,11 +84,11 @@ class SshHosts(AbstractContextManager["SshHosts"]):
             return process.communicate(None if leashed else stdin, deadline, keep_open=leashed)
 
     def start(self, host: str, command: str, purpose: str | None = None) -> RemoteProcess:
-        """Start a line of the user's shell and leave it running. `purpose`: for messages, see RemoteProcess."""
+        """See `Connections.start`."""
         return RemoteProcess(host, command, self.transport(host), _OPEN_TIMEOUT_S, purpose)
 
     def address_of(self, host: str) -> str | None:
-        """The IPv4 address at which we reached the host; None behind a jump host or a ProxyCommand, and over IPv6."""
+        """See `Connections.address_of`; None behind a jump host or a ProxyCommand, and over IPv6."""
         address = self._connections[host][1]
         return address if address is not None and ipaddress.ip_address(address).version == 4 else None
 
@@ -106,7 +105,7 @@ class SshHosts(AbstractContextManager["SshHosts"]):
             raise StartError("\n".join(self.failures[name] for name in self._hosts if name in self.failures))
 
     def transport(self, host: str) -> Any:
-        """paramiko's end of the connection. Raises HostError when it is lost."""
+        """paramiko's transport. Raises HostError when the connection is lost."""
         transport = self._connections[host][0].transport
         if not transport.is_active():
             raise HostError(f"{host}: the SSH connection is lost.")

@@ -1,5 +1,5 @@
-"""A port of this machine that leads to an address as seen from a host, for as long as it is needed: where the SSH connection is lost, the
-next one who comes has a new one made."""
+"""A port of this machine that leads to an address as seen from a host, and outlives the SSH connection: if that is lost, the next client
+of the port opens a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 
-# TCP tries again after ever longer pauses: once a cut is over, a new connection is there sooner than the old one moves on.
+# TCP retries after ever longer pauses: after a cut, a new connection is up sooner than the old one resumes.
 _LOST_AFTER_S = 3.0
 
 
@@ -38,7 +38,7 @@ class SshTunnel:
             self._hang_up()
 
     def open_channel(self, *arguments: Any, **options: Any) -> Any:
-        """What a Forward asks of an SSH transport. Raises OSError where there is no way to the host."""
+        """As a paramiko transport, for Forward. Raises OSError if the host cannot be reached."""
         with self._lock:
             try:
                 return self._transport().open_channel(*arguments, **options)

@@ -1,2 +1,2 @@
-"""What runs on hosts before psclust is there: each module alone, sent as text to a Python of theirs, with the standard library only.
-Each has `answer(question, stream)`, which makes a JSON value of one; `stream` holds what follows the question."""
+"""Modules that run on hosts before psclust is there: each is sent as text, alone, to the host's Python, and uses the standard library only.
+Each has `answer(question, stream)`, which returns a JSON value; `stream` holds the bytes that follow the question."""

@@ -1,6 +1,7 @@
-"""The first thing a host's Python is told: answer questions from standard input until it ends. The first one to a module brings its text.
+"""The loop that a host's Python runs first: it answers questions from standard input until that ends. The first question to a module
+carries the module's source.
 
-Kept to what any Python 3 understands, so that one that is too old can say so."""
+Any Python 3 must understand this file, so that one that is too old can say so."""
 
 import json
 import os
@@ -13,7 +14,7 @@ MARK = b"\x01psclust "
 def main() -> None:
     stream = sys.stdin.buffer
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that is printed by accident is taken for a reply
+    os.dup2(2, 1)  # stray prints must not look like replies
 
     def reply(value: object) -> None:
         replies.write(MARK + json.dumps(value).encode("ascii") + b"\n")
@@ -35,4 +36,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # without the work of tidying up what goes anyway
+    os._exit(0)  # skip the interpreter's clean-up

@@ -1,4 +1,4 @@
-"""What a host's Python is and has, without importing any of it, and how much room the host has."""
+"""Facts about a host and its Python, found without importing any package."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
 
 
 def cache_folder() -> str:
-    """Where psclust keeps what it was sent."""
+    """Where the store of shipped folders is."""
     return os.path.join(_xdg("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "psclust")
 
 
@@ -53,13 +53,13 @@ def state_folder() -> str:
 
 
 def _xdg(variable: str) -> str | None:
-    """The XDG Base Directory Specification has relative paths ignored."""
+    """None for a relative path, as the XDG Base Directory Specification says."""
     folder = os.environ.get(variable, "")
     return folder if os.path.isabs(folder) else None
 
 
 def package_digest(folder: str) -> str:
-    """Of the sources of a package: equal where they are the same, whatever was compiled of them."""
+    """Of a package's sources alone: what was compiled from them does not matter."""
     total = hashlib.sha256()
     for path in sorted(_sources(folder)):
         total.update(path.encode() + b"\0")
@@ -96,8 +96,8 @@ def _version(distribution: str, module: str) -> str | None:
 
 
 def _psclust(package: str, digest: str) -> dict[str, Any]:
-    """`psclust_version`: of the one that this Python imports; `psclust`: where the launcher's own version is, the folder to import it
-    from, or an empty text where this Python finds it without; None where it is not here."""
+    """`psclust_version`: of the psclust that this Python imports. `psclust`: the folder to import the launcher's own version from; empty if
+    this Python finds that by itself, None if it is not here."""
     spec = importlib.util.find_spec("psclust")
     own = os.path.dirname(spec.origin) if spec is not None and spec.origin else None
     found = None
@@ -122,7 +122,7 @@ def _changed(path: str) -> int | None:
 
 
 def _disks(*folders: str) -> dict[str, int]:
-    """Folder -> bytes free on its disk; the first folder of each disk. A folder that is not there yet will be where its parent is."""
+    """Folder -> bytes free on its disk, for the first folder of each disk. A folder that does not exist yet is on its parent's disk."""
     found: dict[int, tuple[str, int]] = {}
     for folder in folders:
         there = folder

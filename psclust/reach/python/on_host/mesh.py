@@ -1,4 +1,4 @@
-"""Whether hosts reach each other where the cluster's servers will listen: each listens, each dials all others."""
+"""Whether hosts reach each other on the ports of the cluster's servers: each host listens, and each dials all others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _listeners: list[socket.socket] = []
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> Any:
-    """`step` listen: an `address`, and `ranges` of ports, first and last; for each the port that was free, or an error. `step` dial:
-    `targets`, each (name, address, port), with `timeout` in seconds; those that failed, and why. `token`: what those who listen say, to be
-    told from others."""
+    """step listen: on `address`, in each of `ranges` of ports (first, last); returns the free port it found in each, or an error.
+    step dial: each of `targets` (name, address, port) within `timeout` seconds; returns the targets that failed, and why.
+    `token`: sent by the listeners, to tell them from other servers."""
     token = question["token"].encode()
     if question["step"] == "listen":
         return [_listen(question["address"], low, high, token) for low, high in question["ranges"]]
@@ -58,7 +58,7 @@ def _dial(targets: list[tuple[str, str, int]], timeout: float, token: bytes) -> 
             failed.append((name, address, port, "no answer" if isinstance(error, TimeoutError) else str(error.strerror).lower()))
             return
         if said != token:
-            failed.append((name, address, port, "somebody else answers there"))
+            failed.append((name, address, port, "another server answers there"))
 
     threads = [threading.Thread(target=dial, args=tuple(target), daemon=True) for target in targets]
     for thread in threads:

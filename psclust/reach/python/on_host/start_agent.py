@@ -1,4 +1,4 @@
-"""Starts an agent out of psclust, once that is on the host: in a copy of this process, which has done already what a Python does first."""
+"""Starts an agent from the psclust on the host, in a fork of this process: the interpreter's start-up is done already."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, NoReturn
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `module`, what to run; `stdin`, which tells it what it is to be; `path`, the folder to import it from, None where it is
-    installed. What became of it: `code`, `stdout`, `stderr`. This process must have a single thread."""
-    # In memory: what it is told holds keys, and what it says may come from the agent that it leaves behind.
+    """`question`: `module`, to run; `stdin`, its input; `path`, the folder to import it from, None if it is installed. Returns its `code`,
+    `stdout` and `stderr`. This process must have a single thread."""
+    # In memory: the input holds keys, and a pipe would stay open in the agent that the module leaves behind.
     files = [_file_in_memory(name) for name in ("stdin", "stdout", "stderr")]
     os.pwrite(files[0], question["stdin"].encode("utf-8"), 0)
     child = os.fork()
@@ -25,27 +25,27 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     _, said, complaint = map(_content, files)
     if code == 0 and _hung_up(stream):
-        # A launcher that was interrupted meanwhile will never dial it.
+        # The launcher was interrupted and will never dial the agent.
         os.kill(json.loads(said)["pid"], signal.SIGTERM)
     return {"code": code, "stdout": said, "stderr": complaint}
 
 
 def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
-    """What `python -m MODULE` is, with these files as its input, output and error."""
+    """As `python -m MODULE`, with these files as standard input, output and error."""
     code: Any = 1
     try:
         for number, file in enumerate(files):
             os.dup2(file, number)
-        os.closerange(3, 1 << 16)  # the log-in's own among them, which would never end
+        os.closerange(3, 1 << 16)  # the session's own among them, which would never end
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww"))
         _show([sys.executable, "-m", module])
-        # Where the log-in is, is the first place to look for modules, and somebody's home may hold a psclust, or a json.py.
+        # sys.path starts with the login directory; a home may contain its own psclust or json.py.
         os.chdir("/")
         if path is not None:
             sys.path.insert(0, path)
             os.environ["PYTHONPATH"] = path
             for name in [name for name in sys.modules if name.partition(".")[0] == module.partition(".")[0]]:
-                del sys.modules[name]  # another one, which this Python imports whenever it starts
+                del sys.modules[name]  # another psclust, which this Python imports whenever it starts
         sys.argv = [module]
         runpy.run_module(module, run_name="__main__")
         code = 0
@@ -53,7 +53,7 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
         code = end.code if isinstance(end.code, int) else 1
         if isinstance(end.code, str):
             sys.stderr.write(f"{end.code}\n")
-    except BaseException:  # noqa: BLE001 - a process's outermost frame: whatever happened must reach who asked
+    except BaseException:  # noqa: BLE001 - a process's outermost frame: the launcher must see every error
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -62,8 +62,8 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
 
 
 def _show(command: list[str]) -> None:
-    """Have `ps` list this process as what it has become. The kernel reads that where the process keeps it (proc(5): arg_start, arg_end), up
-    to the first NUL if it does not end with one."""
+    """Have `ps` list this process under another command line. The kernel reads that from the process's memory (proc(5): arg_start,
+    arg_end), up to the first NUL if it does not end with one."""
     with open("/proc/self/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])
@@ -73,7 +73,7 @@ def _show(command: list[str]) -> None:
 
 
 def _file_in_memory(name: str) -> int:
-    """As `os.memfd_create` makes one, which Pythons that were built for old systems lack."""
+    """As `os.memfd_create`, which Pythons built for old systems lack."""
     file = int(ctypes.CDLL(None, use_errno=True).memfd_create(name.encode(), 1))  # MFD_CLOEXEC
     if file < 0:
         raise OSError(ctypes.get_errno(), "no file in memory can be made")
@@ -87,7 +87,7 @@ def _content(file: int) -> str:
 
 
 def _hung_up(stream: BinaryIO) -> bool:
-    """Whether nobody is at the other end any more."""
+    """Whether the other end is closed."""
     poll = select.poll()
     poll.register(stream, select.POLLRDHUP)
     return bool(poll.poll(0))

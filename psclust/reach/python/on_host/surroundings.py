@@ -1,4 +1,4 @@
-"""What else of a host can be in the way of a cluster: names, proxies, GPUs, a firewall, servers that listen where they should not."""
+"""What else on a host can stop a cluster: names, proxies, a firewall, servers on every interface; and its GPUs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _BIND = "import socket; s = socket.socket(); s.bind(('0.0.0.0', 0)); print(s.get
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `names`, to look up; `shim`, the library that keeps servers on one interface, base64, or None; `cache`, where psclust
-    keeps what it was sent, and would load it from."""
+    """`question`: `names` to look up; `shim`, the library that keeps servers on one interface, in base64, or None; `cache`, the folder from
+    which psclust would load it."""
     return {
         "names": {name: _look_up(name) for name in question["names"]},
         "proxies": sorted({name.lower() for name in os.environ if name.lower() in _PROXIES and os.environ[name]}),
@@ -55,7 +55,7 @@ def _address(interface: str) -> str | None:
 
 
 def _shim(library: bytes, cache: str) -> str:
-    """The address that a server ends up on which asks for every interface, and is told 127.0.0.1."""
+    """The address that a server gets if it asks for every interface and the shim narrows that to 127.0.0.1."""
     os.makedirs(cache, mode=0o700, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=cache, suffix=".so") as file:
         file.write(library)
@@ -64,7 +64,7 @@ def _shim(library: bytes, cache: str) -> str:
 
 
 def _firewall() -> bool | None:
-    """Whether anything that comes in is filtered; None where only root could tell."""
+    """Whether incoming packets are filtered; None if only root could tell."""
     if os.geteuid() != 0:
         return None
     nft, iptables = shutil.which("nft", path=_SEARCH), shutil.which("iptables", path=_SEARCH)
