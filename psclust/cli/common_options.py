@@ -1,4 +1,4 @@
-"""The options that verbs of all kinds take, apart from those of `up`: a verb that reads no cluster file need not import what reads one."""
+"""Options of many verbs, kept apart from those of `up`, whose module imports the cluster file reader."""
 
 from __future__ import annotations
 

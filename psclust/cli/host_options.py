@@ -1,4 +1,4 @@
-"""The hosts that `exec` and `doctor` are about, and logging in to them with progress."""
+"""The hosts of `exec` and `doctor`, and logging in to them with progress."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def host_options(function: _F) -> _F:
 
 @dataclass(frozen=True, slots=True)
 class HostRequest:
-    """file: the cluster file, or the defaults where there is none."""
+    """file: the cluster file, or the defaults if there is none."""
 
     hosts: Sequence[Host]
     file: ClusterFile
@@ -59,7 +59,8 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> Hos
 
 @contextmanager
 def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[Connections]:
-    """To as many of the hosts as let us in, or else to all; a line at the bottom of a terminal says how far it is. Raises StartError."""
+    """Connections to all hosts, or with `partial` to those that let us in; a line at the bottom of a terminal shows the progress. Raises
+    StartError."""
     from psclust.reach.ways import connect
 
     view = output.LiveView()

@@ -1,4 +1,4 @@
-"""Ctrl-C and TERM while a command is at work that must not be left half done."""
+"""Ctrl-C and TERM for a command that must not be left half done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psclust.cli import streams
 
 
 class Interrupts:
-    """Ctrl-C and TERM, counted instead of raised."""
+    """Counts Ctrl-C and TERM instead of raising. `last`: the name and exit code of the last one."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -28,7 +28,7 @@ class Interrupts:
 
     @contextmanager
     def raised(self) -> Iterator[None]:
-        """Inside, the first one is a KeyboardInterrupt."""
+        """Inside, the next one, or one that came before, raises KeyboardInterrupt."""
         self._raise = True
         try:
             if self._count:
@@ -41,8 +41,8 @@ class Interrupts:
     def count(self) -> int:
         return self._count
 
-    def news(self) -> list[int]:
-        """The ordinal of each signal that has come since the last call."""
+    def unseen(self) -> list[int]:
+        """The ordinals of the signals since the last call."""
         fresh = list(range(self._seen + 1, self._count + 1))
         self._seen = self._count
         return fresh

@@ -1,4 +1,4 @@
-"""A run on a terminal or in a file: lines of all tasks as they come; below them, on a terminal, progress bars and how far the run is."""
+"""The output of a run, on a terminal or in a file: lines of all tasks as they come; on a terminal also progress bars and a footer."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import sys
 import time
 from collections.abc import Sequence
 
-from psclust.cli.visible import RESET, cut, look_of, paint, visible
+from psclust.cli.terminal_text import RESET, cut, look_of, paint, visible
 
 _DIM, _GREEN = "\x1b[2m", "\x1b[32m"
 _TASK_COLORS = ("\x1b[36m", "\x1b[33m", "\x1b[35m", "\x1b[34m", "\x1b[32m", "\x1b[96m", "\x1b[93m", "\x1b[95m", "\x1b[94m")
 _REDRAW_S = 0.1
-_BAR_S = 10.0  # between two states of a progress bar where none can be redrawn
+_BAR_S = 10.0  # between two lines of a progress bar that cannot be redrawn
 _LONGEST_BAR = 1000
 
 
 class LiveView:
-    """Merged lines of all tasks with a prefix each, psclust's own lines between them. At the bottom of a terminal, drawn anew again and
-    again: a line for each task that draws a progress bar, and the footer."""
+    """Merges the lines of all tasks, each with its task's prefix, and psclust's own. At the bottom of a terminal it redraws a line for each
+    task with a progress bar, and the footer."""
 
     def __init__(self, tasks: Sequence[str] = ()) -> None:
         self._look = look_of(sys.stdout)
         self._colors: dict[str, str] = {}
         self._width = 0
-        self._open: str | None = None  # whose line has no end yet
+        self._open: str | None = None  # the task whose last line is unfinished
         self._bars: dict[str, str] = {}
         self._bars_said: dict[str, tuple[float, str]] = {}
         self._footer = ""
@@ -40,8 +40,7 @@ class LiveView:
         self._width = max(map(len, self._colors), default=0)
 
     def lines(self, task: str, lines: Sequence[str], bar: str | None = None) -> None:
-        """Lines with their newlines; one without is a piece of a line that goes on. bar: the line that the task draws anew again and
-        again, as it is now."""
+        """Show lines, each with its newline; one without is the beginning of a line. bar: the task's progress bar, as it is now."""
         self._set_bar(task, bar[:_LONGEST_BAR] if bar and bar.strip() else None)
         parts: list[str] = []
         prefix = self._prefix(task) if lines else ""
@@ -57,12 +56,12 @@ class LiveView:
             self._write("".join(parts))
 
     def note(self, text: str) -> None:
-        """psclust speaking."""
+        """Show a message of psclust's own."""
         mark = paint("psclust:", _GREEN, self._look.colors)
         self._write(self._end_open() + "".join(f"{mark} {visible(line)}\n" for line in text.split("\n")))
 
     def footer(self, text: str) -> None:
-        """The line at the bottom; it and the bars are redrawn at most ten times a second, and only on a terminal."""
+        """Set the line at the bottom. It and the bars are redrawn at most ten times a second, and only on a terminal."""
         if not self._look.redraws:
             return
         self._stale = self._stale or text != self._footer
@@ -80,7 +79,7 @@ class LiveView:
         return paint(f"{task:<{self._width}} |", self._colors[task], self._look.colors) + " "
 
     def _end_open(self) -> str:
-        """Ends the line of a task that has not ended it."""
+        """The newline for a task's unfinished line."""
         before, self._open = self._open, None
         return "\n" if before is not None else ""
 
@@ -95,7 +94,7 @@ class LiveView:
                 self._write(f"{self._end_open()}{self._prefix(task)}{visible(text, colors=self._look.colors)}\n")
 
     def _write(self, text: str) -> None:
-        """Lines above what is at the bottom, which is drawn anew, in one piece so that nothing flickers."""
+        """Write lines above the bottom, and redraw that, in one piece so that nothing flickers."""
         columns, rows = _size()
         sys.stdout.write(self._erase(columns) + text + self._draw(columns, rows))
         sys.stdout.flush()
@@ -106,7 +105,7 @@ class LiveView:
             return ""
         if not self._look.moves:
             return "\r" + " " * min(shown[-1], columns - 1) + "\r"
-        # A terminal that has become narrower since has wrapped them.
+        # A terminal that became narrower has wrapped them.
         rows = sum(max(1, -(-width // columns)) for width in shown)
         return "\r" + "\x1b[A" * (rows - 1) + "\x1b[J"
 
@@ -128,7 +127,7 @@ class LiveView:
 
 
 def _size() -> tuple[int, int]:
-    """Columns and rows of the terminal; what is usual where it does not say."""
+    """Columns and rows of the terminal; 80 and 24 if it does not tell."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):

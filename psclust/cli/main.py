@@ -28,10 +28,10 @@ VERBS = {
     "schema": "Print the cluster file's JSON Schema, for editors.",
     "prune": "Remove old runs.",
 }
-# What people type who come from other tools.
+# Names that other tools use.
 _SYNONYMS = {"start": "up", "run": "up", "stop": "down", "kill": "down", "status": "ps", "list": "clusters", "ls": "clusters"}
-_LEAST_LIKE = 0.6  # of a word and the verb that was probably meant
-# What they do counts, not what they say: their exit codes do not depend on whether that could be written.
+_LEAST_LIKE = 0.6  # similarity of a word and the verb that was probably meant
+# Verbs that act: their exit codes do not depend on whether their output could be written.
 _DEEDS = ("up", "attach", "restart", "down", "init", "prune")
 
 
@@ -92,8 +92,8 @@ def psclust() -> None:
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 the run failed, 2 a wrong request, 3 the cluster could not be started, 130 and 143 interrupted. A verb that is
-    there to show something and cannot: 1, or 141 where nobody reads it any more."""
+    """Exit codes: 0 done, 1 the run failed, 2 a wrong request, 3 the cluster could not be started, 130 and 143 interrupted. A verb that
+    only shows something and cannot write it: 1, or 141 if the reader has left."""
     streams.guard()
     code = _run()
     sys.stdout.flush()
@@ -101,7 +101,7 @@ def main() -> None:
     if code == 0 and _SYNONYMS.get(verb, verb) not in _DEEDS and streams.failure() is not None:
         code = 141 if streams.reader_has_left() else 1
     if code != 141:
-        output.tell_lost_output()
+        output.report_lost_output()
     sys.exit(code)
 
 

@@ -1,4 +1,4 @@
-"""What verbs print beside a run's output: messages, tables and JSON."""
+"""Prints messages, tables and JSON."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from psclust.cli import streams
 from psclust.cli.live_view import LiveView
-from psclust.cli.visible import look_of, paint, visible
+from psclust.cli.terminal_text import look_of, paint, visible
 
-__all__ = ["LiveView", "data", "duration", "error", "say", "table", "tell_lost_output"]
+__all__ = ["LiveView", "data", "duration", "error", "report_lost_output", "say", "table"]
 
 _DIM, _RED = "\x1b[2m", "\x1b[31m"
 
 
 def error(text: str) -> None:
-    """One line of a message to a user, marked as psclust's."""
+    """Print a message to standard error, each line marked as psclust's."""
     sys.stdout.flush()
     mark = paint("psclust:", _RED, look_of(sys.stderr).colors)
     print("\n".join(f"{mark} {visible(line)}" for line in text.splitlines()), file=sys.stderr, flush=True)
@@ -31,7 +31,7 @@ def data(value: object) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as their widest cell, however wide the terminal is: scripts read this."""
+    """Columns are as wide as their widest cell, whatever the terminal's width: scripts read this."""
     shown = [[visible(cell.replace("\n", " ")) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     head, *lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown)
@@ -46,8 +46,8 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def tell_lost_output(consequence: str = "") -> None:
-    """Once, on standard error, after standard output has failed."""
-    lost = streams.news_of_failure()
+def report_lost_output(consequence: str = "") -> None:
+    """Report on standard error, once, that standard output has failed."""
+    lost = streams.unreported_failure()
     if lost is not None:
         error(f"standard output cannot be written ({lost.strerror}){consequence}")

@@ -1,5 +1,5 @@
-"""Standard output and standard error that never end a program: what they do not take is dropped, what their encoding lacks is escaped, and
-the first failure is remembered."""
+"""Standard output and error that never raise: output that cannot be written is dropped, characters outside the encoding are escaped, and
+the first failure is kept."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _STUCK_S = 0.5
 
 
 class _Stream(io.RawIOBase):
-    """A file descriptor. Writing to it always succeeds; `failure` is the first error that it met, `told` whether the user knows."""
+    """A file descriptor to which writing always succeeds. `failure`: the first error; `reported`: whether the user knows it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.failure: OSError | None = None
-        self.told = False
+        self.reported = False
         self.hurried = False
         self._stuck = False
-        # Bytes that it takes at once when it has room.
+        # Bytes that can be written at once without blocking.
         self._step = 256 if os.isatty(descriptor) else select.PIPE_BUF
 
     def fileno(self) -> int:
@@ -40,14 +40,14 @@ class _Stream(io.RawIOBase):
         size = len(left)
         try:
             while left and self._has_room():
-                with suppress(BlockingIOError):  # somebody who shares the terminal or the pipe has made it non-blocking
+                with suppress(BlockingIOError):  # another process has made the terminal or pipe non-blocking
                     left = left[os.write(self._descriptor, left[: self._step]) :]
         except OSError as error:
             self.failure = self.failure or error
         return size
 
     def _has_room(self) -> bool:
-        """Waits until it can be written to; once the program is to end, only for a moment."""
+        """Wait until it can be written to; after `hurry`, only for a moment."""
         while not select.select([], [self._descriptor], [], 0 if self._stuck else _STUCK_S)[1]:
             self._stuck = self.hurried
             if self._stuck:
@@ -57,7 +57,7 @@ class _Stream(io.RawIOBase):
 
 
 def guard() -> None:
-    """Call first of all. A standard stream that is closed becomes /dev/null, so that no other file gets its number."""
+    """Install the streams; call this first. A closed standard stream becomes /dev/null, so that no other file gets its number."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -79,7 +79,7 @@ def _text(descriptor: int, like: Any) -> io.TextIOWrapper:
 
 
 def hurry() -> None:
-    """The program is to end: do not wait any more for a reader that has stopped reading. A signal handler may call this."""
+    """Stop waiting for a reader that has stopped reading. Safe in a signal handler."""
     for stream in (sys.stdout, sys.stderr):
         raw = getattr(getattr(stream, "buffer", None), "raw", None)
         if isinstance(raw, _Stream):
@@ -87,17 +87,17 @@ def hurry() -> None:
 
 
 def failure() -> OSError | None:
-    """What standard output failed with; None while all is well."""
+    """The error of standard output, if any."""
     stream = _stdout()
     return stream.failure if stream else None
 
 
-def news_of_failure() -> OSError | None:
-    """The same, once."""
+def unreported_failure() -> OSError | None:
+    """As `failure`, but only once."""
     stream = _stdout()
-    if stream is None or stream.told or stream.failure is None:
+    if stream is None or stream.reported or stream.failure is None:
         return None
-    stream.told = True
+    stream.reported = True
     return stream.failure
 
 
@@ -107,7 +107,7 @@ def _stdout() -> _Stream | None:
 
 
 def reader_has_left() -> bool:
-    """Whether standard output is a pipe that nobody reads any more."""
+    """Whether standard output is a pipe without a reader."""
     lost = failure()
     if lost is not None:
         return lost.errno == errno.EPIPE

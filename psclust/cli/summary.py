@@ -1,25 +1,25 @@
-"""What `up` says while the cluster comes up, when it is up and when the run has ended."""
+"""The messages of `up`: what the cluster waits for, that it is up, how the run ended."""
 
 from __future__ import annotations
 
 import os
 
 from psclust.cli import output, streams
-from psclust.cli.follow import Follower
+from psclust.cli.follower import Follower
 from psclust.plan.task_plan import Plan
 from psclust.rundir.status import RunStatus
 from psclust.spec.plurals import counted
 
 
 def is_up(status: RunStatus) -> bool:
-    """Whether all that the run needs has been started and every server answers."""
+    """Whether all tasks that the run needs have started and every server answers."""
     needed = [task for task in status.tasks if task.role != "side"]
     fit = all(task.phase in ("running", "done") and (task.served or task.role != "server" or not task.address) for task in needed)
     return status.phase == "live" and bool(needed) and fit
 
 
-def awaited(plan: Plan, status: RunStatus) -> str:
-    """What the cluster waits for before it is up; empty where no word helps."""
+def render_waits(plan: Plan, status: RunStatus) -> str:
+    """What the cluster waits for before it is up; empty if there is nothing to tell."""
     loads: dict[str, list[str]] = {}
     silent = []
     for task in status.tasks:
@@ -32,8 +32,8 @@ def awaited(plan: Plan, status: RunStatus) -> str:
     return "; ".join([*parts, *([f"waiting for {', '.join(silent)}"] if silent else [])])
 
 
-def serving(plan: Plan, status: RunStatus) -> str:
-    """One line, or, where there is no program, the line to dial the servers."""
+def render_up(plan: Plan, status: RunStatus) -> str:
+    """One line; without a program, also how to dial the servers."""
     jobs: dict[str, int] = {}
     for task in plan.tasks:
         jobs[task.task.job] = jobs.get(task.task.job, 0) + 1
@@ -48,8 +48,8 @@ def serving(plan: Plan, status: RunStatus) -> str:
     return text
 
 
-def ending(status: RunStatus, follower: Follower) -> int:
-    """Say how the run ended; the exit code. What `follower` has just shown on the same terminal is not said again."""
+def report_end(status: RunStatus, follower: Follower) -> int:
+    """Print how the run ended; returns the exit code. Lines that `follower` has just shown on the same terminal are not repeated."""
     took = output.duration(max((task.since for task in status.tasks), default=status.began) - status.began)
     if status.ok:
         extra = "" if status.text in (None, "done") else f": {status.text}"

@@ -1,4 +1,4 @@
-"""The part of `up` that happens on other hosts before anything is planned: log in, start an agent on each, find their addresses."""
+"""What `up` does on other hosts before it completes the plan: ship files, start an agent on each host, find their addresses."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 
 
 def other_hosts(file: ClusterFile) -> Sequence[Host]:
-    """The hosts whose tasks agents run; none where all tasks are processes of this machine. Raises UsageError for a mixture: what is on
-    this machine would be reached at an address that means another machine everywhere else."""
+    """The hosts whose tasks agents run; none if all tasks run on this machine. Raises UsageError for a mixture: the other hosts could not
+    reach tasks on 127.0.0.1."""
     names = {host.name for host in file.hosts}
     local = names & (_LOCAL | {socket.gethostname()})
     if local == names:
         return ()
     if names & _LOCAL:
         here = ", ".join(sorted(names & _LOCAL))
-        raise UsageError(f"hosts: {here} means another machine on every host; name this machine as the others reach it, by SSH as well.")
+        raise UsageError(f"hosts: {here} means another machine on every host; name this machine as the others reach it.")
     return file.hosts
 
 
 def start_host_agents(
     request: UpRequest, folder: RunFolder, client: SupervisorClient, connections: Connections, say: Callable[[str], None]
 ) -> dict[str, RemoteHost]:
-    """Start an agent on every host and connect the supervisor to it; returns what planning must know of each host. `say` gets a line for
-    the user. Raises StartError with all failures together."""
+    """Start an agent on every host and connect the supervisor to it; returns what the plan needs to know about each host. `say` gets lines
+    for the user. Raises StartError with all failures together."""
     from psclust.control.bootstrap import AgentSettings, common_addresses, places, start_agents
     from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
@@ -58,7 +58,7 @@ def start_host_agents(
 
     file, hosts = request.file, connections.hosts
     with HostPythons(connections, candidates(file.python)) as pythons:
-        facts = _fit_pythons(pythons, _seen_here(request))
+        facts = _fit_hosts(pythons, _seen_here(request))
         own = {host: each.address for host, each in facts.items() if each.address is not None}
         folders = {host: agent_folder(each.state, request.cluster.name, folder.id, host) for host, each in facts.items()}
         run = f"{request.cluster.name}.{folder.id}"
@@ -88,7 +88,7 @@ def _agent_folders(
     run: str,
     say: Callable[[str], None],
 ) -> dict[str, AgentFolders]:
-    """Where an agent can live on each host: psclust, the program's folder and the run's own; what is not there is sent."""
+    """Send what is missing; returns each host's folders of psclust, the program and the run."""
     from psclust.control.bootstrap import AgentFolders
     from psclust.reach.ship.manifest import program_tree
     from psclust.reach.ship.ship_folder import ship
@@ -110,8 +110,8 @@ def _agent_folders(
     }
 
 
-def _fit_pythons(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, HostFacts]:
-    """That of every host. Raises StartError with all that keeps any host from taking part, be it the log-in."""
+def _fit_hosts(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, HostFacts]:
+    """The facts about every host. Raises StartError with all problems of all hosts, failed log-ins among them."""
     from psclust.reach.doctor.finding import refuse_problems
     from psclust.reach.doctor.quick_checks import quick
     from psclust.reach.python.host_facts import try_gather_facts
@@ -127,14 +127,14 @@ def _fit_pythons(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Ho
 
 
 def _seen_here(request: UpRequest) -> dict[str, int]:
-    """By these every host can tell whether the folder where `up` was called is the same one there: its own time and the script's."""
+    """Modification times of the calling folder and the script, by which a host can tell whether it shares that folder."""
     program = parse_program(request.file.program)
     names = [request.launcher.cwd, *([os.path.join(request.launcher.cwd, program.words[0])] if program.kind == "script" else [])]
     return {name: os.stat(name).st_mtime_ns // 1000 for name in names if os.path.exists(name)}
 
 
 def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
-    """What the tasks of each host are forked from, so far as it can be loaded before they are known there."""
+    """Host -> what its tasks are forked from, as far as it can be loaded before the plan is complete."""
     found: dict[str, dict[Load, None]] = {}
     common = library_environment(request.launcher).items()
     for task in request.draft.tasks:
@@ -144,6 +144,6 @@ def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
 
 
 def _passed(file: ClusterFile) -> dict[str, str]:
-    """What tasks there get of this machine's environment."""
+    """The variables of this machine's environment that tasks on other hosts get."""
     text = read_text(Path(file.env_file), otherwise="check the name.") if file.env_file else None
     return passed(os.environ, file.pass_env or [], text, where=file.env_file or "env_file")

@@ -1,4 +1,4 @@
-"""Whether `-m module` and `module:program` name something that is there, found without importing it."""
+"""Whether `-m module` and `module:program` name something that exists, found without importing it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-# With one of these a module may have names that none of its statements shows.
+# A module with one of these may define names that no statement shows.
 _HIDES = ("__getattr__", "globals()", "exec(", "setattr(", "vars()", "locals()", "sys.modules", "import *")
 
 
 def module_problem(program: str, roots: Sequence[Path], *, own_interpreter: bool) -> str | None:
-    """Why `-m a.b` or `a.b:program` cannot be run, as a sentence; None where it can, or where nobody knows. roots: where modules are looked
-    for first; own_interpreter: whether this interpreter is the one that will, and has the same packages."""
+    """Why `-m a.b` or `a.b:program` cannot be run, as a sentence; None if it can, or if that is not known. roots: searched first;
+    own_interpreter: whether this interpreter runs it, so that the installed packages are the same."""
     name, _, attribute = program.removeprefix("-m ").strip().partition(":")
     paths = [str(root) for root in roots]
     top, *below = name.split(".")
     spec = PathFinder.find_spec(top, paths)
-    if spec is None or spec.origin is None:  # a folder without __init__.py, which any other module of that name comes before
+    if spec is None or spec.origin is None:  # a folder without __init__.py: any other module of that name wins
         spec = _installed(top) or spec if own_interpreter else None
     if spec is None:
         return _missing(program, top) if own_interpreter else None
@@ -66,7 +66,7 @@ def _attribute_problem(program: str, module: str, attribute: str, source: str) -
 
 
 def _programs(tree: ast.Module) -> Iterator[str]:
-    """Names that are given a `psclust.Program(...)`."""
+    """Names bound to a `psclust.Program(...)`."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             called = node.value.func
@@ -75,7 +75,7 @@ def _programs(tree: ast.Module) -> Iterator[str]:
 
 
 def _source(spec: ModuleSpec) -> str:
-    """Empty where there is none to read."""
+    """Empty if it cannot be read."""
     if spec.origin is None or not spec.origin.endswith(".py"):
         return ""
     try:
@@ -85,7 +85,7 @@ def _source(spec: ModuleSpec) -> str:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Names that a module's own statements bind, in every branch; what is inside functions and classes is theirs, unless it is global."""
+    """Names that a module's own statements bind, in any branch; of names inside functions and classes only global ones."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield child.name

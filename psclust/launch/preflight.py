@@ -1,4 +1,4 @@
-"""What of a plan cannot start, found without starting anything: a script, module, interpreter, command or folder that is not there."""
+"""Checks before anything starts: scripts, modules, interpreters, commands and folders of a plan that do not exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from psclust.spec.cluster import Task
 
 
 def refuse_what_cannot_start(request: UpRequest) -> None:
-    """Raises UsageError with a line for each thing that is not there. Of other hosts only what is sent to them is known."""
+    """Raises UsageError with a line for each thing that does not exist. On other hosts, only files that are sent there are checked."""
     here = not other_hosts(request.file)
     found = (problem for entry in request.layout.jobs for problem in _problems(request, entry, request.draft[Task(entry.name, 0)], here))
     lines = list(dict.fromkeys(found))
@@ -28,7 +28,7 @@ def refuse_what_cannot_start(request: UpRequest) -> None:
 
 
 def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) -> Iterator[str]:
-    """Of one job's tasks."""
+    """Of the tasks of one job."""
     if entry.program is not None and entry.program.words[0].endswith((".yaml", ".yml")):
         name = entry.program.words[0]
         yield f"{name} is a cluster file; write `psclust up -f {name}`."
@@ -41,7 +41,7 @@ def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) 
             return
         yield from _command_problem(request, entry, task, folder)
     elif Path(chosen).is_absolute():
-        return  # a folder of theirs
+        return  # a folder on the hosts
     program = python_program(request.file, entry)
     if entry.program is not None and entry.program.kind == "psclust":
         program = entry.program.words[0]
@@ -80,7 +80,7 @@ def _command_problem(request: UpRequest, entry: JobLayout, task: TaskPlan, folde
 
 
 def _finds(name: str, folder: Path, search_path: str | None) -> bool:
-    """Whether a task in this folder finds the command; an interpreter is also looked for from where `up` is called."""
+    """Whether a task in this folder finds the command; an interpreter may also be relative to where `up` is called."""
     name = os.path.expanduser(name)
     if not os.path.dirname(name):
         return shutil.which(name, path=search_path) is not None

@@ -1,5 +1,5 @@
-"""The sources of Python programs: the script or module that a job runs, and what it imports from beside it, as far as they can be read.
-Nothing is imported: the launcher never loads TensorFlow."""
+"""The sources of Python programs: the script or module that a job runs, and the modules beside it that it imports. Sources are read, never
+imported: the launcher does not load TensorFlow."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from psclust.plan.script_flags import python_program
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.preload_limits import is_imported
 
-# A large repository is not worth reading whole.
+# A large repository is not read whole.
 _MOST_FILES = 50
 _MOST_BYTES = 500_000
 
 
 def read_scripts(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> dict[str, ScriptFacts]:
-    """What the source of each job's Python program says, by job; nothing of one that cannot be read."""
+    """Job -> facts about its Python program, for programs whose source can be read."""
     sources = _sources_of_jobs(file, layout, environ)
     facts = {id(found): read_facts(found) for found in sources.values()}
     return {job: replace(facts[id(found)], hides=_hidden_module(file, layout.job(job))) for job, found in sources.items()}
 
 
 def source_text(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> str | None:
-    """All source of all Python programs; None where none can be read."""
+    """The source of all Python programs; None if none can be read."""
     found = [source for sources in _sources_of_jobs(file, layout, environ).values() for source in sources]
     return "\n".join(dict.fromkeys(found)) if found else None
 
 
 def _sources_of_jobs(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> dict[str, list[str]]:
-    """By job; one list for all jobs that run the same program in the same place."""
+    """By job; jobs that run the same program in the same place share one list."""
     known: dict[tuple[str, str, str], list[str]] = {}
     found = {}
     for entry in layout.jobs:
@@ -51,7 +51,7 @@ def _sources_of_jobs(file: ClusterFile, layout: Layout, environ: Mapping[str, st
 
 
 def module_file(name: str, roots: Sequence[Path]) -> Path | None:
-    """The file of a module with this dotted name, below the first of the roots that has it; of a package its `__init__.py`."""
+    """The file of the module with this dotted name below the first root that has it; of a package, its `__init__.py`."""
     for root in roots:
         base = root.joinpath(*name.split("."))
         for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
@@ -61,7 +61,7 @@ def module_file(name: str, roots: Sequence[Path]) -> Path | None:
 
 
 def _hidden_module(file: ClusterFile, entry: JobLayout) -> str | None:
-    """A module of TensorFlow's that one in the program's folder hides."""
+    """A file in the program's folder that hides a module which TensorFlow imports."""
     program, folder = python_program(file, entry) or "", Path(entry.job.cwd or file.cwd or ".")
     try:
         beside = sorted(_home(program, folder).iterdir())
@@ -72,7 +72,7 @@ def _hidden_module(file: ClusterFile, entry: JobLayout) -> str | None:
 
 
 def _home(program: str, folder: Path) -> Path:
-    """Where a program's own modules are: the first entry of its sys.path."""
+    """The folder of a program's own modules: the first entry of its sys.path."""
     return folder if program.startswith("-m ") else Path(os.path.realpath(folder / program)).parent
 
 
@@ -89,7 +89,7 @@ def _read(program: str, folder: Path, python_path: str) -> list[str]:
 
 
 def _sources(first: Path, roots: Sequence[Path]) -> Iterator[str]:
-    """Of the program, and of modules below the roots that it imports, the nearest first."""
+    """Of the program, and of the modules below the roots that it imports, nearest first."""
     waiting, seen, size = [first], {first}, 0
     while waiting and len(seen) - len(waiting) < _MOST_FILES and size < _MOST_BYTES:
         path = waiting.pop(0)
@@ -107,7 +107,7 @@ def _sources(first: Path, roots: Sequence[Path]) -> Iterator[str]:
 
 
 def _imported(name: str, importer: Path, roots: Sequence[Path]) -> Iterator[Path]:
-    """The files that an import may run: of a module, and of the packages above it."""
+    """The files that an import may run: the module's, and those of the packages above it."""
     dots = len(name) - len(name.lstrip("."))
     if dots:
         roots = [importer.parents[dots - 1]] if dots <= len(importer.parents) else []

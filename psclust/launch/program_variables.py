@@ -1,5 +1,5 @@
-"""The variables of a psclust program and where they would go, for `psclust plan`. The launcher never imports TensorFlow: the program is
-asked in a process of its own, with the interpreter, folder and environment that its first task would have."""
+"""The variables of a psclust program and their placement, for `psclust plan`. The launcher never imports TensorFlow: a process of its own
+describes the program, with the interpreter, folder and environment of its first task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
-    """way: of this plan, such as `between-graph sync`; replicas: how many train in it."""
+    """way: such as `between-graph sync`; replicas: how many train."""
 
     table: Table
     policy: str
@@ -33,7 +33,7 @@ class PlannedPlacement:
 
 
 def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None:
-    """None where the program is no psclust program. Raises UsageError, in one sentence, where its variables cannot be learned."""
+    """None if the program is no psclust program. Raises UsageError, in one sentence, if its variables cannot be found out."""
     task = _program_task(request.layout, plan)
     if task is None:
         return None
@@ -56,7 +56,7 @@ def _program_task(layout: Layout, plan: Plan) -> TaskPlan | None:
 def _ask(task: TaskPlan, request: UpRequest) -> Description:
     python, dash_m, module, *words = task.argv
     environ = {name: value for name, value in request.launcher.environ.items() if not is_foreign(name)}
-    # The shim and the GPUs are the tasks'; a description needs neither.
+    # A description needs neither the shim nor GPUs.
     added = {name: value for name, value in task.env.items() if not is_foreign(name) and name != "LD_PRELOAD"}
     try:
         done = subprocess.run(

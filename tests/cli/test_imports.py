@@ -39,7 +39,7 @@ def test_help_imports_next_to_nothing(bed: CommandBed) -> None:
 @pytest.mark.parametrize("verb", ["ps", "clusters", "logs"])
 def test_verbs_that_only_look_read_files_and_import_what_that_takes(bed: CommandBed, verb: str) -> None:
     modules = imported(bed, verb)
-    assert "psclust.cli.found" in modules
+    assert "psclust.cli.run_selection" in modules
     assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import psclust
-from psclust.cli.misplaced import misplaced
+from psclust.cli.misplaced_options import misplaced
 from psclust.errors import UsageError
 from psclust.testing.command import CommandBed
 

@@ -1,4 +1,4 @@
-"""`psclust attach`: watch a live run as the `up` that started it would."""
+"""`psclust attach`: watch a live run as its own `up` would."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
-from psclust.cli.follow import Follower
-from psclust.cli.found import current_run, find_cluster
+from psclust.cli.follower import Follower
+from psclust.cli.run_selection import current_run, find_cluster
 from psclust.cli.streams import reader_has_left
-from psclust.cli.summary import ending
+from psclust.cli.summary import report_end
 from psclust.rundir.status_file import read_status
 
-_POLL = 0.1
+_POLL_S = 0.1
 
 
 @click.command()
@@ -31,7 +31,7 @@ def command(name: str | None, run_dir: str | None) -> int:
     try:
         while not status.ended and cluster.is_live():
             if not follower.show(status):
-                time.sleep(_POLL)
+                time.sleep(_POLL_S)
             if reader_has_left():
                 return 141
             status = read_status(folder)
@@ -41,4 +41,4 @@ def command(name: str | None, run_dir: str | None) -> int:
         return 0
     follower.finish(status)
     view.close()
-    return ending(status, follower)
+    return report_end(status, follower)

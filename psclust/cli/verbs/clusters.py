@@ -1,4 +1,4 @@
-"""`psclust clusters`: every cluster that has had a run here, and where it runs."""
+"""`psclust clusters`: the clusters that were started here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option, run_dir_option
-from psclust.cli.found import current_run
+from psclust.cli.run_selection import current_run
 from psclust.errors import NoRunError
 from psclust.rundir.folder import ClusterFolder, clusters, state_root
 from psclust.rundir.origin import Origin
@@ -34,8 +34,8 @@ class _Row:
 @json_option
 @run_dir_option
 def command(as_json: bool, run_dir: str | None) -> None:
-    """List every cluster that has had a run started from this machine: its state, its tasks, the hosts they are on, and the cluster file or
-    folder that it was started from. Live ones come first, then the latest."""
+    """List the clusters that were started on this machine: state, tasks and their hosts, and the cluster file or folder each was started
+    from. Live ones come first, then the latest."""
     found = [row for cluster in clusters(state_root(os.environ, run_dir)) if (row := _row(cluster)) is not None]
     rows = sorted(found, key=lambda row: (not row.live, row.age))
     if as_json:
@@ -54,7 +54,7 @@ def command(as_json: bool, run_dir: str | None) -> None:
 
 
 def _row(cluster: ClusterFolder) -> _Row | None:
-    """None for a run that has only just begun."""
+    """None for a cluster without a status yet."""
     try:
         folder = current_run(cluster)
         status = read_status(folder)

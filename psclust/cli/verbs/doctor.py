@@ -29,10 +29,10 @@ _SHOWN = 4  # hosts named in a row, and different results in one
 @click.option("--python", metavar="PYTHON", help="The tasks' interpreter there (default: the file's, else this one's path, else python3).")
 @json_option
 def command(path: str | None, hosts: str | None, hostfile: str | None, python: str | None, as_json: bool) -> int:
-    """Check every host at once, and this machine where none is named.
+    """Check all hosts at once, or this machine if none is named.
 
-    Log-in, Python, TensorFlow and psclust, disk, memory, GPUs, clock, names, proxies, whether servers keep to one interface, who else can
-    reach them, and whether hosts reach each other on the cluster's ports. Nothing is installed, and nothing stays.
+    Log-in, Python, TensorFlow and psclust, disk, memory, GPUs, clock, names, proxies, whether servers listen on one interface only, who
+    else can reach them, and whether hosts reach each other on the cluster's ports. Installs nothing and leaves nothing behind.
 
     Exit code 0 if a cluster can start (there may be notes), else 1.
     """
@@ -56,13 +56,13 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
 
 
 def port_ranges(file: ClusterFile) -> list[tuple[int, int]]:
-    """Where the servers of a cluster may listen, first and last port of each range."""
+    """The ports on which the cluster's servers may listen: first and last of each range."""
     texts = dict.fromkeys([file.ports, *(job.ports for job in file.jobs.values() if job.ports)])
     return [parse_port_range(text) for text in texts]
 
 
 def rows(found: Sequence[Finding], hosts: Sequence[str]) -> Iterable[tuple[str, str, str]]:
-    """One row for what is well on all hosts alike, then one for each thing that is not, with its cure."""
+    """For each check, one row for all hosts where it is ok, then one for each note or problem, with its cure."""
     for check in dict.fromkeys(finding.check for finding in found):
         here = [finding for finding in found if finding.check == check]
         fine = [finding for finding in here if finding.level == "ok"]

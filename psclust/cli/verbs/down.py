@@ -10,31 +10,31 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
-from psclust.cli.found import current_run, find_cluster
+from psclust.cli.run_selection import current_run, find_cluster
 from psclust.errors import NoRunError, StartError, UsageError
 from psclust.launch.purge import purge as remove_what_is_left
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
 from psclust.rundir.status_file import read_status
 from psclust.spec.plurals import counted
 
-_DEADLINE = 120.0
+_DEADLINE_S = 120.0
 _ANSWER_S = 10.0  # for the supervisor to take the request
 _NOW_S = 3.0
-_CLEANING_S = 3.0  # for a guard to end what a dead supervisor has left
-_POLL = 0.02
+_CLEANING_S = 3.0  # for a guard to clean up after a dead supervisor
+_POLL_S = 0.02
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--all", "everything", is_flag=True, help="End every live run.")
 @click.option("--now", is_flag=True, help="KILL at once, without the grace that TERM gives.")
-@click.option("--purge", is_flag=True, help="Then remove what its runs have left on other hosts: their folders, what was sent for them.")
+@click.option("--purge", is_flag=True, help="Then remove what its runs left on other hosts: their folders, and files sent for them.")
 @run_dir_option
 def command(names: tuple[str, ...], everything: bool, now: bool, purge: bool, run_dir: str | None) -> None:
-    """End the live run, or those named: TERM to every task, KILL after the grace (deadlines.stop, 10 s by default). Returns when nothing of
-    them is alive. A run that has ended already is left as it is.
+    """End the live run, or the named ones: TERM to every task, KILL after the grace (deadlines.stop, 10 s by default). Returns when no
+    process of them is alive. A run that has ended already is left as it is.
 
-    With --purge, what tasks have written into the folders that were sent goes with them.
+    --purge removes the folders that were sent with all that tasks wrote into them.
     """
     failures = []
     for cluster in _wanted(names, run_dir, everything=everything):
@@ -60,7 +60,7 @@ def _end_or_purge(cluster: ClusterFolder, *, now: bool, purge: bool) -> None:
 
 
 def _wanted(names: Sequence[str], run_dir: str | None, *, everything: bool) -> list[ClusterFolder]:
-    """Raises UsageError where a name is not known, and where it is not clear which run is meant."""
+    """Raises UsageError for an unknown name, and if several runs are live and none is named."""
     if names and everything:
         raise UsageError(f"--all and {' '.join(names)}: either all live runs, or those named.")
     if names:
@@ -78,17 +78,19 @@ def _wanted(names: Sequence[str], run_dir: str | None, *, everything: bool) -> l
 def _end(cluster: ClusterFolder, *, now: bool) -> None:
     folder = current_run(cluster)
     if _ask(cluster, folder, now=now):
-        deadline = time.monotonic() + _DEADLINE
+        deadline = time.monotonic() + _DEADLINE_S
         while cluster.is_live():
             if time.monotonic() > deadline:
-                raise StartError(f"{cluster.name} is still ending after {_DEADLINE:g} s; `psclust down --now` does not wait for its tasks.")
-            time.sleep(_POLL)
+                raise StartError(
+                    f"{cluster.name} is still ending after {_DEADLINE_S:g} s; `psclust down --now` does not wait for its tasks."
+                )
+            time.sleep(_POLL_S)
     tasks = read_status(folder).tasks
     output.say(f"{cluster.name} is down; {counted(len(tasks), 'task')}, none is alive. Logs: {folder.logs}")
 
 
 def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
-    """Whether the run is ending by itself; a supervisor that does not answer has been killed, and everything that it has started."""
+    """Whether the run is ending by itself; a supervisor that does not answer is killed here, with everything it has started."""
     from psclust.control.forced_stop import force_stop
     from psclust.control.supervisor_client import SupervisorClient
 
@@ -99,12 +101,12 @@ def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
             # Perhaps it ended by itself just now, or its supervisor is dead and the guard is cleaning up.
             deadline = time.monotonic() + _CLEANING_S
             while cluster.is_live() and time.monotonic() < deadline:
-                time.sleep(_POLL)
+                time.sleep(_POLL_S)
             if not cluster.is_live():
                 return True
         else:
             return True
     output.say(f"the supervisor of {cluster.name} does not answer; it and everything that it has started is killed")
-    if not force_stop(folder, _DEADLINE):
-        raise StartError(f"{cluster.name} is still alive {_DEADLINE:g} s after it was killed; see {folder.supervisor_log}")
+    if not force_stop(folder, _DEADLINE_S):
+        raise StartError(f"{cluster.name} is still alive {_DEADLINE_S:g} s after it was killed; see {folder.supervisor_log}")
     return False

@@ -19,7 +19,7 @@ from psclust.rundir.log_reader import lines_of
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What became of the command on one host; `error` where it could not be run to its end."""
+    """The outcome on one host; `error` if the command could not be run to its end."""
 
     host: str
     code: int | None
@@ -32,7 +32,7 @@ class _Row:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @host_options
-@click.option("--all-output", is_flag=True, help="Print all that the command said on each host, in place of a table.")
+@click.option("--all-output", is_flag=True, help="Print the command's whole output on each host, in place of a table.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Give up on a host after this time (default: never).")
 @json_option
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
@@ -45,7 +45,7 @@ def command(
     as_json: bool,
     words: tuple[str, ...],
 ) -> int:
-    """Run COMMAND on every host at once, by SSH. Several words arrive as they stand here; a single one is a line of the shell there.
+    """Run COMMAND on all hosts at once. Several words arrive as they are; a single word is a line for the shell there.
 
     \b
     psclust exec -H a,b -- nvidia-smi -L

@@ -16,7 +16,7 @@ from psclust.launch.up_request import DEFAULT_FILE
 @click.option("-f", "--file", "path", default=DEFAULT_FILE, show_default=True, help="Where to write it.")
 @click.option("--name", help="The cluster's name (default: the folder's).")
 def command(program: str | None, path: str, name: str | None) -> None:
-    """Write a commented cluster file for PROGRAM, ready for `psclust up`. An existing file is never overwritten."""
+    """Write a commented cluster file for PROGRAM, ready for `psclust up`. Never overwrites a file."""
     from psclust.spec.starter_file import render_init
 
     text = render_init(name or Path.cwd().name or "cluster", program)

@@ -1,4 +1,4 @@
-"""`psclust logs`: what tasks printed."""
+"""`psclust logs`: the output of tasks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
-from psclust.cli.follow import Follower
-from psclust.cli.found import find_tasks
+from psclust.cli.follower import Follower
+from psclust.cli.run_selection import find_tasks
 from psclust.cli.streams import reader_has_left
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status_file import read_status
 from psclust.spec.cluster import Task
 
-_POLL = 0.1
+_POLL_S = 0.1
 
 
 @click.command()
@@ -32,7 +32,7 @@ def command(follow: bool, lines: int | None, words: tuple[str, ...], run_dir: st
     follower = Follower(folder, view, [Task.parse(task) for task in tasks], last=lines)
     while follow and not status.ended and cluster.is_live():
         if not follower.show(status):
-            time.sleep(_POLL)
+            time.sleep(_POLL_S)
         if reader_has_left():
             return 141
         status = read_status(folder)

@@ -9,8 +9,8 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option
-from psclust.cli.misplaced import tell_misplaced
-from psclust.cli.options import REQUEST_CONTEXT, request_from_flags, request_options
+from psclust.cli.misplaced_options import warn_of_misplaced_options
+from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
 from psclust.errors import UsageError
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import refuse_another_origin
@@ -37,7 +37,7 @@ def command(as_json: bool, **flags: object) -> int:
     would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
     program is imported, in a process of its own."""
     request = request_from_flags(**flags)  # type: ignore[arg-type]
-    tell_misplaced(request, flags["program"])  # type: ignore[arg-type]
+    warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     return show(request, as_json=as_json)
 
 
@@ -67,7 +67,7 @@ def show(request: UpRequest, *, as_json: bool) -> int:
 
 
 def _cannot_start(request: UpRequest) -> UsageError | None:
-    """A plan is worth reading, too, where what it names is not there yet."""
+    """The plan is still shown if files that it names are missing."""
     try:
         refuse_what_cannot_start(request)
     except UsageError as error:
@@ -76,7 +76,7 @@ def _cannot_start(request: UpRequest) -> UsageError | None:
 
 
 def _placement(request: UpRequest, plan: Plan) -> tuple[PlannedPlacement | None, UsageError | None]:
-    """A program that cannot be asked leaves the rest of the plan worth reading."""
+    """The plan is still shown if the program cannot be asked."""
     try:
         return planned_placement(request, plan), None
     except UsageError as error:
@@ -106,8 +106,10 @@ def _remote(request: UpRequest) -> dict[str, str]:
 def _show_remote(remote: Mapping[str, str], reach_by: str) -> None:
     for command in dict.fromkeys(remote.values()):
         output.say(f"first, on {', '.join(remote)}, by {reach_by}:\n  {command}")
-        output.say(f"told on its standard input to look what is there, take in what is missing, and start the agent (PYTHON -m {AGENT})")
-        output.say("addresses and paths above are as this machine knows them; each host has the last word on its own.\n")
+        output.say(
+            f"reading from its standard input: it looks what is there, stores what is missing, and starts the agent (PYTHON -m {AGENT})"
+        )
+        output.say("addresses and paths above are those known here; each host reports its own.\n")
 
 
 def _running_plan(request: UpRequest) -> Plan | None:

@@ -21,15 +21,13 @@ _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option(
-    "--keep", type=click.IntRange(min=0), metavar="N", help="Keep the last N runs of each name (default: none of those asked for)."
-)
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the last N runs of each name (default: 0).")
 @click.option("--older-than", metavar="AGE", help="Only runs that ended longer ago: 30min, 12h, 7d, 4w.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")
 @json_option
 @run_dir_option
 def command(names: tuple[str, ...], keep: int | None, older_than: str | None, dry_run: bool, as_json: bool, run_dir: str | None) -> None:
-    """Remove the folders of runs that have ended: logs, and the models that were trained into them. A live run stays.
+    """Remove the folders of runs that have ended: logs, and models trained into them. A live run stays.
 
     \b
     psclust prune mnist              all old runs of mnist

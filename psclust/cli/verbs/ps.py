@@ -9,7 +9,7 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option, run_dir_option
-from psclust.cli.found import current_run, find_cluster
+from psclust.cli.run_selection import current_run, find_cluster
 from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.rundir.status_file import read_status
 from psclust.spec.cluster import LOCALHOST
@@ -45,7 +45,7 @@ def _row(status: RunStatus, task: TaskStatus) -> tuple[str, ...]:
 
 
 def _is_frozen(pid: int) -> bool:
-    """Whether a process of this machine was stopped by a signal, or by a debugger."""
+    """Whether a process of this machine is stopped, by a signal or a debugger."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -6,11 +6,9 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
-from psclust.cli.found import current_run, find_tasks
+from psclust.cli.run_selection import current_run, find_tasks
 from psclust.errors import UsageError
 from psclust.spec.cluster import Task
-
-_DEADLINE = 60.0
 
 
 @click.command()

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 import click
 
 from psclust.cli import output
-from psclust.cli.arrival import Arrival
-from psclust.cli.follow import Follower
+from psclust.cli.follower import Follower
 from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.interrupts import Interrupts
-from psclust.cli.misplaced import tell_misplaced
-from psclust.cli.options import REQUEST_CONTEXT, request_from_flags, request_options
-from psclust.cli.summary import ending
+from psclust.cli.misplaced_options import warn_of_misplaced_options
+from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
+from psclust.cli.startup_notes import StartupNotes
+from psclust.cli.summary import report_end
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import claim_or_change
@@ -46,7 +46,7 @@ def command(detach: bool, dry_run: bool, **flags: object) -> int:
     psclust up --ps 2 --workers 4 train.py --lr 0.1
     """
     request = request_from_flags(**flags)  # type: ignore[arg-type]
-    tell_misplaced(request, flags["program"])  # type: ignore[arg-type]
+    warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     if dry_run:
         from psclust.cli.verbs.plan import show
 
@@ -82,7 +82,7 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
             return code
         view = output.LiveView([str(task.task) for task in plan.tasks])
         follower = Follower(folder, view, said=plan.notes)
-        status = _follow(run, statuses, follower, Arrival(plan), interrupts, detach=detach)
+        status = _follow(run, statuses, follower, StartupNotes(plan), interrupts, detach=detach)
         if detach and status is not None and not status.ended:
             run.client.detach()
             view.close()
@@ -90,9 +90,9 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
             return 0
         run.wait()
         final = run.final_status(status)
-        follower.finish(final, stop=lambda: bool(interrupts.news()))
+        follower.finish(final, stop=lambda: bool(interrupts.unseen()))
         view.close()
-        return ending(final, follower)
+        return report_end(final, follower)
 
 
 def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
@@ -102,23 +102,23 @@ def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
 
 
 def _follow(
-    run: HeldRun, statuses: StatusStream, follower: Follower, arrival: Arrival, interrupts: Interrupts, *, detach: bool
+    run: HeldRun, statuses: StatusStream, follower: Follower, notes: StartupNotes, interrupts: Interrupts, *, detach: bool
 ) -> RunStatus | None:
     """Until the run has ended, or, detaching, until everything is up. None when the supervisor is gone."""
     status: RunStatus | None = None
-    name = arrival.plan.name
+    name = notes.plan.name
     behind = False
     asked = wanted = 0  # how often it has been, or is to be, asked to end
     while not statuses.over:
         status = statuses.latest(0 if behind else _REDRAW_S) or status
-        output.tell_lost_output(f"; the run goes on, its output is in {name}'s logs (psclust logs {name})")
+        output.report_lost_output(f"; the run goes on, its output is in {name}'s logs (psclust logs {name})")
         if status is not None:
             behind = follower.show(status)
-            for line in arrival.news(status, time.monotonic()):
+            for line in notes.updates(status, time.monotonic()):
                 follower.view.note(line)
-            if detach and arrival.over:
+            if detach and notes.over:
                 return status
-        for wanted in interrupts.news():
+        for wanted in interrupts.unseen():
             follower.view.note("stopping; once more to stop now" if wanted == 1 else "stopping now")
         if wanted > asked:
             signal, code = interrupts.last

@@ -1,4 +1,4 @@
-"""A run while it goes on: what its tasks print, line by line, and how far they are."""
+"""Follows a run: the lines that its tasks print, and their progress."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 
-_SCREEN = 20  # lines that are still before somebody's eyes
+_SCREEN = 20  # lines that are still on the user's screen
 _OVER = ("done", "failed", "stopped", "backoff")  # phases of a task without a process
 
 
 class Follower:
-    """Shows a run on a LiveView. `only`: the tasks to show, all when empty; `last`: with how many lines of each to begin; `said`: notes
-    that the user has read."""
+    """Shows a run on a LiveView. `only`: the tasks to show, all if empty; `last`: how many of each task's old lines to show; `said`: notes
+    that were shown before."""
 
     def __init__(
         self, folder: RunFolder, view: LiveView, only: Collection[Task] = (), *, last: int | None = None, said: Collection[str] = ()
@@ -35,12 +35,12 @@ class Follower:
         self._attempts: dict[str, int] = {}
         self._shown = 0
         self._shown_of: dict[str, int] = {}  # task -> the number of its last line among all that were shown
-        self._lost: dict[tuple[str, int], int] = {}  # of an attempt's output that found no room, how much is shown
+        self._lost: dict[tuple[str, int], int] = {}  # (task, attempt) -> bytes shown of the output that found no room
 
     def show(self, status: RunStatus) -> bool:
-        """Print what is new, of each task so much that it takes no time, and redraw the lines at the bottom; whether there is more."""
+        """Print new lines, of each task only as many as take no time, and redraw the bottom; returns whether there are more."""
         self.view.know([task.task for task in status.tasks if not self._only or task.task in self._only])
-        self._say_news(status)
+        self._show_events(status)
         self._find_logs(status)
         behind = False
         over = {task.task: task.attempt - (task.phase not in _OVER) for task in status.tasks}
@@ -57,7 +57,7 @@ class Follower:
         return behind
 
     def finish(self, status: RunStatus, stop: Callable[[], bool] = streams.reader_has_left) -> None:
-        """The rest of every log, unless somebody wants it to `stop`."""
+        """Print the rest of every log, until `stop` says to stop."""
         self._find_logs(status)
         stopped = False
         for task, attempt, reader in self._readers.values():
@@ -67,7 +67,7 @@ class Follower:
             self._show_lines(task, reader.finish())
 
     def has_just_shown(self, task: str | None) -> bool:
-        """Whether the last lines of a task are among the last ones of all."""
+        """Whether a task's last lines are still on the screen."""
         return task in self._shown_of and self._shown - self._shown_of[task] < _SCREEN
 
     def _show_lines(self, task: str, lines: Sequence[str], bar: str | None = None) -> None:
@@ -89,7 +89,7 @@ class Follower:
             self._attempts[task.task] = task.attempt
 
     def _show_unkept(self, status: RunStatus, name: str, attempt: int, reader: LogReader) -> None:
-        """What found no room in the log, which has been read to its end."""
+        """Show the output that found no room in the log, which has been read to its end."""
         task = next((task for task in status.tasks if task.task == name and task.attempt == attempt), None)
         shown = self._lost.get((name, attempt), 0)
         if task is None or task.lost_output <= shown:
@@ -100,7 +100,7 @@ class Follower:
             self._show_lines(name, [*reader.finish(), f"[psclust: {missing} bytes found no room on disk and are not shown]\n"])
         self._show_lines(name, reader.feed(unkept), reader.redrawn)
 
-    def _say_news(self, status: RunStatus) -> None:
+    def _show_events(self, status: RunStatus) -> None:
         for note in status.notes:
             self._once(note, note)
         for task in status.tasks:
@@ -147,7 +147,7 @@ class Follower:
 
 
 def _counts(tasks: Collection[TaskStatus]) -> str:
-    """`ps 2/2, worker 1/2`: how many of each job run."""
+    """`ps 2/2, worker 1/2`: how many tasks of each job run."""
     jobs: dict[str, list[bool]] = {}
     for task in tasks:
         jobs.setdefault(task.task.partition(":")[0], []).append(task.phase in ("running", "done"))

@@ -1,4 +1,4 @@
-"""Which run a verb means: the one named, else the one that is live."""
+"""The run that a verb is about: the one named, else the live one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psclust.spec.cluster import Task
 
 
 def find_cluster(name: str | None, run_dir: str | None, *, live: bool) -> ClusterFolder:
-    """Raises NoRunError, which lists what there is, when no cluster fits or several do. `live`: finished runs do not fit."""
+    """Raises NoRunError, which lists the candidates, if no cluster fits or several do. `live`: finished runs do not fit."""
     known = clusters(state_root(os.environ, run_dir))
     running = [cluster for cluster in known if cluster.is_live()]
     if name is not None:
@@ -39,8 +39,8 @@ def current_run(cluster: ClusterFolder) -> RunFolder:
 
 
 def find_tasks(words: Sequence[str], run_dir: str | None, *, live: bool) -> tuple[ClusterFolder, RunStatus, list[str]]:
-    """`[NAME] [TASK...]`: a run and some of its tasks. A word with a colon or slash is a task; another one is the name of a cluster, else a
-    job, which means all its tasks. Raises UsageError."""
+    """`[NAME] [TASK...]`: a run and some of its tasks. A word with a colon or slash is a task; any other is the name of a cluster, or else
+    of a job, for all its tasks. Raises UsageError."""
     known = [cluster.name for cluster in clusters(state_root(os.environ, run_dir))]
     plain = [word for word in words if ":" not in word and "/" not in word]
     names = [word for word in plain if word in known]

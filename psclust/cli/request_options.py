@@ -1,4 +1,4 @@
-"""The options that `up` and `plan` share, and the request they make: a cluster file with flags laid over it."""
+"""The options of `up` and `plan`, and the request they make: a cluster file with flags laid over it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTIONS = (
     click.option("--replication", metavar="KIND", help="in-graph, between-graph (default), or coordinator for a script."),
     click.option("--sync/--async", "sync", default=None, help="How workers update the variables (default: --async)."),
     click.option("--backup-workers", type=int, metavar="N", help="--sync: a step waits for all gradients but N (default: 0)."),
-    click.option("--max-staleness", type=int, metavar="N", help="--async: who is ahead of the slowest by more than N steps waits."),
+    click.option("--max-staleness", type=int, metavar="N", help="--async: a worker more than N steps ahead of the slowest waits."),
     click.option("--placement", metavar="POLICY", help=f"Which ps holds a variable: {render_policies()}. Default: {ROUND_ROBIN}."),
     click.option(
         "--max-shard-bytes",

@@ -1,21 +1,21 @@
-"""The first moments of a cluster, told: what it waits for, and that it is up."""
+"""Notes while a cluster comes up: what it waits for, and that it is up."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from psclust.cli.summary import awaited, is_up, serving
+from psclust.cli.summary import is_up, render_up, render_waits
 from psclust.plan.task_plan import Plan
 from psclust.rundir.status import RunStatus
 
 _SETTLE_S = 0.5  # for programs that fail at once
-_QUIET_S = 3.0  # before a wait is worth a word
-_SILENT_S = 15.0  # a script may serve late, or elsewhere: then nobody waits any longer for it
+_QUIET_S = 3.0  # before a wait is worth a note
+_SILENT_S = 15.0  # then `up` stops waiting for a script that serves late, or elsewhere
 
 
 @dataclass
-class Arrival:
-    """`over`: it is up, as far as can be told."""
+class StartupNotes:
+    """`over`: the cluster is up, or no more can be told."""
 
     plan: Plan
     over: bool = False
@@ -24,16 +24,16 @@ class Arrival:
     _waits: str = ""
     _fit: float | None = None
 
-    def news(self, status: RunStatus, now: float) -> list[str]:
-        """Lines to show, each once. `now`: seconds on a clock that never goes back."""
+    def updates(self, status: RunStatus, now: float) -> list[str]:
+        """New lines to show. `now`: seconds on a monotonic clock."""
         if self.over:
             return []
         self._began = self._began or now
         self._fit = (self._fit or now) if is_up(status) else None
         if self._fit is not None and (now - self._fit > _SETTLE_S or all(task.serves for task in self.plan.tasks)):
             self.over = True
-            return [serving(self.plan, status)]
-        waits = awaited(self.plan, status)
+            return [render_up(self.plan, status)]
+        waits = render_waits(self.plan, status)
         if waits != self._waits:
             self._waits, self._since = waits, now
         if self._fit is None and waits and now - self._began > _SILENT_S and _has_started(status):
@@ -46,5 +46,5 @@ class Arrival:
 
 
 def _has_started(status: RunStatus) -> bool:
-    """Whether all have a process; psclust's own servers answer before programs have."""
+    """Whether every task has a process; psclust's own servers answer before programs start."""
     return status.phase == "live" and all(task.phase in ("running", "done") or task.role == "side" for task in status.tasks)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from psclust.cli.visible import cut, look_of, visible
+from psclust.cli.terminal_text import cut, look_of, visible
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Options of psclust that stand after PROGRAM, where the program gets them."""
+"""A warning about psclust's options after PROGRAM, where the program gets them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psclust.plan.program_kind import parse_program
 
 
 def misplaced(options: Iterable[str], words: Sequence[str], script_text: str | None) -> str | None:
-    """The first of the program's arguments that is rather one of `options`; None where a script writes it in quotes, as one of its own."""
+    """The first of the program's arguments that looks like one of `options`; an option whose name the script quotes is the script's own."""
     known = set(options)
     for word in words:
         name = word.partition("=")[0]
@@ -24,8 +24,8 @@ def misplaced(options: Iterable[str], words: Sequence[str], script_text: str | N
     return None
 
 
-def tell_misplaced(request: UpRequest, words: Sequence[str]) -> None:
-    """A note for whom wrote `psclust up train.py --workers 4`. Of a plain command, everything is its own."""
+def warn_of_misplaced_options(request: UpRequest, words: Sequence[str]) -> None:
+    """Such as `psclust up train.py --workers 4`. All arguments of a plain command are its own."""
     if not words or parse_program(request.file.program).kind == "command":
         return
     parameters = click.get_current_context().command.params

@@ -1,4 +1,4 @@
-"""Text as it may stand on a terminal: colors where they are wanted, every other control sequence escaped, cut to so many columns."""
+"""Text made safe for a terminal: colors if wanted, all other control sequences escaped, cut to a number of columns."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from unicodedata import combining, east_asian_width
 
 RESET = "\x1b[0m"
 _COLOR = re.compile(r"\x1b\[[0-9;:]*m")
-# Colors, and all that a terminal may take for a command, in seven bits or in eight; tabs stay.
+# Colors, and whatever a terminal may take as a command, in 7 or 8 bits; tabs stay.
 _CONTROL = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a stream can show. redraws: a terminal on which lines can be written over. moves: also with the cursor's commands, without which
-    that is one line. colors: those too."""
+    """What a stream can show. redraws: it is a terminal, whose last line can be redrawn. moves: it takes cursor commands, so several
+    lines can be redrawn. colors: it shows colors."""
 
     redraws: bool
     moves: bool
@@ -37,7 +37,7 @@ def paint(text: str, color: str, on: bool) -> str:
 
 
 def visible(text: str, *, colors: bool = False) -> str:
-    """`text` with what is not for the eye escaped; its colors end where it ends, or are left out."""
+    """`text` with control characters escaped; its colors are reset at the end, or left out."""
     if text.isprintable():
         return text
     shown = _CONTROL.sub(_with_colors if colors else _without_colors, text)
@@ -45,7 +45,7 @@ def visible(text: str, *, colors: bool = False) -> str:
 
 
 def cut(text: str, columns: int) -> tuple[str, int]:
-    """What of `text`, which may have colors but no other control sequences, fits into so many columns, and how many that takes."""
+    """The part of `text` that fits into so many columns, and its width. `text` has no control sequences but colors."""
     if text.isascii() and text.isprintable():
         return text[:columns], min(len(text), columns)
     kept: list[str] = []
