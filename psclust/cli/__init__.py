@@ -1,0 +1,1 @@
+"""The command line: main.py finds the verb, verbs/ has a module for each, output.py prints."""

@@ -20,18 +20,18 @@ _OVER = ("done", "failed", "stopped", "backoff")  # phases of a task without a p
 
 
 class Follower:
-    """Shows a run on a LiveView. `only`: the tasks to show, all if empty; `last`: how many of each task's old lines to show; `said`: notes
+    """Shows a run on a LiveView. `only`: the tasks to show, all if empty; `last`: how many of each task's old lines to show; `shown`: notes
     that were shown before."""
 
     def __init__(
-        self, folder: RunFolder, view: LiveView, only: Collection[Task] = (), *, last: int | None = None, said: Collection[str] = ()
+        self, folder: RunFolder, view: LiveView, only: Collection[Task] = (), *, last: int | None = None, shown: Collection[str] = ()
     ) -> None:
         self._last = last
         self._folder = folder
         self.view = view
         self._only = {str(task) for task in only}
         self._readers: dict[Path, tuple[str, int, LogReader]] = {}
-        self._said = set(said)
+        self._shown_notes = set(shown)
         self._attempts: dict[str, int] = {}
         self._shown = 0
         self._shown_of: dict[str, int] = {}  # task -> the number of its last line among all that were shown
@@ -57,7 +57,7 @@ class Follower:
         return behind
 
     def finish(self, status: RunStatus, stop: Callable[[], bool] = streams.reader_has_left) -> None:
-        """Print the rest of every log, until `stop` says to stop."""
+        """Print the rest of every log, until `stop` is true."""
         self._find_logs(status)
         stopped = False
         for task, attempt, reader in self._readers.values():
@@ -122,8 +122,8 @@ class Follower:
             self._once("waiting", status.waiting)
 
     def _once(self, key: str, text: str) -> None:
-        if key not in self._said:
-            self._said.add(key)
+        if key not in self._shown_notes:
+            self._shown_notes.add(key)
             self.view.note(text)
 
     def _footer(self, status: RunStatus) -> str:

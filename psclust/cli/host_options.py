@@ -59,7 +59,7 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> Hos
 
 @contextmanager
 def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[Connections]:
-    """Connections to all hosts, or with `partial` to those that let us in; a line at the bottom of a terminal shows the progress. Raises
+    """Connections to all hosts, or with `partial` to those that are reached; a line at the bottom of a terminal shows the progress. Raises
     StartError."""
     from psclust.reach.ways import connect
 

@@ -12,7 +12,7 @@ from psclust import __version__
 from psclust.cli import output, streams
 from psclust.errors import PsclustError, StartError, UsageError
 
-# verb -> what `psclust --help` says; its module is psclust.cli.verbs.<verb>, its command `command` there.
+# verb -> its line in `psclust --help`; its module is psclust.cli.verbs.<verb>, its command `command` there.
 VERBS = {
     "up": "Start a cluster, train on it, watch it, end it.",
     "plan": "Show what `up` would start, and change in a running cluster.",

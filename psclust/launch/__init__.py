@@ -1,1 +1,3 @@
-"""From a request to a running supervisor: what `up` finds out, refuses and brings up before tasks start."""
+"""Starting, holding, changing and purging runs: what the command line and other programs call. A request is read and checked (up_request,
+preflight), a supervisor is started and held (held_run), agents are started on other hosts (host_agents), the plan is completed (start_run)
+or a live run is changed (live_run)."""

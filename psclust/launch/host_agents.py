@@ -134,7 +134,7 @@ def _seen_here(request: UpRequest) -> dict[str, int]:
 
 
 def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
-    """Host -> what its tasks are forked from, as far as it can be loaded before the plan is complete."""
+    """Host -> the fork servers its tasks need that can be loaded before the plan is complete."""
     found: dict[str, dict[Load, None]] = {}
     common = library_environment(request.launcher).items()
     for task in request.draft.tasks:

@@ -1,14 +1,16 @@
-"""Checks before anything starts: scripts, modules, interpreters, commands and folders of a plan that do not exist."""
+"""Checks before anything starts: scripts, modules, interpreters, commands and folders that do not exist, too few open
+files."""
 
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from psclust.errors import UsageError
+from psclust.errors import StartError, UsageError
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.module_lookup import module_problem
 from psclust.launch.up_request import UpRequest
@@ -16,6 +18,7 @@ from psclust.plan.cluster_layout import JobLayout
 from psclust.plan.script_flags import python_program
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
+from psclust.transport.open_files import needed
 
 
 def refuse_what_cannot_start(request: UpRequest) -> None:
@@ -25,6 +28,16 @@ def refuse_what_cannot_start(request: UpRequest) -> None:
     lines = list(dict.fromkeys(found))
     if lines:
         raise UsageError("\n".join(lines))
+
+
+def refuse_too_few_files(request: UpRequest) -> None:
+    """Raises StartError where this shell's limit is too low for the supervisor of so many tasks here, or of agents on so many hosts."""
+    hosts = len(other_hosts(request.file))
+    tasks = 0 if hosts else len(request.draft.tasks)
+    have, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], needed(tasks, hosts)
+    if have != resource.RLIM_INFINITY and have < need:
+        what = f"{tasks} tasks" if tasks else f"{hosts} hosts"
+        raise StartError(f"{what} need about {need} open files; this shell allows {have} (ulimit -Hn). Raise the limit, or start fewer.")
 
 
 def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ from psclust.reach.connections import Connections
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
 from psclust.supervise.replan import keep
-from psclust.transport.open_files import needed
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -40,16 +38,6 @@ def claim_name(request: UpRequest) -> tuple[RunFolder, int] | None:
         place = error.filename or request.cluster.path
         raise StartError(f"{place}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
     return folder, lock
-
-
-def refuse_too_few_files(request: UpRequest) -> None:
-    """Raises StartError where this shell's limit is too low for the supervisor of so many tasks here, or of agents on so many hosts."""
-    hosts = len(other_hosts(request.file))
-    tasks = 0 if hosts else len(request.draft.tasks)
-    have, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], needed(tasks, hosts)
-    if have != resource.RLIM_INFINITY and have < need:
-        what = f"{tasks} tasks" if tasks else f"{hosts} hosts"
-        raise StartError(f"{what} need about {need} open files; this shell allows {have} (ulimit -Hn). Raise the limit, or start fewer.")
 
 
 def start_run(

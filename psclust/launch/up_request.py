@@ -1,5 +1,4 @@
-"""The request behind `up` and `plan`: a cluster file with flags laid over it, checked and planned as far as that needs no host and no
-port."""
+"""The request behind `up` and `plan`: a cluster file with flags laid over it, checked and planned without any host or port."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ DEFAULT_FILE = "psclust.yaml"
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """file: the cluster file with the flags laid over it; scripts: what the source of each job's program says; draft: the plan, without
+    """file: the cluster file with the flags laid over it; scripts: facts about each job's program; draft: the plan, without
     the ports that psclust chooses and what only other hosts know."""
 
     file: ClusterFile

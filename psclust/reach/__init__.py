@@ -1,1 +1,2 @@
-"""Ways to reach a host, and what is done there before an agent runs: a Python is asked, folders are shipped, the host is checked."""
+"""Reaching hosts. ways.py: the table of ways, such as ssh/, all behind the protocol in connections.py. python/: asking a host's Python.
+ship/: sending folders. doctor/: checking hosts."""

@@ -32,7 +32,7 @@ def command(names: tuple[str, ...], keep: int | None, older_than: str | None, dr
     \b
     psclust prune mnist              all old runs of mnist
     psclust prune --keep 1           all but the last of each name
-    psclust prune --older-than 7d    those that ended more than a week ago
+    psclust prune --older-than 7d    runs that ended more than a week ago
     """
     root = state_root(os.environ, run_dir)
     unknown = set(names) - {cluster.name for cluster in clusters(root)}

@@ -18,8 +18,8 @@ from psclust.cli.summary import report_end
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import claim_or_change
-from psclust.launch.preflight import refuse_what_cannot_start
-from psclust.launch.start_run import refuse_too_few_files, start_run
+from psclust.launch.preflight import refuse_too_few_files, refuse_what_cannot_start
+from psclust.launch.start_run import start_run
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
 from psclust.plan.diff import Changes
@@ -81,7 +81,7 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
             output.say(f"psclust: {request.cluster.name} was stopped before it was up: interrupted ({name})")
             return code
         view = output.LiveView([str(task.task) for task in plan.tasks])
-        follower = Follower(folder, view, said=plan.notes)
+        follower = Follower(folder, view, shown=plan.notes)
         status = _follow(run, statuses, follower, StartupNotes(plan), interrupts, detach=detach)
         if detach and status is not None and not status.ended:
             run.client.detach()

@@ -36,7 +36,7 @@ class Finding:
 
     @classmethod
     def failed(cls, host: str, check: str, text: str) -> Finding:
-        """A check that could not be made, because of what `text` says."""
+        """A check that could not be made, because of `text`."""
         return cls(host, check, "problem", text.removeprefix(f"{host}: "))
 
 

@@ -64,10 +64,10 @@ def ask_facts(host: str, python: HostPython, files: Mapping[str, int] | None = N
     """Raises HostError."""
     asked = time.time()
     found = python.ask("facts", {"package": str(_package()), "digest": own_digest(), "files": dict(files or {})})
-    heard = time.time()
+    answered = time.time()
     began, ended = found.pop("times")
     # As NTP does it (RFC 5905, section 8): what the way there and back took, without the work, bounds the error.
-    clock, error = ((began - asked) + (ended - heard)) / 2, max(0.0, (heard - asked) - (ended - began)) / 2
+    clock, error = ((began - asked) + (ended - answered)) / 2, max(0.0, (answered - asked) - (ended - began)) / 2
     return HostFacts(host=host, clock=clock, clock_error=error, **{**found, "missing": tuple(found["missing"])})
 
 

@@ -32,12 +32,12 @@ class HostPython(AbstractContextManager["HostPython"]):
 
     def __init__(self, host: str, process: AbstractContextManager[HostProcess], interpreters: Sequence[str]) -> None:
         self._host = host
-        self._pythons = interpreters
+        self._interpreters = interpreters
         self._known: set[Module] = set()
         with ExitStack() as stack:
             self._process = stack.enter_context(process)
             source = (_FOLDER / "answer.py").read_bytes()
-            # A process that ended before it read this, say because there is no Python, says why in its reply.
+            # A process that ended before it read this (there is no Python, say) gives the reason in its reply.
             with suppress(HostError):
                 self._process.write(b"%d\n%s" % (len(source), source))
             hello = self._reply(time.monotonic() + _START_S)
@@ -81,10 +81,10 @@ class HostPython(AbstractContextManager["HostPython"]):
                 return reply
         code = self._process.wait(deadline)
         if code == NO_PYTHON:
-            tried = ", ".join(self._pythons)
+            tried = ", ".join(self._interpreters)
             raise HostError(f"{self._host}: no Python there (tried {tried}). Install one, or name it under `python:` in the cluster file.")
-        said = last_line(self._process.stderr.decode("utf-8", "replace"))
-        raise HostError(f"{self._host}: {self._pythons[0]} ended with {code}{f': {said}' if said else ''}.")
+        error = last_line(self._process.stderr.decode("utf-8", "replace"))
+        raise HostError(f"{self._host}: {self._interpreters[0]} ended with {code}{f': {error}' if error else ''}.")
 
 
 def start_python(connections: Connections, host: str, interpreters: Sequence[str]) -> HostPython:

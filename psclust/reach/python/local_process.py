@@ -22,9 +22,9 @@ class LocalProcess:
     def __init__(self, argv: Sequence[str]) -> None:
         self._name = argv[0]
         self._buffer = bytearray()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         try:
-            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, bufsize=0)
+            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0)
         except OSError as error:
             raise StartError(f"{self._name}: {error.strerror}. Name a Python that is there under `python:`.") from None
         assert self._process.stdin is not None
@@ -39,12 +39,12 @@ class LocalProcess:
         self._process.wait()
         self.close_stdin()
         self._stdout.close()
-        self._said.close()
+        self._stderr.close()
 
     @property
     def stderr(self) -> bytes:
-        self._said.seek(0)
-        return self._said.read()
+        self._stderr.seek(0)
+        return self._stderr.read()
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)

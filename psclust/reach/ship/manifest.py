@@ -101,9 +101,9 @@ def _files(folder: Path, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -> bool:
     """The nearest ignore file that mentions the path decides."""
     for folder, spec in reversed(rules):
-        said = spec.check_file(path.relative_to(folder).as_posix() + ("/" if is_folder else "")).include
-        if said is not None:
-            return said
+        decision = spec.check_file(path.relative_to(folder).as_posix() + ("/" if is_folder else "")).include
+        if decision is not None:
+            return decision
     return False
 
 

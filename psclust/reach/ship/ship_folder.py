@@ -66,7 +66,7 @@ def _place(facts: HostFacts, python: HostPython, trees: Sequence[Tree], run: str
         if "changed" in reply:
             names = ", ".join(str(contents[digest].source) for digest in reply["changed"][:3])
             raise HostError(
-                f"{facts.host}: {names} changed while it was sent. Start again when nobody writes there, or list it in .gitignore."
+                f"{facts.host}: {names} changed while being sent. Start again when no process writes there, or list it in .gitignore."
             )
         sent |= dict(zip((digest for digest, _ in listed), missing, strict=True))
     return reply["folders"], list(sent.values())
@@ -101,7 +101,7 @@ def _read(entries: Sequence[Entry]) -> Iterator[bytes]:
                     left -= len(data)
                     yield data
         except OSError as error:
-            raise StartError(f"ship: {entry.source}: {error.strerror}. Start again when nobody writes there.") from None
+            raise StartError(f"ship: {entry.source}: {error.strerror}. Start again when no process writes there.") from None
         while left:
             filling = bytes(min(left, _CHUNK))
             left -= len(filling)

@@ -204,27 +204,27 @@ class Dialer:
 
     def _proxy(self, command: str) -> _ProxySocket:
         ours, theirs = socket.socketpair()
-        said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the socket
+        error = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the socket
         with theirs:
-            process = subprocess.Popen(["/bin/sh", "-c", f"exec {command}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=said)
+            process = subprocess.Popen(["/bin/sh", "-c", f"exec {command}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=error)
         with self._lock:
             self._proxies.append(process)
-        return _ProxySocket(ours, said)
+        return _ProxySocket(ours, error)
 
 
 class _ProxySocket:
     """Our end of a ProxyCommand, and the command's stderr."""
 
-    def __init__(self, sock: socket.socket, said: Any) -> None:
+    def __init__(self, sock: socket.socket, stderr: Any) -> None:
         self._socket = sock
-        self._said = said
+        self._stderr = stderr
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
 
     def last_error(self) -> str:
-        self._said.seek(0)
-        return last_line(self._said.read().decode(errors="replace")) or "it ended"
+        self._stderr.seek(0)
+        return last_line(self._stderr.read().decode(errors="replace")) or "it ended"
 
 
 def _given(identities: Identities | None, **unused: Any) -> Identities | None:

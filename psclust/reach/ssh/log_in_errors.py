@@ -96,7 +96,7 @@ def _host_key(error: HostKeyError, attempt: Attempt) -> str:
         return f"its host key ({error.shown}) is marked as revoked in {place}. Do not log in; ask who runs the host."
     return (
         f"its host key has CHANGED: it is {error.shown}, and {place} says otherwise. If the host was installed anew, remove the old key: "
-        f"ssh-keygen -R '{name}' -f {entry.file}. If not, somebody else may be answering."
+        f"ssh-keygen -R '{name}' -f {entry.file}. If not, another machine may be answering."
     )
 
 

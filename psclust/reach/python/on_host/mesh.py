@@ -51,13 +51,13 @@ def _dial(targets: list[tuple[str, str, int]], timeout: float, token: bytes) -> 
     def dial(name: str, address: str, port: int) -> None:
         try:
             with socket.create_connection((address, port), timeout) as connection:
-                said = b""
-                while len(said) < len(token) and (data := connection.recv(len(token))):
-                    said += data
+                received = b""
+                while len(received) < len(token) and (data := connection.recv(len(token))):
+                    received += data
         except OSError as error:
             failed.append((name, address, port, "no answer" if isinstance(error, TimeoutError) else str(error.strerror).lower()))
             return
-        if said != token:
+        if received != token:
             failed.append((name, address, port, "another server answers there"))
 
     threads = [threading.Thread(target=dial, args=tuple(target), daemon=True) for target in targets]

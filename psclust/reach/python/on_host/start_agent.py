@@ -23,11 +23,11 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
     if child == 0:
         _become(question["module"], question["path"], files)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    _, said, complaint = map(_content, files)
+    _, output, error = map(_content, files)
     if code == 0 and _hung_up(stream):
         # The launcher was interrupted and will never dial the agent.
-        os.kill(json.loads(said)["pid"], signal.SIGTERM)
-    return {"code": code, "stdout": said, "stderr": complaint}
+        os.kill(json.loads(output)["pid"], signal.SIGTERM)
+    return {"code": code, "stdout": output, "stderr": error}
 
 
 def _become(module: str, path: str | None, files: list[int]) -> NoReturn:

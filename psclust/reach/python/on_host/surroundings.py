@@ -41,7 +41,7 @@ def _look_up(name: str) -> str | None:
 
 def _gpus() -> list[str]:
     program = shutil.which("nvidia-smi")
-    return _say([program, "--query-gpu=name,memory.total", "--format=csv,noheader"]).splitlines() if program else []
+    return _output_of([program, "--query-gpu=name,memory.total", "--format=csv,noheader"]).splitlines() if program else []
 
 
 def _address(interface: str) -> str | None:
@@ -60,7 +60,7 @@ def _shim(library: bytes, cache: str) -> str:
     with tempfile.NamedTemporaryFile(dir=cache, suffix=".so") as file:
         file.write(library)
         file.flush()
-        return _say([sys.executable, "-c", _BIND], {**os.environ, "LD_PRELOAD": file.name, "PSCLUST_BIND": "127.0.0.1"}).strip()
+        return _output_of([sys.executable, "-c", _BIND], {**os.environ, "LD_PRELOAD": file.name, "PSCLUST_BIND": "127.0.0.1"}).strip()
 
 
 def _firewall() -> bool | None:
@@ -69,15 +69,15 @@ def _firewall() -> bool | None:
         return None
     nft, iptables = shutil.which("nft", path=_SEARCH), shutil.which("iptables", path=_SEARCH)
     if nft is not None:
-        rules = _say([nft, "list", "ruleset"])
+        rules = _output_of([nft, "list", "ruleset"])
         return "hook input" in rules and any(word in rules for word in (" drop", " reject"))
     if iptables is not None:
-        rules = _say([iptables, "-S", "INPUT"])
+        rules = _output_of([iptables, "-S", "INPUT"])
         return any(word in rules for word in ("DROP", "REJECT"))
     return None
 
 
-def _say(command: list[str], env: dict[str, str] | None = None) -> str:
+def _output_of(command: list[str], env: dict[str, str] | None = None) -> str:
     try:
         return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=20, check=False).stdout
     except (OSError, subprocess.TimeoutExpired):

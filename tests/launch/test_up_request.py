@@ -1,0 +1,87 @@
+"""What `up` and `plan` know before anything starts, without any process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from psclust.errors import ClusterFileError, StartError, UsageError
+from psclust.launch.host_agents import other_hosts
+from psclust.launch.preflight import refuse_what_cannot_start
+from psclust.launch.start_run import claim_name
+from psclust.launch.status_stream import StatusStream
+from psclust.launch.up_request import UpRequest, read_request
+from psclust.rundir.status import RunStatus
+from psclust.spec.cluster import Task
+from psclust.testing.wait import wait_until
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def request_of(folder: Path, text: str) -> UpRequest:
+    (folder / "one.yaml").write_text(text)
+    return read_request("one.yaml", run_dir=str(folder / "runs"))
+
+
+def test_the_draft_has_fixed_ports_and_leaves_the_others_open(folder: Path) -> None:
+    draft = request_of(folder, "jobs: {ps: {count: 2, ports: 2300}, worker: 1}").draft
+    assert draft.cluster.as_dict() == {"ps": ["127.0.0.1:2300", "127.0.0.1:2301"], "worker": ["127.0.0.1:auto"]}
+    assert draft[Task("ps", 0)].env["PSCLUST_RUN_DIR"] == str(folder / "runs" / "one" / "<run>")
+
+
+def test_nothing_that_is_missing_is_started(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"train\.py: No such file or directory"):
+        refuse_what_cannot_start(request_of(folder, "program: train.py"))
+    with pytest.raises(ClusterFileError):
+        request_of(folder, "programm: train.py")
+
+
+def test_this_machine_is_not_mixed_with_others(folder: Path) -> None:
+    assert other_hosts(request_of(folder, "hosts: localhost").file) == ()
+    assert [host.name for host in other_hosts(request_of(folder, "hosts: a,b").file)] == ["a", "b"]
+    with pytest.raises(UsageError, match="localhost means another machine on every host"):
+        other_hosts(request_of(folder, "hosts: a,localhost").file)
+
+
+def test_a_name_is_claimed_once(folder: Path) -> None:
+    request = request_of(folder, "jobs: {ps: 1}")
+    claimed = claim_name(request)
+    assert claimed is not None
+    assert claimed[0].path.parent == request.cluster.path
+    assert claim_name(request) is None
+
+
+def test_a_run_folder_that_cannot_be_made_is_named(folder: Path) -> None:
+    (folder / "runs").write_text("a file")
+    with pytest.raises(StartError, match=r"runs/one: .*; runs are kept there\. Choose another place with --run-dir\."):
+        claim_name(request_of(folder, "jobs: {ps: 1}"))
+
+
+def test_the_latest_status_is_read_without_waiting_for_the_stream() -> None:
+    go = threading.Event()
+
+    def statuses() -> Iterator[RunStatus]:
+        for name in ("first", "second"):
+            yield RunStatus(name=name, run="1", folder="", phase="live", supervisor=1, began=0.0)
+        go.wait(60)
+
+    stream = StatusStream(statuses())
+    seen: list[str] = []
+
+    def second_is_there() -> bool:
+        status = stream.latest(0.01)
+        seen.extend([status.name] if status else [])
+        return "second" in seen
+
+    wait_until(second_is_there, what="the second status")
+    assert stream.latest(0.0) is None
+    assert not stream.over
+    go.set()
+    wait_until(lambda: stream.over, what="the end")
