@@ -1,5 +1,4 @@
-"""Checks before anything starts: scripts, modules, interpreters, commands and folders that do not exist, too few open
-files."""
+"""Checks before anything starts: scripts, modules, interpreters, commands and folders that do not exist, too few open files."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ def command(
     return 0 if all(row.code == 0 for row in rows) else 1
 
 
-def _run(connections: Connections, host: str, line: str, timeout: float | None) -> _Row:
+def _run(connections: Connections, host: str, line: str, timeout_s: float | None) -> _Row:
     began = time.monotonic()
-    result = connections.run(host, line, timeout_s=timeout, leashed=True)
+    result = connections.run(host, line, timeout_s=timeout_s, leashed=True)
     stderr = result.stderr.decode("utf-8", errors="replace")
     return _Row(host, result.code, round(time.monotonic() - began, 3), result.text, stderr, result.last_line)
 

@@ -82,7 +82,7 @@ def _listen(python: HostPython, question: dict[str, Any]) -> list[int | str]:
 
 def _dial(python: HostPython, host: str, targets: Sequence[tuple[str, str, int]], token: str) -> list[Unreached]:
     others = [target for target in targets if target[0] != host]
-    answer: list[Any] = python.ask("mesh", {"step": "dial", "targets": others, "timeout": _DIAL_S, "token": token})
+    answer: list[Any] = python.ask("mesh", {"step": "dial", "targets": others, "timeout_s": _DIAL_S, "token": token})
     return [Unreached(host, name, f"{address}:{port}", reason) for name, address, port, reason in answer]
 
 

@@ -122,10 +122,10 @@ class Dialer:
             raise HostError(
                 f"{settings.name}: not tried, the time for all log-ins is over. Raise `ssh: {{deadline: ...}}` in the cluster file."
             )
-        timeout = min(settings.connect_timeout or _TIMEOUT_S, left, self._lost_after_s)
+        timeout_s = min(settings.connect_timeout_s or _TIMEOUT_S, left, self._lost_after_s)
         user = settings.user or str(fabric.Config(lazy=True).user)
         identities = Identities(settings.config.lookup(settings.name), user, self._home)
-        attempt = Attempt(settings, timeout, identities)
+        attempt = Attempt(settings, timeout_s, identities)
         try:
             return self._log_in(settings, attempt, min(_HANDSHAKE_S, left), self._open_socket(settings, attempt, depth))
         except ClosedEarlyError:
@@ -135,15 +135,15 @@ class Dialer:
         finally:
             identities.close()
 
-    def _log_in(self, settings: HostSettings, attempt: Attempt, patience: float, sock: Any) -> fabric.Connection:
+    def _log_in(self, settings: HostSettings, attempt: Attempt, handshake_s: float, sock: Any) -> fabric.Connection:
         policy = _KeyPolicy(settings)
-        limits = {"banner_timeout": patience, "auth_timeout": patience, "channel_timeout": patience}
+        limits = {"banner_timeout": handshake_s, "auth_timeout": handshake_s, "channel_timeout": handshake_s}
         connection = fabric.Connection(
             settings.name,
             config=fabric.Config(lazy=True, ssh_config=settings.config),
             gateway=False,  # the socket is open already
             forward_agent=False,
-            connect_timeout=max(1, round(patience)),
+            connect_timeout=max(1, round(handshake_s)),
             connect_kwargs={**limits, "sock": sock, "transport_factory": policy.transport},
         )
         connection.config.authentication.strategy_class = partial(_given, attempt.identities)

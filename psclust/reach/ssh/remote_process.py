@@ -25,7 +25,7 @@ class RemoteProcess:
     """A running command (`HostProcess`). Leaving the context closes its input and output, which ends what reads or writes them. Raises
     HostError when the connection is lost. purpose: a clause that says what the command does, where its text means nothing to a user."""
 
-    def __init__(self, host: str, command: str, transport: Any, timeout: float, purpose: str | None = None) -> None:
+    def __init__(self, host: str, command: str, transport: Any, open_timeout_s: float, purpose: str | None = None) -> None:
         self._host = host
         self._shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
         self._purpose = purpose
@@ -33,7 +33,7 @@ class RemoteProcess:
         self._buffer = bytearray()
         self._stderr = bytearray()
         try:
-            self._channel = transport.open_session(timeout=timeout)
+            self._channel = transport.open_session(timeout=open_timeout_s)
             self._channel.exec_command(command)
         except _GONE as error:
             raise self._not_started(error) from None

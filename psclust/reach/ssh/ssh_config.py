@@ -24,7 +24,7 @@ _DEEPEST = 16  # OpenSSH's own limit on files that include files
 
 @dataclass(frozen=True)
 class HostSettings:
-    """The settings of one host. `config`: for fabric, which looks up the rest. `connect_timeout`: seconds. `command`: to log in by hand."""
+    """The settings of one host. `config`: for fabric, which looks up the rest. `command`: to log in by hand."""
 
     name: str
     address: str
@@ -35,7 +35,7 @@ class HostSettings:
     proxy_command: str | None
     key_alias: str | None
     known_hosts: tuple[Path, ...]
-    connect_timeout: float | None
+    connect_timeout_s: float | None
     command: str
 
 
@@ -65,7 +65,7 @@ class SshConfiguration:
                 key_alias=found.get("hostkeyalias"),
                 known_hosts=tuple(self._known_hosts(found)),
                 command=" ".join(_by_hand(host)),
-                connect_timeout=float(found["connecttimeout"]) if found.get("connecttimeout", "none") != "none" else None,
+                connect_timeout_s=float(found["connecttimeout"]) if found.get("connecttimeout", "none") != "none" else None,
             )
         except (ConfigParseError, CouldNotCanonicalize, ValueError) as error:
             where = self._home / ".ssh" / "config"

@@ -13,12 +13,12 @@ _listeners: list[socket.socket] = []
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> Any:
     """step listen: on `address`, in each of `ranges` of ports (first, last); returns the free port it found in each, or an error.
-    step dial: each of `targets` (name, address, port) within `timeout` seconds; returns the targets that failed, and why.
+    step dial: each of `targets` (name, address, port) within `timeout_s`; returns the targets that failed, and why.
     `token`: sent by the listeners, to tell them from other servers."""
     token = question["token"].encode()
     if question["step"] == "listen":
         return [_listen(question["address"], low, high, token) for low, high in question["ranges"]]
-    return _dial(question["targets"], question["timeout"], token)
+    return _dial(question["targets"], question["timeout_s"], token)
 
 
 def _listen(address: str, low: int, high: int, token: bytes) -> dict[str, Any]:
@@ -45,12 +45,12 @@ def _serve(listener: socket.socket, token: bytes) -> None:
                 continue
 
 
-def _dial(targets: list[tuple[str, str, int]], timeout: float, token: bytes) -> list[tuple[str, str, int, str]]:
+def _dial(targets: list[tuple[str, str, int]], timeout_s: float, token: bytes) -> list[tuple[str, str, int, str]]:
     failed: list[tuple[str, str, int, str]] = []
 
     def dial(name: str, address: str, port: int) -> None:
         try:
-            with socket.create_connection((address, port), timeout) as connection:
+            with socket.create_connection((address, port), timeout_s) as connection:
                 received = b""
                 while len(received) < len(token) and (data := connection.recv(len(token))):
                     received += data
