@@ -170,7 +170,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program:
         send(ssh, facts(ssh), tree)
     lines = str(caught.value).splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["h1", "h2"]
-    assert f"{program}/train.py changed while it was sent" in lines[0]
+    assert f"{program}/train.py changed while being sent" in lines[0]
     assert ssh.run("h1", "ls ~/.cache/psclust/folders").text == ""
 
 
