@@ -6,14 +6,20 @@ DEBIAN := gcc libc6-dev python3-dev
 # Hosts of tests are network namespaces with a real sshd each.
 TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd
 
-.PHONY: demo test check coverage fmt proto golden clean
+SPREAD := -n logical --maxprocesses 4 --dist worksteal
+
+.PHONY: demo test test-long check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
 
 test: system test-system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
-	$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -m "not long" $(SPREAD)
+
+# The rest: every combination, and what takes scale or time.
+test-long: system test-system $(VENV)/.test
+	$(BIN)/python -m pytest -m long $(SPREAD)
 
 check: system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

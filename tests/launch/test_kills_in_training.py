@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
     ("replication", "update", "victim"),
     [
         ("between-graph", "--async", "ps:0"),
-        ("between-graph", "--sync", "worker:1"),
         ("in-graph", "--sync", "worker:0"),
-        ("in-graph", "--async", "client:0"),
+        pytest.param("between-graph", "--sync", "worker:1", marks=pytest.mark.long),
+        pytest.param("in-graph", "--async", "client:0", marks=pytest.mark.long),
     ],
 )
 def test_the_digits_are_learned_although_a_task_is_killed(bed: CommandBed, replication: str, update: str, victim: str) -> None:

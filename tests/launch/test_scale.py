@@ -12,7 +12,7 @@ from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
 
 HOSTS = 16
 # sshd has this done in place of what it was asked to do: a note of that, and then that.

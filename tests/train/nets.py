@@ -36,7 +36,7 @@ def net(config: psclust.TrainConfig | None = None, **params: Any) -> psclust.Pro
 
 
 # Long enough that somebody can be killed in the middle of it.
-shared = net(psclust.TrainConfig(moving_statistics="sync"), points=3600, rate=0.002)
+shared = net(psclust.TrainConfig(moving_statistics="sync"), points=1800, rate=0.002)
 
 
 def _watched(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:

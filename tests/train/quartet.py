@@ -1,5 +1,5 @@
-"""Four small nets in one model, each trained by an optimizer of its own, with everything that could break the equivalence of replications:
-dense and sparse gradients, rows that occur twice in a batch, batch normalization, and a last batch that no two towers can share evenly."""
+"""A net whose first layer has four parts, each trained by an optimizer of its own, with everything that could break the equivalence of
+replications: dense and sparse gradients, rows that occur twice in a batch, batch normalization, and an uneven last batch."""
 
 from __future__ import annotations
 
@@ -43,23 +43,26 @@ def _input(shard: psclust.Shard) -> tf.data.Dataset:
     return dataset.shard(shard.count, shard.index).batch(BATCH // shard.count)
 
 
-def _net(features: Any, labels: Any, mode: str) -> Any:
+def _part(features: Any) -> Any:
     table = tf.compat.v1.get_variable("table", [WORDS, 4], initializer=tf.compat.v1.random_normal_initializer(0, 0.1, seed=1))
     weights = tf.compat.v1.get_variable("weights", [11, 6], initializer=tf.compat.v1.random_normal_initializer(0, 0.3, seed=2))
-    output = tf.compat.v1.get_variable("output", [6, 1], initializer=tf.compat.v1.random_normal_initializer(0, 0.3, seed=3))
-    bias = tf.compat.v1.get_variable("bias", [1], initializer=tf.compat.v1.zeros_initializer())
     words = tf.reshape(tf.nn.embedding_lookup(table, features["word"]), [-1, 8])
-    x = tf.matmul(tf.concat([features["x"] * 3.0 + 2.0, words], 1), weights)
-    x = tf.nn.tanh(psclust.batch_normalization(x, mode == psclust.ModeKeys.TRAIN, momentum=0.9, name="norm"))
-    return tf.reduce_mean(((tf.matmul(x, output) + bias)[:, 0] - labels) ** 2)
+    return tf.matmul(tf.concat([features["x"] * 3.0 + 2.0, words], 1), weights)
 
 
 def _model(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
-    losses = []
+    parts = []
     for name in OPTIMIZERS:
         with tf.compat.v1.variable_scope(name):
-            losses.append(_net(features, labels, mode))
-    return psclust.EstimatorSpec(mode, loss=tf.add_n(losses))
+            parts.append(_part(features))
+    with tf.compat.v1.variable_scope("momentum"):
+        output = tf.compat.v1.get_variable("output", [24, 1], initializer=tf.compat.v1.random_normal_initializer(0, 0.3, seed=3))
+    with tf.compat.v1.variable_scope("adam"):
+        x = tf.concat(parts, 1)
+        x = tf.nn.tanh(psclust.batch_normalization(x, mode == psclust.ModeKeys.TRAIN, momentum=0.9, name="norm"))
+    with tf.compat.v1.variable_scope("adagrad"):
+        bias = tf.compat.v1.get_variable("bias", [1], initializer=tf.compat.v1.zeros_initializer())
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(((tf.matmul(x, output) + bias)[:, 0] - labels) ** 2))
 
 
 program = psclust.Program(

@@ -20,17 +20,18 @@ def _config(**settings: Any) -> Any:
     return psclust.TrainConfig(**settings)
 
 
-@pytest.mark.parametrize("points", [100, 97])
-def test_shared_moments_give_the_weights_of_one_process(train_here: Callable[..., Any], points: int) -> None:
+@pytest.mark.parametrize(
+    ("points", "workers"), [(97, 2), *(pytest.param(*how, marks=pytest.mark.long) for how in ((97, 4), (100, 2), (100, 4)))]
+)
+def test_shared_moments_give_the_weights_of_one_process(train_here: Callable[..., Any], points: int, workers: int) -> None:
     import nets
 
     # 97 points: the replicas end their data at different steps, and the batches of the last step have different sizes.
     program = nets.net(_config(moving_statistics="sync"), points=points)
     alone = train_here(program)
     assert alone.values["first/batch_normalization/moving_mean"].max() > 1.0
-    for workers in (2, 4):
-        same(alone, train_here(program, "in-graph", sync=True, workers=workers))
-        same(alone, train_here(program, "between-graph", sync=True, workers=workers))
+    same(alone, train_here(program, "in-graph", sync=True, workers=workers))
+    same(alone, train_here(program, "between-graph", sync=True, workers=workers))
 
 
 def test_each_replica_normalizes_its_own_batch_unless_told_otherwise(train_here: Callable[..., Any]) -> None:

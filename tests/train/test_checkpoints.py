@@ -50,7 +50,7 @@ def test_forty_steps_are_twenty_and_twenty_more(tmp_path: Path) -> None:
     assert once["weights/Adam"].any()
 
 
-@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("sharded", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_training_goes_on_in_another_kind_of_cluster(train_here: Callable[..., Any], sharded: bool) -> None:
     program = _line(sharded=sharded)
     expected = train_here(program, None)
@@ -82,7 +82,7 @@ def _partitioned(shards: int) -> Any:
     return psclust.Program(model_fn, input_fn, lambda: v1.train.MomentumOptimizer(0.1, 0.9))
 
 
-@pytest.mark.parametrize("sharded", [False, True])
+@pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_table_may_be_cut_another_way_when_it_is_restored(train_here: Callable[..., Any], sharded: bool) -> None:
     import psclust
 

@@ -9,6 +9,7 @@ import pytest
 from trained import read_checkpoint, same
 
 pytestmark = pytest.mark.tensorflow
+LONG = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return read_checkpoint(folder)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=LONG), 2, pytest.param(4, marks=LONG)])
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_towers_and_workers_train_as_one_process(train_here: Callable[..., Any], alone: Any, replication: str, workers: int) -> None:
     import quartet
@@ -29,9 +30,18 @@ def test_towers_and_workers_train_as_one_process(train_here: Callable[..., Any],
     same(alone, train_here(quartet.program, replication, sync=True, workers=workers))
 
 
-@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(
-    ("replication", "workers", "devices"), [(None, 1, 4), ("in-graph", 2, 2), ("between-graph", 1, 2), ("between-graph", 2, 2)]
+    ("replication", "workers", "devices", "split"),
+    [
+        (None, 1, 4, False),
+        pytest.param(None, 1, 4, True, marks=LONG),
+        ("in-graph", 2, 2, True),
+        pytest.param("in-graph", 2, 2, False, marks=LONG),
+        ("between-graph", 1, 2, False),
+        pytest.param("between-graph", 1, 2, True, marks=LONG),
+        ("between-graph", 2, 2, True),
+        pytest.param("between-graph", 2, 2, False, marks=LONG),
+    ],
 )
 def test_towers_inside_workers_train_as_one_process(
     train_here: Callable[..., Any], alone: Any, replication: str | None, workers: int, devices: int, split: bool

@@ -56,7 +56,7 @@ def test_a_killed_synchronous_chief_finds_the_variables_alive(processes: Callabl
     assert cluster.trained().values["dense"].tolist() == pytest.approx([150.0, 150.0, 0.0, 0.0], abs=1)
 
 
-@pytest.mark.parametrize("ps", ["ps:0", "ps:1"])
+@pytest.mark.parametrize("ps", ["ps:0", pytest.param("ps:1", marks=pytest.mark.long)])
 def test_a_ps_that_comes_back_empty_is_filled_from_the_last_checkpoint(processes: Callable[..., Any], ps: str) -> None:
     cluster = processes("between-graph", True, *_tally(300), "--save-seconds", "0.2")
     cluster.reach("worker:1", 50)
@@ -79,7 +79,7 @@ def test_asynchronous_workers_recover_from_a_lost_ps_as_well(processes: Callable
     assert cluster.trained().values["psclust/positions"].tolist() == [400, 400]
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("sync", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_in_graph_worker_that_is_lost_costs_no_data(processes: Callable[..., Any], sync: bool) -> None:
     cluster = processes("in-graph", sync, *_tally(300))
     cluster.reach("client:0", 50)

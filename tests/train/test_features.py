@@ -13,7 +13,10 @@ from psclust.errors import PsclustError
 
 pytestmark = pytest.mark.tensorflow
 
-EVERYWHERE = [(None, False), ("in-graph", True), ("between-graph", True), ("in-graph", False), ("between-graph", False)]
+# Each way of training once; two of them take long where no update or replication of theirs is special.
+COMMON = [(None, False), ("in-graph", True), ("between-graph", False)]
+RARE = [("between-graph", True), ("in-graph", False)]
+EVERYWHERE = [*COMMON, *(pytest.param(*how, marks=pytest.mark.long) for how in RARE)]
 HERE = pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
 
 

@@ -11,7 +11,12 @@ import pytest
 
 pytestmark = pytest.mark.tensorflow
 
-WAYS = [(None, False), ("in-graph", True), ("in-graph", False), ("between-graph", True), ("between-graph", False)]
+WAYS = [
+    (None, False),
+    ("in-graph", False),
+    ("between-graph", True),
+    *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", True), ("between-graph", False))),
+]
 
 
 def _recorder(log: list[str], name: str) -> Any:

@@ -56,7 +56,7 @@ def test_the_last_step_leaves_nobody_behind(train_here: Callable[..., Any]) -> N
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("lost", ["worker:2", "worker:0"])
+@pytest.mark.parametrize("lost", ["worker:0", pytest.param("worker:2", marks=pytest.mark.long)])
 def test_a_killed_worker_holds_nobody_up_where_there_is_a_backup(processes: Callable[..., Any], lost: str) -> None:
     cluster = processes(
         *("between-graph", True, "toys:tally", "--set", "batches=100", "--log-seconds", "0.5"),

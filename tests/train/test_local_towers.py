@@ -18,6 +18,7 @@ pytestmark = pytest.mark.tensorflow
 # The ways with several towers that step together, each with its number of workers; a worker has two devices.
 ALONE, BETWEEN, IN_GRAPH = (None, 1), ("between-graph", 1), ("in-graph", 1)
 PAIRS = [("between-graph", 2), ("in-graph", 2)]
+LONG = pytest.mark.long
 
 
 def _positions(trained: Any) -> list[int]:
@@ -28,7 +29,7 @@ def _config(**settings: Any) -> psclust.TrainConfig:
     return psclust.TrainConfig(**settings)
 
 
-@pytest.mark.parametrize(("replication", "workers"), [ALONE, BETWEEN, *PAIRS])
+@pytest.mark.parametrize(("replication", "workers"), [ALONE, pytest.param(*BETWEEN, marks=LONG), *PAIRS])
 def test_towers_end_their_data_at_different_steps(train_here: Callable[..., Any], replication: str | None, workers: int) -> None:
     import toys
 
@@ -43,22 +44,34 @@ def test_towers_end_their_data_at_different_steps(train_here: Callable[..., Any]
         assert _positions(trained) == [9] + [8] * (2 * workers - 1)
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[..., Any], split: bool) -> None:
+@pytest.mark.parametrize(
+    ("replication", "split"),
+    [
+        (None, True),
+        ("between-graph", False),
+        ("in-graph", True),
+        *(pytest.param(*how, marks=LONG) for how in ((None, False), ("between-graph", True), ("in-graph", False))),
+    ],
+)
+def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[..., Any], replication: str | None, split: bool) -> None:
     import toys
 
     # 100 points in batches of 12: nine batches, of which three make an update.
     whole = train_here(toys.line.with_params({"batch": 36}), folder="alone")
     assert whole.step == 3
     program = toys.line.with_config(["accumulate=3", f"split_batch={split}"])
-    same(whole, train_here(program, devices=2))
-    same(whole, train_here(program, "between-graph", sync=True, devices=2))
-    same(whole, train_here(program, "in-graph", sync=True, devices=2))
+    same(whole, train_here(program, replication, sync=True, devices=2))
 
 
-@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize(
-    ("replication", "workers", "devices"), [(None, 1, 2), ("between-graph", 2, 1), ("between-graph", 2, 2), ("in-graph", 2, 1)]
+    ("replication", "workers", "devices", "split"),
+    [
+        (None, 1, 2, False),
+        ("between-graph", 2, 2, True),
+        ("in-graph", 2, 1, False),
+        *(pytest.param("between-graph", 2, 1, split, marks=LONG) for split in (False, True)),
+        *(pytest.param(*how, marks=LONG) for how in ((None, 1, 2, True), ("between-graph", 2, 2, False), ("in-graph", 2, 1, True))),
+    ],
 )
 def test_what_is_uneven_is_dropped_where_that_is_asked_for(
     train_here: Callable[..., Any], replication: str | None, workers: int, devices: int, split: bool
@@ -73,7 +86,7 @@ def test_what_is_uneven_is_dropped_where_that_is_asked_for(
     same(even, train_here(dropping, replication, sync=True, workers=workers, devices=devices))
 
 
-@pytest.mark.parametrize(("replication", "workers"), [BETWEEN, *PAIRS])
+@pytest.mark.parametrize(("replication", "workers"), [pytest.param(*BETWEEN, marks=LONG), *PAIRS])
 def test_asynchronous_workers_apply_one_gradient_of_all_their_towers(
     train_here: Callable[..., Any], replication: str, workers: int
 ) -> None:
@@ -110,8 +123,8 @@ def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(train_here:
     [
         # 40 steps of two towers are 20 batches of each of four, which have 80 left.
         (ALONE, ("between-graph", 2), False, 40 + 80),
-        (("between-graph", 2), ALONE, False, 40 + 20),
-        (("between-graph", 2), ("in-graph", 2), False, 40 + 60),
+        pytest.param(("between-graph", 2), ALONE, False, 40 + 20, marks=LONG),
+        pytest.param(("between-graph", 2), ("in-graph", 2), False, 40 + 60, marks=LONG),
         (ALONE, ("in-graph", 2), True, 40 + 60),
     ],
 )
@@ -135,14 +148,14 @@ def test_moving_statistics_are_those_of_the_first_tower_or_of_all(train_here: Ca
         assert trained.values["norm/moving_mean"][0] == pytest.approx(expected * (1 - 0.5**10))
 
 
-def test_towers_that_have_ended_stay_for_those_that_wait_for_their_moments(train_here: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("split", [True, pytest.param(False, marks=LONG)])
+def test_towers_that_have_ended_stay_for_those_that_wait_for_their_moments(train_here: Callable[..., Any], split: bool) -> None:
     import nets
 
     # 97 points: the second worker, and three of four towers, have nothing left in the last step.
     alone = train_here(nets.net(_config(moving_statistics="sync"), points=97), folder="alone")
-    for split in (False, True):
-        program = nets.net(_config(moving_statistics="sync", split_batch=split), points=97)
-        same(alone, train_here(program, "between-graph", sync=True, devices=2, folder=f"{split}"))
+    program = nets.net(_config(moving_statistics="sync", split_batch=split), points=97)
+    same(alone, train_here(program, "between-graph", sync=True, devices=2, folder="towers"))
 
 
 def test_workers_may_have_different_numbers_of_devices_where_they_split_their_batches(train_here: Callable[..., Any]) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.tensorflow
 CUT = PlacementSettings("balanced", max_shard_bytes=8)
 
 
-@pytest.mark.parametrize("optimizer", ["MomentumOptimizer", "AdamOptimizer"])
+@pytest.mark.parametrize("optimizer", [pytest.param("MomentumOptimizer", marks=pytest.mark.long), "AdamOptimizer"])
 def test_a_model_in_shards_is_the_same_model(train_here: Callable[..., Any], optimizer: str) -> None:
     import toys
 
@@ -29,8 +29,14 @@ def test_a_model_in_shards_is_the_same_model(train_here: Callable[..., Any], opt
             np.testing.assert_allclose(cut.values[name], alone.values[name], rtol=1e-4, atol=1e-6, err_msg=f"{replication} {name}")
 
 
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize(
+    ("replication", "sync"),
+    [
+        ("in-graph", False),
+        ("between-graph", True),
+        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", True), ("between-graph", False))),
+    ],
+)
 def test_every_gradient_of_a_shard_counts_once(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
     import toys
 
@@ -41,7 +47,12 @@ def test_every_gradient_of_a_shard_counts_once(train_here: Callable[..., Any], r
 
 
 @pytest.mark.parametrize(
-    ("first", "then"), [(CUT, PlacementSettings()), (PlacementSettings(), CUT), (CUT, PlacementSettings(max_shard_bytes=4))], ids=str
+    ("first", "then"),
+    [
+        (CUT, PlacementSettings(max_shard_bytes=4)),
+        *(pytest.param(*how, marks=pytest.mark.long) for how in ((CUT, PlacementSettings()), (PlacementSettings(), CUT))),
+    ],
+    ids=str,
 )
 def test_a_training_goes_on_with_other_cuts_and_another_placement(
     train_here: Callable[..., Any], first: PlacementSettings, then: PlacementSettings

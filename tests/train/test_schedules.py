@@ -54,7 +54,13 @@ def test_a_schedule_that_cannot_be_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replication", "sync"), [(None, False), ("in-graph", True), ("between-graph", True), ("in-graph", False), ("between-graph", False)]
+    ("replication", "sync"),
+    [
+        (None, False),
+        ("in-graph", True),
+        ("between-graph", False),
+        *(pytest.param(*how, marks=pytest.mark.long) for how in (("between-graph", True), ("in-graph", False))),
+    ],
 )
 def test_every_replication_follows_the_schedule(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
     import toys

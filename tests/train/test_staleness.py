@@ -57,8 +57,14 @@ def test_one_replica_alone_is_never_stale(train_here: Callable[..., Any], caplog
     assert "trained to step 100\n" in caplog.text
 
 
-@pytest.mark.parametrize("replication", WAYS)
-@pytest.mark.parametrize("bound", [0, 3])
+@pytest.mark.parametrize(
+    ("replication", "bound"),
+    [
+        ("in-graph", 3),
+        ("between-graph", 0),
+        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", 0), ("between-graph", 3))),
+    ],
+)
 def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
     train_here: Callable[..., Any], replication: str, bound: int
 ) -> None:

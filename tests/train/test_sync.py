@@ -13,6 +13,15 @@ from psclust.errors import UsageError
 pytestmark = pytest.mark.tensorflow
 
 
+LONG = pytest.mark.long
+# Each word once; the other two pairs take long.
+PAIRS = [
+    ("in-graph", False),
+    ("between-graph", True),
+    *(pytest.param(*how, marks=LONG) for how in (("in-graph", True), ("between-graph", False))),
+]
+
+
 def _tally(trained: Any) -> tuple[list[float], list[float]]:
     return trained.values["dense"].tolist(), trained.values["sparse"][:, 0].tolist()
 
@@ -41,7 +50,7 @@ def test_asynchronous_workers_apply_every_gradient_in_full(train_here: Callable[
     assert trained.values["psclust/positions"].tolist() == [100, 40]
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("sync", [True, pytest.param(False, marks=LONG)])
 def test_a_chief_job_trains_as_a_replica_of_its_own(train_here: Callable[..., Any], sync: bool) -> None:
     trained = train_here(toys.tally, "between-graph", sync=sync, workers=1, chief=1)
     assert trained.values["psclust/positions"].tolist() == [100, 100]
@@ -53,8 +62,7 @@ def test_max_steps_ends_the_training_of_all(train_here: Callable[..., Any], repl
     assert train_here(toys.tally, replication, sync=True, max_steps=30).step == 30
 
 
-@pytest.mark.parametrize("sync", [True, False])
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize(("replication", "sync"), PAIRS)
 def test_a_training_that_is_started_again_goes_on_where_the_data_was(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
     train_here(toys.tally, replication, sync=sync, max_steps=30)
     trained = train_here(toys.tally, replication, sync=sync)
@@ -63,8 +71,7 @@ def test_a_training_that_is_started_again_goes_on_where_the_data_was(train_here:
     assert _tally(trained) == ([50.0 if sync else 100.0] * 2 + [0.0] * 2,) * 2
 
 
-@pytest.mark.parametrize("sync", [True, False])
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize(("replication", "sync"), PAIRS)
 def test_a_replica_without_any_data_is_an_error_that_names_it(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
     with pytest.raises(UsageError, match="the input of worker:1 has no batch at all"):
         train_here(toys.tally.with_params({"fewer": 100}), replication, sync=sync)

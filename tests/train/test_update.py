@@ -14,7 +14,15 @@ from psclust.errors import UsageError
 
 pytestmark = pytest.mark.tensorflow
 
-EVERYWHERE = [("in-graph", True), ("between-graph", True), ("in-graph", False), ("between-graph", False)]
+LONG = pytest.mark.long
+EVERYWHERE = [
+    ("in-graph", True),
+    ("between-graph", False),
+    *(pytest.param(*how, marks=LONG) for how in (("between-graph", True), ("in-graph", False))),
+]
+DECAYED = {"clip_norm": 0.5, "weight_decay": 0.1, "average_decay": 0.9}
+ADAM = {"l2": 0.1, "optimizer": "AdamOptimizer"}
+ADAGRAD = {"weight_decay": 0.1, "optimizer": "AdagradOptimizer"}
 
 
 def _net(**settings: Any) -> Any:
@@ -27,20 +35,23 @@ def _net(**settings: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "replication"),
     [
-        {"clip_norm": 0.5, "weight_decay": 0.1, "average_decay": 0.9},
-        {"l2": 0.1, "optimizer": "AdamOptimizer"},
-        {"weight_decay": 0.1, "optimizer": "AdagradOptimizer"},
+        (DECAYED, "in-graph"),
+        (DECAYED, "between-graph"),
+        (ADAM, "between-graph"),
+        (ADAGRAD, "in-graph"),
+        *(pytest.param(*how, marks=LONG) for how in ((ADAM, "in-graph"), (ADAGRAD, "between-graph"))),
     ],
 )
-def test_every_number_of_replicas_gives_the_same_weights(train_here: Callable[..., Any], settings: dict[str, Any]) -> None:
+def test_every_number_of_replicas_gives_the_same_weights(
+    train_here: Callable[..., Any], settings: dict[str, Any], replication: str
+) -> None:
     program = _net(**settings, points=97)
     alone = train_here(program)
     plain = train_here(_net(points=97, optimizer=settings.get("optimizer", "MomentumOptimizer")), folder="plain")
     assert not np.allclose(alone.values["first/weights"], plain.values["first/weights"], rtol=1e-3)
-    for replication in ("in-graph", "between-graph"):
-        same(alone, train_here(program, replication, sync=True, workers=3))
+    same(alone, train_here(program, replication, sync=True, workers=3))
 
 
 def test_accumulated_batches_are_one_batch_as_large(train_here: Callable[..., Any]) -> None:
