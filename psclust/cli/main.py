@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 
 import click
@@ -95,7 +96,7 @@ def main() -> None:
     """Exit codes: 0 done, 1 the run failed, 2 a wrong request, 3 the cluster could not be started, 130 and 143 interrupted. A verb that
     only shows something and cannot write it: 1, or 141 if the reader has left."""
     streams.guard()
-    code = _run()
+    code = run(sys.argv[1:])
     sys.stdout.flush()
     verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if code == 0 and _SYNONYMS.get(verb, verb) not in _DEEDS and streams.failure() is not None:
@@ -105,9 +106,10 @@ def main() -> None:
     sys.exit(code)
 
 
-def _run() -> int:
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; its exit code."""
     try:
-        code = psclust.main(standalone_mode=False)
+        code = psclust.main(list(arguments), prog_name="psclust", standalone_mode=False)
     except PsclustError as error:
         output.error(str(error))
         return error.exit_code

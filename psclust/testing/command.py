@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +77,22 @@ class CommandBed:
         """Exit code and output."""
         running = self.start(*args, env=env)
         return running.wait(deadline), running.output
+
+    def run_here(self, *args: str) -> tuple[int, str]:
+        """Exit code and output of a command that starts no process, called in this one: many times faster than `run`."""
+        from psclust.cli.main import run
+
+        environ, folder, said = dict(os.environ), os.getcwd(), io.StringIO()
+        try:
+            os.chdir(self.folder)
+            os.environ.update(self.environment())
+            with redirect_stdout(said), redirect_stderr(said):
+                code = run(args)
+        finally:
+            os.chdir(folder)
+            os.environ.clear()
+            os.environ.update(environ)
+        return code, said.getvalue()
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """What the command gets."""

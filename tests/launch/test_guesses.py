@@ -68,7 +68,7 @@ def test_what_is_not_there_is_found_before_anything_starts(bed: CommandBed, word
     bed.write("pkg/__init__.py", "")
     bed.write("pkg/prog.py", "import psclust\nif True:\n    program = psclust\n")
     for verb in ("plan", "up"):
-        code, said = bed.run(verb, *words)
+        code, said = bed.run_here(verb, *words)
         assert code == 2, said
         assert sentence in said
         assert "Traceback" not in said

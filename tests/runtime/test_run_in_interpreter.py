@@ -114,16 +114,26 @@ print("serves", flush=True)
 
 
 @pytest.mark.tensorflow
-def test_a_join_is_said_and_a_script_that_ended_well_keeps_its_server(plain: ForkServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "phase"), [("server.join()", "serving"), ("", "finished"), pytest.param("sys.exit(0)", "finished", marks=pytest.mark.long)]
+)
+def test_a_join_is_said_and_a_script_that_ended_well_keeps_its_server(plain: ForkServer, tmp_path: Path, end: str, phase: str) -> None:
     env = {"PSCLUST_PROGRESS": str(tmp_path / "progress.json"), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    for end, phase in (("server.join()", "serving"), ("", "finished"), ("sys.exit(0)", "finished")):
-        task = plain.start([sys.executable, "-c", SERVER + end], env=env)
-        wait_until(lambda: phase in read(tmp_path / "progress.json"), what=phase)  # noqa: B023
-        assert os.waitpid(task.pid, os.WNOHANG) == (0, 0)
-        assert task.kill(signal.SIGTERM)[0] == -signal.SIGTERM
-        (tmp_path / "progress.json").unlink()
-    assert plain.run([sys.executable, "-c", SERVER + "sys.exit(4)"], env=env)[0] == 4
-    assert plain.run([sys.executable, "-c", SERVER], env=env | {"PSCLUST_REPLICATION": "between-graph"})[0] == 0
+    task = plain.start([sys.executable, "-c", SERVER + end], env=env)
+    wait_until(lambda: phase in read(tmp_path / "progress.json"), what=phase)
+    assert os.waitpid(task.pid, os.WNOHANG) == (0, 0)
+    assert task.kill(signal.SIGTERM)[0] == -signal.SIGTERM
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("end", "env", "code"), [("sys.exit(4)", {}, 4), pytest.param("", {"PSCLUST_REPLICATION": "between-graph"}, 0, marks=pytest.mark.long)]
+)
+def test_the_server_of_a_failed_script_or_of_a_psclust_program_ends_with_it(
+    plain: ForkServer, tmp_path: Path, end: str, env: dict[str, str], code: int
+) -> None:
+    env = {"PSCLUST_PROGRESS": str(tmp_path / "progress.json"), "TF_CPP_MIN_LOG_LEVEL": "2", **env}
+    assert plain.run([sys.executable, "-c", SERVER + end], env=env)[0] == code
 
 
 @pytest.mark.tensorflow
