@@ -72,8 +72,15 @@ def test_doctor_finds_no_problem(bare: CommandBed) -> None:
     assert said.splitlines()[-1] == "A cluster can start here."
 
 
-@pytest.mark.parametrize("update", ["--sync", "--async"])
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize(
+    ("replication", "update"),
+    [
+        ("in-graph", "--async"),
+        ("between-graph", "--sync"),
+        pytest.param("in-graph", "--sync", marks=pytest.mark.long),
+        pytest.param("between-graph", "--async", marks=pytest.mark.long),
+    ],
+)
 def test_the_digits_train(bare: CommandBed, replication: str, update: str) -> None:
     code, said = bare.run("up", "--replication", replication, update)
     assert code == 0, said

@@ -34,14 +34,17 @@ with tf.train.MonitoredTrainingSession(server.target, is_chief=job == "chief") a
 )
 
 CLUSTERS = {
-    "not preloaded": "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, preload: false}",
     "another environment": "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, env: {TF_USE_LEGACY_KERAS: 1}}",
     "a command of Python": "{jobs: {ps: 1, chief: {run: [python, server.py]}, worker: {count: 2, run: [python3, -u, -m, server]}}, "
     "program: server.py}",
 }
 
+NOT_PRELOADED = "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, preload: false}"
 
-@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+
+@pytest.mark.parametrize(
+    "cluster", [*CLUSTERS.values(), pytest.param(NOT_PRELOADED, marks=pytest.mark.long)], ids=[*CLUSTERS, "not preloaded"]
+)
 def test_a_server_is_seen_and_kept_and_the_wait_is_lowered(bed: CommandBed, cluster: str) -> None:
     bed.write("server.py", SCRIPT)
     bed.write("psclust.yaml", cluster)

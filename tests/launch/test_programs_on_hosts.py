@@ -22,8 +22,16 @@ def _up(far: CommandBed, hosts: HostBed, *arguments: str) -> str:
     return said
 
 
-@pytest.mark.parametrize("update", ["--sync", "--async"])
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+# On one machine all four ways are tried in test_four_ways.py.
+@pytest.mark.parametrize(
+    ("replication", "update"),
+    [
+        ("between-graph", "--sync"),
+        pytest.param("between-graph", "--async", marks=pytest.mark.long),
+        pytest.param("in-graph", "--sync", marks=pytest.mark.long),
+        pytest.param("in-graph", "--async", marks=pytest.mark.long),
+    ],
+)
 def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, replication: str, update: str) -> None:
     # In-graph the client writes the files, and workers on other hosts read them.
     program = ["psclust.examples.digits:program", "--set", f"data_dir={far.folder}/digits"]
@@ -37,7 +45,8 @@ def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, r
     assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {host.address for host in hosts.hosts}
 
 
-@pytest.mark.parametrize("script", [CLASSIC, TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
+# One with flags is in the test of proxies.
+@pytest.mark.parametrize("script", [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:
     far.write("train.py", script)
     said = _up(far, hosts, "--ps", "2", "--workers", "2", "train.py")

@@ -41,7 +41,9 @@ with tf.Session(master, config=tf.ConfigProto(device_filters=["/job:ps", "/job:w
 """
 
 
-@pytest.mark.parametrize("replication", [["--replication", "coordinator"], []], ids=["in-graph", "between-graph"])
+@pytest.mark.parametrize(
+    "replication", [pytest.param(["--replication", "coordinator"], marks=pytest.mark.long), []], ids=["in-graph", "between-graph"]
+)
 def test_a_call_may_be_quiet_for_as_long_as_it_likes(bed: CommandBed, replication: list[str]) -> None:
     bed.write("waits.py", WAITS)
     code, said = bed.run("up", "--ps", "1", "--workers", "1", *replication, "waits.py", str(QUIET_S), deadline=PATIENCE_S + QUIET_S)
