@@ -12,7 +12,7 @@ import pytest
 from psclust.agent.agent import Agent, StoppingError
 from psclust.agent.lease import clock
 from psclust.rundir.folder import ClusterFolder
-from psclust.testing.wait import wait_until
+from psclust.testing.wait import PATIENCE_S, wait_until
 from psclust.transport.local_transport import LocalTransport
 
 
@@ -30,7 +30,7 @@ class Late:
 
     def end(self) -> None:
         self.agent.stop("the test is over")
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         self._transport.close()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from psclust.testing.command import CommandBed
 from psclust.testing.terminal import Terminal, screen
-from psclust.testing.wait import wait_until
+from psclust.testing.wait import PATIENCE_S, wait_until
 
 BAR = """
 import os, sys, time
@@ -200,7 +200,7 @@ def test_up_answers_term_while_nobody_reads_what_it_writes(bed: CommandBed) -> N
     try:
         wait_until(lambda: len(bed.log("worker:0")) > 1_000_000, what="more than a pipe holds")
         up.terminate()
-        assert up.wait(60) == 143
+        assert up.wait(PATIENCE_S) == 143
     finally:
         up.kill()
         up.communicate()

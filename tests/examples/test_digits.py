@@ -13,6 +13,7 @@ import pytest
 
 from psclust.errors import UsageError
 from psclust.examples.digits import data_dir, write_digits
+from psclust.testing.wait import PATIENCE_S
 
 PROGRAM = "psclust.examples.digits:program"
 
@@ -38,7 +39,7 @@ def test_four_processes_may_write_the_images_at_once(tmp_path: Path) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join(PATIENCE_S)
     assert [writer.exitcode for writer in writers] == [0, 0, 0, 0]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["digits", "digits.lock"]
     files = sorted(path.name for path in (tmp_path / "digits").iterdir())

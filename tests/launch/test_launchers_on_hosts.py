@@ -9,6 +9,7 @@ from on_hosts import PATIENT, left, write_file
 
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.hosts import HostBed
+from psclust.testing.wait import PATIENCE_S
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -22,7 +23,7 @@ def _addresses(far: CommandBed, name: str) -> set[str]:
 def _accepts(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=10):
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S):
             return True
     except ConnectionRefusedError:
         return False

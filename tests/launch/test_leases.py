@@ -45,7 +45,7 @@ def test_a_supervisor_that_slept_longer_than_the_lease_says_so(far: CommandBed, 
 
 
 def test_a_supervisor_that_slept_for_less_than_the_lease_loses_nothing(far: CommandBed, hosts: HostBed) -> None:
-    write_file(far, hosts, "import time; print('up', flush=True); time.sleep(6)\n", jobs={"worker": 2}, deadlines={"lease": 3})
+    write_file(far, hosts, "import time; print('up', flush=True); time.sleep(15)\n", jobs={"worker": 2}, deadlines={"lease": 10})
     running = far.start("up")
     wait_until(lambda: running.output.count("| up") == 2, what="both workers")
     status = far.status()
@@ -54,7 +54,7 @@ def test_a_supervisor_that_slept_for_less_than_the_lease_loses_nothing(far: Comm
     os.kill(status.supervisor, signal.SIGSTOP)
     try:
         with pytest.raises(psutil.TimeoutExpired):
-            supervisor.wait(0.95 * 3)
+            supervisor.wait(0.9 * 10)
     finally:
         os.kill(status.supervisor, signal.SIGCONT)
     assert running.wait(300) == 0, running.output

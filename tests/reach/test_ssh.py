@@ -25,7 +25,7 @@ from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import HostBed, host_bed
 from psclust.testing.sshd import find_program
-from psclust.testing.wait import wait_until
+from psclust.testing.wait import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.process
 
@@ -243,16 +243,16 @@ def test_a_tunnel_carries_both_ways_until_the_end(bed: HostBed) -> None:
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
         tunnel = Forward(ssh.transport("h1"), (bed[0].address, bed[0].port))
         host, _, port = tunnel.address.partition(":")
-        with socket.create_connection((host, int(port)), timeout=10) as there:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as there:
             there.sendall(b"SSH-2.0-test\r\n")
             assert there.recv(4) == b"SSH-"
         nowhere = Forward(ssh.transport("h1"), ("127.0.0.1", closed))
-        with socket.create_connection(("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=10) as there:
+        with socket.create_connection(("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=PATIENCE_S) as there:
             assert there.recv(4) == b""
         tunnel.close()
         nowhere.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=10)
+        socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def test_ctrl_c_while_a_host_does_not_answer_ends_at_once(bed: HostBed) -> None:
@@ -267,7 +267,7 @@ def test_ctrl_c_while_a_host_does_not_answer_ends_at_once(bed: HostBed) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == b"h1\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=5)
+        _, said = process.communicate(timeout=PATIENCE_S)
     finally:
         bed[1].heal()
     assert said.splitlines()[-1] == b"KeyboardInterrupt"
@@ -287,7 +287,7 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
         waiting.start()
         wait_until(lambda: any("1000" in process.cmdline() for process in bed[0].processes()), what="the command")
         bed[0].switch_off()
-        waiting.join(20)
+        waiting.join(PATIENCE_S)
         assert [str(error) for error in caught] == ["h1: the SSH connection was lost while `sleep 1000` ran."]
         with pytest.raises(HostError, match="h1: the SSH connection is lost"):
             ssh.run("h1", "true")

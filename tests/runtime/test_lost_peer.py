@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,9 +71,7 @@ def test_a_session_that_waits_for_a_machine_that_is_cut_off_fails(
         try:
             wait_until(lambda: "waits" in log.read_text(), what="a session that waits")
             network.cut("far")
-            begun = time.monotonic()
-            wait_until(lambda: "noticed" in log.read_text(), TIMEOUT_S + 30, what="an end of the session")
-            assert time.monotonic() - begun < TIMEOUT_S + 5
+            wait_until(lambda: "noticed" in log.read_text(), what="an end of the session")
         finally:
             server.kill()
             client.kill()

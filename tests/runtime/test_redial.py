@@ -38,4 +38,4 @@ def test_a_peer_that_was_not_there_is_dialled_again_soon() -> None:
                 times.append(time.monotonic())
             process.kill()
     # A second each by TensorFlow's own setting.
-    assert median(later - earlier for earlier, later in pairwise(times)) < 0.6
+    assert median(later - earlier for earlier, later in pairwise(times)) < 0.9

@@ -131,9 +131,9 @@ def test_every_key_that_wants_a_text_takes_it_as_written() -> None:
 def test_an_alias_bomb_is_refused_at_once() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 30)]
-    began = time.monotonic()
+    began = time.process_time()
     document = read_yaml("\n".join(lines))
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert [(problem.line, problem.text) for problem in document.problems] == [
         (6, "the aliases (*) stand for far too many values; write out what is meant.")
     ]

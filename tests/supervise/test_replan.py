@@ -23,7 +23,7 @@ from psclust.spec.cluster_file import ClusterFile, Deadlines
 from psclust.supervise.events import Stop
 from psclust.supervise.replan import keep
 from psclust.supervise.supervisor import Supervisor
-from psclust.testing.wait import wait_until
+from psclust.testing.wait import PATIENCE_S, wait_until
 from psclust.transport.api import Output
 
 PS, WORKER = Task("ps", 0), Task("worker", 0)
@@ -124,7 +124,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     found.wait_for(ps="a", worker="b")
     yield found
     supervisor.post(Stop("the test is over"))
-    thread.join(60)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

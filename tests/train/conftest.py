@@ -17,7 +17,7 @@ from trained import Trained, read_checkpoint
 
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.spec.cluster import ClusterSpec, Task
-from psclust.testing.wait import wait_until
+from psclust.testing.wait import PATIENCE_S, wait_until
 from psclust.train.program_options import Options
 from psclust.train.task_context import TaskContext
 
@@ -123,7 +123,7 @@ def alone(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     def run(*arguments: str, **environment: str) -> tuple[int, str]:
         log = tmp_path / "alone.log"
         process = fork_client(list(arguments), environment, log)
-        process.join(60)
+        process.join(PATIENCE_S)
         return process.exitcode, log.read_text(encoding="utf-8", errors="replace")
 
     return run
@@ -191,7 +191,7 @@ class Processes:
     def reach(self, task: str, step: int) -> None:
         wait_until(lambda: self.step(task) >= step, what=f"{task} at step {step}")
 
-    def end(self, deadline_s: float = 120.0) -> dict[str, int]:
+    def end(self, deadline_s: float = PATIENCE_S) -> dict[str, int]:
         """Waits for all clients; their exit codes."""
         try:
             wait_until(

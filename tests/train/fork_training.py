@@ -14,11 +14,9 @@ from typing import Any
 import cloudpickle
 from fork_clients import FORKS, SERVER
 
-from psclust.testing.wait import wait_until
+from psclust.testing.wait import PATIENCE_S, wait_until
 from psclust.train.program_options import Options
 from psclust.train.task_context import TaskContext
-
-DEADLINE_S = 60.0
 
 
 @dataclass
@@ -48,7 +46,7 @@ class Training:
         threads = [threading.Thread(target=train, args=(context,), daemon=True) for context in self.contexts]
         for thread in threads:
             thread.start()
-        wait_until(lambda: errors or not any(thread.is_alive() for thread in threads), DEADLINE_S, what="the end of the training")
+        wait_until(lambda: errors or not any(thread.is_alive() for thread in threads), what="the end of the training")
         if errors:
             raise errors[0]
 
@@ -59,7 +57,7 @@ class Training:
         process.start()
         theirs.close()
         try:
-            error = cloudpickle.loads(answer.recv_bytes()) if answer.poll(DEADLINE_S + 30) else TimeoutError("no answer")
+            error = cloudpickle.loads(answer.recv_bytes()) if answer.poll(PATIENCE_S) else TimeoutError("no answer")
         except EOFError:
             process.join()
             error = RuntimeError(f"the process of the training ended with {process.exitcode}")

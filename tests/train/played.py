@@ -11,8 +11,7 @@ import tensorflow as tf
 import toys
 
 import psclust
-
-DEADLINE_S = 30.0
+from psclust.testing.wait import PATIENCE_S
 
 
 def played(play: Callable[[int, int], None], batches: Sequence[int], config: psclust.TrainConfig | None = None) -> psclust.Program:
@@ -59,5 +58,5 @@ class Stage:
     def await_begun(self, replica: int, batches: int) -> None:
         """Returns when `replica` has begun so many."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._begun.get(replica, 0) >= batches, DEADLINE_S):
+            if not self._changed.wait_for(lambda: self._begun.get(replica, 0) >= batches, PATIENCE_S):
                 raise TimeoutError(f"replica {replica} has begun {self._begun.get(replica, 0)} batches, not {batches}")
