@@ -1,9 +1,9 @@
-# Everything a fresh checkout needs: its own virtual environment, the package, the tools.
+# Targets work in a fresh checkout: they create .venv and install the package and the tools.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN := gcc libc6-dev python3-dev
-# Hosts of tests are network namespaces with a real sshd each.
+# Test hosts are network namespaces with a real sshd each.
 TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
@@ -42,13 +42,13 @@ proto:
 	$(BIN)/pip install -q "grpcio-tools==1.74.*" "setuptools<80"
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto psclust/control/supervisor.proto
 
-# What the bind shim is built with; without root, what is missing is listed.
+# System packages: the compiler for the bind shim, programs for tests. Installed as root, else only listed.
 .PHONY: system test-system
 system:
-	@deploy/system-packages "psclust installs without them, but its servers then listen on every interface, and sessions may wait for ever for a host that is cut off" $(DEBIAN)
+	@deploy/system-packages "without them psclust installs, but its servers listen on every interface, and sessions may wait for ever for an unreachable host" $(DEBIAN)
 
 test-system:
-	@deploy/system-packages "tests of several hosts fail or are skipped without them" $(TEST_DEBIAN)
+	@deploy/system-packages "without them tests of several hosts fail or are skipped" $(TEST_DEBIAN)
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

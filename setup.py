@@ -1,10 +1,10 @@
-"""Metadata and the optional bind shim; every tool's settings are in pyproject.toml."""
+"""Package metadata and the optional bind shim; settings of tools are in pyproject.toml."""
 
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
-# What `pip install psclust[test]` adds: the tools that `make test` and `make check` run.
+# The tools of `make test` and `make check`: `pip install psclust[test]`.
 TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
 TEST += ["dockerfile-parse>=2", "coverage>=7.11"]
 
@@ -25,8 +25,8 @@ setup(
         "psclust.control": ["*.proto"],
         "psclust.runtime": ["bind_shim.c"],
     },
-    # Not importable: a plain shared library, loaded into servers with LD_PRELOAD. Optional, so that a machine without
-    # a C compiler still installs; `psclust up` says when it is missing.
+    # Not a Python module: a shared library, loaded into servers with LD_PRELOAD. Optional: without a C compiler psclust still installs,
+    # and `psclust up` reports that it is missing.
     ext_modules=[
         Extension("psclust.runtime._bind_shim", ["psclust/runtime/bind_shim.c"], libraries=["dl"], optional=True, py_limited_api=True)
     ],

@@ -1,4 +1,4 @@
-"""The systemd unit of a standing agent, judged by systemd itself."""
+"""systemd accepts and runs the unit of the standing agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fab -r deploy` on hosts without a network: psclust comes, changes and goes, and nothing else does."""
+"""`fab -r deploy` on hosts without a network installs, updates and removes psclust, and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nftables fragment, loaded on hosts of their own: it shuts strangers out, and nobody else."""
+"""The nftables rules, loaded on test hosts, keep out other hosts and nothing else."""
 
 from __future__ import annotations
 

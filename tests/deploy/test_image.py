@@ -1,4 +1,4 @@
-"""The Dockerfile as far as it can be tried without Docker: what it is given, its steps for real in folders of a test, and what it runs."""
+"""The Dockerfile without Docker: its build context, its steps run in test folders, and its entry point."""
 
 from __future__ import annotations
 

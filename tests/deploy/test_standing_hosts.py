@@ -1,4 +1,4 @@
-"""`psclust up` on hosts of which one has a standing agent: what it starts there lives below that one, and ends with it."""
+"""`psclust up` on hosts with a standing agent on one: processes there descend from it and end with it."""
 
 from __future__ import annotations
 

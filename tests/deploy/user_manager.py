@@ -1,4 +1,4 @@
-"""A systemd of a user's own on a host of a test bed, as a log-in would find it: what `systemctl --user` talks to."""
+"""A user's systemd on a test host, as a log-in finds it, for `systemctl --user`."""
 
 from __future__ import annotations
 

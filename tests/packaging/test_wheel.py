@@ -1,4 +1,4 @@
-"""What people install: an sdist and a wheel are built from the tree, and the wheel alone, in a clean environment, runs the demo."""
+"""An sdist and a wheel are built from the tree, and the wheel alone runs the demo in a clean environment."""
 
 from __future__ import annotations
 
