@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,8 @@ LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
 WAYS_TABLE, WAY_FOLDERS = "reach/ways.py", ("reach/ssh/",)
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
+# `pip install tensorflow` brings these: all that a host has for an agent and the tasks there.
+ON_HOSTS = {"tensorflow", "numpy", "grpc"}
 
 
 def below(floors: tuple[tuple[str, ...], ...], part: str) -> set[str]:
@@ -136,6 +140,32 @@ def test_only_the_table_of_ways_knows_how_hosts_are_reached() -> None:
     assert [breach for path in SOURCES for breach in ways_bypassed(path, path.read_text(encoding="utf-8"))] == []
     for source in ("from psclust.reach import ssh", "def f():\n    from psclust.reach.ssh.tunnel import SshTunnel"):
         assert len(ways_bypassed(ROOT / "control/x.py", source)) == 1
+
+
+def outside_imports(parts: set[str]) -> dict[str, str]:
+    """Package -> a module that imports it, of all modules that the modules of `parts` import, directly or not. Without Python's own."""
+    modules = {name_of(path): path for path in SOURCES}
+    todo = [name for name, path in modules.items() if part_of(path) in parts]
+    seen: set[str] = set()
+    found: dict[str, str] = {}
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for _, imported in imports_of(modules[name], ast.parse(modules[name].read_text(encoding="utf-8"))):
+            inner = [module for module in accumulate(imported.split("."), "{}.{}".format) if module in modules]
+            todo += inner
+            if not inner:
+                found[imported.partition(".")[0]] = name
+    return {package: name for package, name in found.items() if package not in sys.stdlib_module_names}
+
+
+def test_a_host_needs_only_tensorflow() -> None:
+    found = outside_imports(TASK_PARTS | {"agent"})
+    assert {package: name for package, name in found.items() if package not in ON_HOSTS} == {}
+    assert set(found) == ON_HOSTS
+    assert "pydantic" in outside_imports({"plan"})
 
 
 def test_files_stay_short() -> None:
