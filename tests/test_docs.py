@@ -33,7 +33,7 @@ def test_every_part_is_described() -> None:
     assert described == LAUNCHER_PARTS | TASK_PARTS
 
 
-@pytest.mark.parametrize("page", ["docs/glossary.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/glossary.md", "CONTRIBUTING.md"])
 def test_every_named_file_exists(page: str) -> None:
     names = set(FILE_NAME.findall((ROOT / page).read_text(encoding="utf-8")))
     assert len(names) > 10
