@@ -1,5 +1,5 @@
-"""From a cluster file and the flags laid over it to a `ClusterFile` that needs no further check, or to every mistake at once: the file's
-syntax, its types and spelling, its hosts, and what its parts say of each other."""
+"""Reads a cluster file, with the flags that override it, into a `ClusterFile` that needs no further check. Mistakes of syntax, type and
+spelling, in hosts and between keys are all reported together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile, ClusterText, clean_name, json_schema
 from psclust.spec.host_lists import Piece, parse_hostfile, read_pieces, split_list
 from psclust.spec.overrides import Override, lay_over
-from psclust.spec.problems import KeyPath, Origins, Problem
-from psclust.spec.referenced_files import find_beside, path_beside
+from psclust.spec.problems import KeyPath, Mistakes, Origins, Problem
+from psclust.spec.referenced_files import absolute_paths, read_referenced
 from psclust.spec.spelling import explain, found
 from psclust.spec.user_files import read_text
 from psclust.spec.yaml_lines import read_yaml
@@ -25,42 +25,28 @@ __all__ = ["Override", "json_schema", "load"]
 
 
 def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name: str) -> ClusterFile:
-    """The cluster that the file at `path` describes, with `overrides` laid over it; None: the flags and the defaults alone.
+    """The cluster that the file at `path` describes, with `overrides` applied; without a path, the flags and the defaults alone.
 
-    `default_name` is the name of a file that gives itself none; characters a name cannot have become `-`.
+    `default_name` names a cluster whose file does not; characters that a name cannot have become `-`.
     Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
-    problems += contradictions
-    text, mistakes = _validate(data, doubtful=[problem.path for problem in problems])
-    problems += mistakes
-    if text is None:
-        raise ClusterFileError(origins.sentences(problems))
-    doubtful: list[KeyPath] = [problem.path for problem in problems]
-    if text.hostfile is not None:
-        hosts, bad_hosts, hostfile_lines = _read_hostfile(text, data, origins, path)
-    else:
-        hosts, bad_hosts = _read_hosts(data.get("hosts"), doubtful, origins)
-        hostfile_lines = []
-    problems += bad_hosts
-    if bad_hosts or hostfile_lines:
-        doubtful += [("hosts",), ("hostfile",)]
-    beside, missing, env_lines = find_beside(text, origins, path)
-    problems += missing
-    file = _resolve(text, hosts, beside, default_name)
-    problems += [problem for problem in check(file) if not problem.rests_on(doubtful)]
-    if problems or hostfile_lines or env_lines:
-        raise ClusterFileError([*origins.sentences(problems), *hostfile_lines, *env_lines])
+    mistakes = Mistakes(origins, [*problems, *contradictions])
+    text = _validate(data, mistakes)
+    hosts = _read_hostfile(text.hostfile, data, mistakes) if text.hostfile is not None else _read_hosts(data.get("hosts"), mistakes)
+    file = _resolve(text, hosts, absolute_paths(text, mistakes), default_name)
+    mistakes.add_founded(check(file))
+    mistakes.refuse()
     return file
 
 
-def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, list[Problem]]:
+def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, Sequence[Problem]]:
     if path is None:
-        return {}, Origins(None, {}, {}), []
+        return {}, Origins(None, {}, {}), ()
     document = read_yaml(read_text(path, otherwise="check the name, or let `psclust init` write a cluster file to start from."))
     origins = Origins(str(path), document.lines, {})
     if isinstance(document.data, dict):
-        return document.data, origins, list(document.problems)
+        return document.data, origins, document.problems
     problems = document.problems or (Problem((), _not_a_mapping(document.data)),)
     raise ClusterFileError(origins.sentences(problems))
 
@@ -72,22 +58,24 @@ def _not_a_mapping(data: object) -> str:
     return f"found {found(data)} where the file should hold keys; write keys such as `name: ...` and `jobs: ...`.{colon}"
 
 
-def _validate(data: dict[str, object], doubtful: Sequence[KeyPath]) -> tuple[ClusterText | None, list[Problem]]:
-    """The file as a model, without the values that are mistaken, so that what is left can still be checked; None if too little is left."""
-    problems: list[Problem] = []
+def _validate(data: dict[str, object], mistakes: Mistakes) -> ClusterText:
+    """The file as a model, without the invalid values, so that the rest can still be checked. Raises ClusterFileError if too little is
+    left."""
+    known = mistakes.paths
     for _ in range(3):
         try:
-            return ClusterText.model_validate(data), problems
+            return ClusterText.model_validate(data)
         except ValidationError as error:
-            fresh = explain(error, data)
-            problems += [problem for problem in fresh if problem.path not in doubtful]
-            for problem in fresh:
+            problems = explain(error, data)
+            mistakes.add(problem for problem in problems if problem.path not in known)
+            for problem in problems:
                 data = _without(data, problem.path)
-    return None, problems
+    mistakes.refuse()
+    raise AssertionError
 
 
 def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
-    """A copy without the value at `path`; of a list, which would shift, nothing is left."""
+    """A copy without the value at `path`; without the whole list if that is an item, because the items after it would shift."""
     key, rest = str(path[0]), path[1:]
     inner = data.get(key)
     if rest and isinstance(rest[0], str) and isinstance(inner, dict):
@@ -95,41 +83,32 @@ def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
     return {other: value for other, value in data.items() if other != key}
 
 
-def _resolve(text: ClusterText, hosts: list[Host], beside: Mapping[str, str], default_name: str) -> ClusterFile:
+def _resolve(text: ClusterText, hosts: list[Host], paths: Mapping[str, str], default_name: str) -> ClusterFile:
     given = {key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields}
-    return ClusterFile.model_validate({**given, **beside, "name": text.name or clean_name(default_name), "hosts": hosts})
+    return ClusterFile.model_validate({**given, **paths, "name": text.name or clean_name(default_name), "hosts": hosts})
 
 
-def _read_hosts(items: object, doubtful: Sequence[KeyPath], origins: Origins) -> tuple[list[Host], list[Problem]]:
-    """The hosts under `hosts`; in a list, those that the models accepted, so that one bad item hides no other."""
+def _read_hosts(items: object, mistakes: Mistakes) -> list[Host]:
+    """The hosts under `hosts`; of a list, the items that the models accepted, so that one bad item hides no other."""
     pieces: list[Piece] = []
     paths: list[KeyPath] = []
     listed: Sequence[object] = items if isinstance(items, list) else [items]
     for index, item in enumerate(listed):
         path: KeyPath = ("hosts", index) if isinstance(items, list) else ("hosts",)
-        if isinstance(item, dict) and not any(wrong[:2] == path for wrong in doubtful):
+        if isinstance(item, dict) and not any(wrong[:2] == path for wrong in mistakes.paths):
             contents: Sequence[str | Host] = [Host(**item)]
         else:
             contents = split_list(item) if isinstance(item, str) and item else []
-        where = origins.where(path).removesuffix(f": hosts[{index}]")
+        where = mistakes.origins.where(path).removesuffix(f": hosts[{index}]")
         pieces += [Piece(where, content) for content in contents]
         paths += [path] * len(contents)
     hosts, problems = read_pieces(pieces)
-    return hosts, [Problem(paths[problem.piece], problem.text) for problem in problems]
+    mistakes.add(Problem(paths[problem.piece], problem.text) for problem in problems)
+    return hosts
 
 
-def _read_hostfile(
-    text: ClusterText, data: Mapping[str, object], origins: Origins, file: Path | None
-) -> tuple[list[Host], list[Problem], list[str]]:
-    """The hosts of the hostfile, beside the cluster file if a line names it; the mistake in naming it, or finished lines about its own."""
+def _read_hostfile(name: str, data: Mapping[str, object], mistakes: Mistakes) -> list[Host]:
     if data.get("hosts") is not None:
-        return [], [Problem(("hostfile",), "`hosts` says the same thing; keep one of the two.")], []
-    path = path_beside("hostfile", text.hostfile or "", origins, file)
-    try:
-        content = read_text(path, otherwise="check the name.")
-    except ClusterFileError as error:
-        return [], [Problem(("hostfile",), problem) for problem in error.problems], []
-    try:
-        return parse_hostfile(content, where=str(path)), [], []
-    except ClusterFileError as error:
-        return [], [], list(error.problems)
+        mistakes.add([Problem(("hostfile",), "`hosts` says the same thing; keep one of the two.")])
+        return []
+    return read_referenced("hostfile", name, mistakes, parse_hostfile) or []

@@ -1,18 +1,20 @@
-"""A mistake in what the user gave, and where it stands: a line of the cluster file, or a flag of the command line."""
+"""Mistakes in a cluster file or its flags: what is wrong, on which line or in which flag, and a collector that reports all together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# The way to a value from the top of the file: ("jobs", "worker", "addresses", 0).
+from psclust.errors import ClusterFileError
+
+# From the top of the file to a value: ("jobs", "worker", "addresses", 0).
 KeyPath = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`text` says what was found and what to do. `reads` are the other values it was judged by, with all they hold, or with a last step
-    `*` only their keys; `line` overrides that of `path`."""
+    """`text` states what was found and what to do. `reads` are the other values it depends on, with everything in them, or only with their
+    keys if the last step is `*`; `line` overrides that of `path`."""
 
     path: KeyPath
     text: str
@@ -20,13 +22,13 @@ class Problem:
     line: int | None = None
 
     def rests_on(self, doubtful: Iterable[KeyPath]) -> bool:
-        """Whether a value this was judged by is itself a mistake, stands in one, or holds one."""
+        """Whether a value that this depends on is itself a mistake, is part of one, or contains one."""
         return any(_within(self.path, wrong) or any(_touches(read, wrong) for read in self.reads) for wrong in doubtful)
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Where every value came from: the line of the file, or the flag that was laid over it. What is in neither is a default."""
+    """The line of the file, or the flag, that set each value. A value in neither is a default."""
 
     file: str | None
     lines: Mapping[KeyPath, int]
@@ -43,12 +45,12 @@ class Origins:
         return ": ".join(filter(None, (place, show(path))))
 
     def sentences(self, problems: Iterable[Problem]) -> list[str]:
-        """One line for each problem, in the order of the file; flags come first."""
+        """One line for each problem, flags first, then in the order of the file."""
         ordered = sorted(problems, key=self._position)
         return list(dict.fromkeys(printable(f"{self.where(problem.path, problem.line)}: {problem.text}") for problem in ordered))
 
     def _position(self, problem: Problem) -> int:
-        """The line; flags stand before the file, in the order in which they were given."""
+        """The line number; negative for flags, in the order in which they were given."""
         if problem.line is not None:
             return problem.line
         flags = list(self.flags)
@@ -61,8 +63,39 @@ class Origins:
         return 0
 
 
+class Mistakes:
+    """Collects the mistakes of one cluster file, its flags and the files it names."""
+
+    def __init__(self, origins: Origins, problems: Iterable[Problem]) -> None:
+        self.origins = origins
+        self._problems = list(problems)
+        self._lines: list[tuple[KeyPath, str]] = []
+
+    @property
+    def paths(self) -> Sequence[KeyPath]:
+        """The keys with a mistake, or that name a file with one: no other check can rely on their values."""
+        return [*(problem.path for problem in self._problems), *(path for path, _ in self._lines)]
+
+    def add(self, problems: Iterable[Problem]) -> None:
+        self._problems += problems
+
+    def add_lines(self, path: KeyPath, lines: Iterable[str]) -> None:
+        """Mistakes in the file that the key at `path` names, each with its file and line."""
+        self._lines += [(path, line) for line in lines]
+
+    def add_founded(self, problems: Iterable[Problem]) -> None:
+        """Problems found by comparing values, except those that follow from a mistake found before."""
+        paths = self.paths
+        self._problems += [problem for problem in problems if not problem.rests_on(paths)]
+
+    def refuse(self) -> None:
+        """Raises ClusterFileError with every mistake, if there is any."""
+        if self._problems or self._lines:
+            raise ClusterFileError([*self.origins.sentences(self._problems), *(line for _, line in self._lines)])
+
+
 def printable(text: str) -> str:
-    """A text on one line, with line ends and control characters spelt out: what a file holds must not steer a terminal."""
+    """The text on one line, with line ends and control characters escaped, so that a file's content cannot control a terminal."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 

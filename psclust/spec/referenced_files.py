@@ -1,41 +1,54 @@
-"""What a cluster file names by its path and must be there: relative paths start at the file, those of flags at the working folder."""
+"""The files and folders that a cluster file names. Relative paths start at the cluster file, or at the working folder if a flag names
+them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster_file import ClusterText
 from psclust.spec.env_file import parse_env_file
-from psclust.spec.problems import Origins, Problem
+from psclust.spec.problems import Mistakes, Origins, Problem
 from psclust.spec.user_files import read_text
 
-
-def path_beside(key: str, value: str, origins: Origins, file: Path | None) -> Path:
-    base = file.parent if file is not None and (key,) not in origins.flags else Path()
-    return base / Path(value).expanduser()
+_Content = TypeVar("_Content", covariant=True)
 
 
-def find_beside(text: ClusterText, origins: Origins, file: Path | None) -> tuple[dict[str, str], list[Problem], list[str]]:
-    """`ship` and `env_file` as absolute paths, mistakes in naming them, and finished lines about those in the environment file."""
-    found: dict[str, str] = {}
-    problems: list[Problem] = []
-    lines: list[str] = []
+class _Parse(Protocol[_Content]):
+    def __call__(self, text: str, *, where: str) -> _Content: ...
+
+
+def absolute_paths(text: ClusterText, mistakes: Mistakes) -> dict[str, str]:
+    """`ship` and `env_file` as absolute paths. The file of variables is read only to find its mistakes."""
+    paths: dict[str, str] = {}
     if text.ship is not None:
-        folder = path_beside("ship", text.ship, origins, file)
+        folder = _locate("ship", text.ship, mistakes.origins)
         if not folder.is_dir():
             what = "this is a file; name the folder it is in" if folder.exists() else "there is no such folder; check the name"
-            problems.append(Problem(("ship",), f"{folder}: {what}."))
-        found["ship"] = str(folder.absolute())
+            mistakes.add([Problem(("ship",), f"{folder}: {what}.")])
+        paths["ship"] = str(folder.absolute())
     if text.env_file is not None:
-        path = path_beside("env_file", text.env_file, origins, file)
-        try:
-            content = read_text(path, otherwise="check the name.")
-        except ClusterFileError as error:
-            return found, [*problems, *(Problem(("env_file",), problem) for problem in error.problems)], lines
-        try:
-            parse_env_file(content, where=str(path))
-        except ClusterFileError as error:
-            lines += error.problems
-        found["env_file"] = str(path.absolute())
-    return found, problems, lines
+        read_referenced("env_file", text.env_file, mistakes, parse_env_file)
+        paths["env_file"] = str(_locate("env_file", text.env_file, mistakes.origins).absolute())
+    return paths
+
+
+def read_referenced(key: str, name: str, mistakes: Mistakes, parse: _Parse[_Content]) -> _Content | None:
+    """What the file holds; None if it cannot be read or has mistakes, which join the others."""
+    path = _locate(key, name, mistakes.origins)
+    try:
+        text = read_text(path, otherwise="check the name.")
+    except ClusterFileError as error:
+        mistakes.add(Problem((key,), problem) for problem in error.problems)
+        return None
+    try:
+        return parse(text, where=str(path))
+    except ClusterFileError as error:
+        mistakes.add_lines((key,), error.problems)
+        return None
+
+
+def _locate(key: str, name: str, origins: Origins) -> Path:
+    base = Path(origins.file).parent if origins.file is not None and (key,) not in origins.flags else Path()
+    return base / Path(name).expanduser()
