@@ -10,7 +10,7 @@ import click
 from psclust.cli import output
 from psclust.launch.program_sources import source_text
 from psclust.launch.up_request import UpRequest
-from psclust.plan.program_kind import parse_program
+from psclust.spec.program_command import ProgramKind
 
 
 def misplaced(options: Iterable[str], words: Sequence[str], script_text: str | None) -> str | None:
@@ -26,7 +26,7 @@ def misplaced(options: Iterable[str], words: Sequence[str], script_text: str | N
 
 def warn_of_misplaced_options(request: UpRequest, words: Sequence[str]) -> None:
     """Such as `psclust up train.py --workers 4`. All arguments of a plain command are its own."""
-    if not words or parse_program(request.file.program).kind == "command":
+    if not words or request.file.program_command.kind is ProgramKind.COMMAND:
         return
     parameters = click.get_current_context().command.params
     options = [name for parameter in parameters if isinstance(parameter, click.Option) for name in parameter.opts]

@@ -8,6 +8,7 @@ from psclust.cli import output, streams
 from psclust.cli.follower import Follower
 from psclust.plan.task_plan import Plan
 from psclust.rundir.status import RunStatus
+from psclust.spec.jobs import BETWEEN_GRAPH, replica_jobs
 from psclust.spec.plurals import counted
 
 
@@ -39,7 +40,7 @@ def render_up(plan: Plan, status: RunStatus) -> str:
         jobs[task.task.job] = jobs.get(task.task.job, 0) + 1
     text = f"{plan.name} is up: " + ", ".join(counted(count, job) for job, count in jobs.items())
     if all(task.serves for task in plan.tasks):
-        worker = next((task for task in plan.tasks if task.task.job in ("worker", "chief")), plan.tasks[0])
+        worker = next((task for task in plan.tasks if task.task.job in replica_jobs(BETWEEN_GRAPH)), plan.tasks[0])
         spec = plan.cluster.as_dict()
         text += (
             f"\ndial it: tf.compat.v1.Session('grpc://{worker.address}')"

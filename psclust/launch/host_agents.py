@@ -12,7 +12,6 @@ from psclust.errors import PsclustError, UsageError
 from psclust.launch.purge import record_places
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
-from psclust.plan.program_kind import parse_program
 from psclust.plan.task_environment import library_environment, passed
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
@@ -20,6 +19,7 @@ from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import is_read
+from psclust.spec.program_command import ProgramKind
 from psclust.spec.user_files import read_text
 from psclust.transport.fork_server_client import Load
 
@@ -128,8 +128,8 @@ def _fit_hosts(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Host
 
 def _seen_here(request: UpRequest) -> dict[str, int]:
     """Modification times of the calling folder and the script, by which a host can tell whether it shares that folder."""
-    program = parse_program(request.file.program)
-    names = [request.launcher.cwd, *([os.path.join(request.launcher.cwd, program.words[0])] if program.kind == "script" else [])]
+    program = request.file.program_command
+    names = [request.launcher.cwd, *([os.path.join(request.launcher.cwd, program.words[0])] if program.kind is ProgramKind.SCRIPT else [])]
     return {name: os.stat(name).st_mtime_ns // 1000 for name in names if os.path.exists(name)}
 
 

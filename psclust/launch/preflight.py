@@ -13,8 +13,7 @@ from psclust.errors import StartError, UsageError
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.module_lookup import module_problem
 from psclust.launch.up_request import UpRequest
-from psclust.plan.cluster_layout import JobLayout
-from psclust.plan.script_flags import python_program
+from psclust.plan.job_plan import JobPlan
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.open_files import needed
@@ -39,7 +38,7 @@ def refuse_too_few_files(request: UpRequest) -> None:
         raise StartError(f"{what} need about {need} open files; this shell allows {have} (ulimit -Hn). Raise the limit, or start fewer.")
 
 
-def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) -> Iterator[str]:
+def _problems(request: UpRequest, entry: JobPlan, task: TaskPlan, here: bool) -> Iterator[str]:
     """Of the tasks of one job."""
     if entry.program is not None and entry.program.words[0].endswith((".yaml", ".yml")):
         name = entry.program.words[0]
@@ -54,8 +53,8 @@ def _problems(request: UpRequest, entry: JobLayout, task: TaskPlan, here: bool) 
         yield from _command_problem(request, entry, task, folder)
     elif Path(chosen).is_absolute():
         return  # a folder on the hosts
-    program = python_program(request.file, entry)
-    if entry.program is not None and entry.program.kind == "psclust":
+    program = entry.python_source(request.file)
+    if entry.program is not None and entry.program.is_psclust:
         program = entry.program.words[0]
     if program is None or "{" in program:
         return
@@ -77,7 +76,7 @@ def _script_problem(script: str, folder: Path) -> Iterator[str]:
         yield f"{script}: {error.strerror} in {folder.resolve()}. Name a script that can be read."
 
 
-def _command_problem(request: UpRequest, entry: JobLayout, task: TaskPlan, folder: Path) -> Iterator[str]:
+def _command_problem(request: UpRequest, entry: JobPlan, task: TaskPlan, folder: Path) -> Iterator[str]:
     name = task.argv[0]
     is_python = entry.program is None or entry.program.is_python
     if _finds(name, folder, task.env.get("PATH", request.launcher.environ.get("PATH"))):

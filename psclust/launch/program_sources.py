@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from psclust.plan.cluster_layout import JobLayout, Layout
+from psclust.plan.cluster_layout import ClusterLayout
+from psclust.plan.job_plan import JobPlan
 from psclust.plan.script_facts import ScriptFacts, imported_modules, read_facts
-from psclust.plan.script_flags import python_program
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.preload_limits import is_imported
 
@@ -19,25 +19,25 @@ _MOST_FILES = 50
 _MOST_BYTES = 500_000
 
 
-def read_scripts(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> dict[str, ScriptFacts]:
+def read_scripts(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> dict[str, ScriptFacts]:
     """Job -> facts about its Python program, for programs whose source can be read."""
     sources = _sources_of_jobs(file, layout, environ)
     facts = {id(found): read_facts(found) for found in sources.values()}
     return {job: replace(facts[id(found)], hides=_hidden_module(file, layout.job(job))) for job, found in sources.items()}
 
 
-def source_text(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> str | None:
+def source_text(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> str | None:
     """The source of all Python programs; None if none can be read."""
     found = [source for sources in _sources_of_jobs(file, layout, environ).values() for source in sources]
     return "\n".join(dict.fromkeys(found)) if found else None
 
 
-def _sources_of_jobs(file: ClusterFile, layout: Layout, environ: Mapping[str, str]) -> dict[str, list[str]]:
+def _sources_of_jobs(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> dict[str, list[str]]:
     """By job; jobs that run the same program in the same place share one list."""
     known: dict[tuple[str, str, str], list[str]] = {}
     found = {}
     for entry in layout.jobs:
-        program = python_program(file, entry)
+        program = entry.python_source(file)
         if program is None:
             continue
         folder = entry.job.cwd or file.cwd or "."
@@ -60,9 +60,9 @@ def module_file(name: str, roots: Sequence[Path]) -> Path | None:
     return None
 
 
-def _hidden_module(file: ClusterFile, entry: JobLayout) -> str | None:
+def _hidden_module(file: ClusterFile, entry: JobPlan) -> str | None:
     """A file in the program's folder that hides a module which TensorFlow imports."""
-    program, folder = python_program(file, entry) or "", Path(entry.job.cwd or file.cwd or ".")
+    program, folder = entry.python_source(file) or "", Path(entry.job.cwd or file.cwd or ".")
     try:
         beside = sorted(_home(program, folder).iterdir())
     except OSError:

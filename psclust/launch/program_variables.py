@@ -11,11 +11,12 @@ from psclust.errors import UsageError
 from psclust.launch.up_request import UpRequest
 from psclust.placement.description import Description
 from psclust.placement.table import Table, tabulate
-from psclust.plan.cluster_layout import Layout
+from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.task_environment import is_foreign, placement_settings
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Task
+from psclust.spec.jobs import BETWEEN_GRAPH, PS, replica_jobs
 
 _DEADLINE_S = 120.0
 
@@ -39,16 +40,16 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
         return None
     found = _ask(task, request)
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
-    replicas = counts.get("worker", 0) + counts.get("chief", 0)
+    replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
-    table = tabulate(found.variables, counts["ps"], policy, workers=replicas, wire_dtype=found.wire_dtype)
-    way = f"{request.layout.replication or 'between-graph'} {request.file.update}"
-    return PlannedPlacement(table, policy.render(), counts["ps"], replicas, way, found.wire_dtype)
+    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype)
+    way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
+    return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype)
 
 
-def _program_task(layout: Layout, plan: Plan) -> TaskPlan | None:
+def _program_task(layout: ClusterLayout, plan: Plan) -> TaskPlan | None:
     for entry in layout.jobs:
-        if entry.program is not None and entry.program.kind == "psclust" and entry.role == "program":
+        if entry.program is not None and entry.program.is_psclust and entry.role == "program":
             return plan[Task(entry.name, 0)]
     return None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from psclust.launch.program_sources import read_scripts
 from psclust.plan.build_plan import Run, build_plan
-from psclust.plan.cluster_layout import Layout, lay_out
+from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
@@ -29,7 +29,7 @@ class UpRequest:
     the ports that psclust chooses and what only other hosts know."""
 
     file: ClusterFile
-    layout: Layout
+    layout: ClusterLayout
     launcher: HostEnvironment
     cluster: ClusterFolder
     scripts: Mapping[str, ScriptFacts]

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from psclust.plan import task_environment
-from psclust.plan.cluster_layout import JobLayout, Layout, lay_out
+from psclust.plan.cluster_layout import ClusterLayout, lay_out
+from psclust.plan.job_plan import JobPlan
 from psclust.plan.placeholder_values import Values, fill, placeholder_values
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
@@ -18,6 +19,7 @@ from psclust.plan.task_plan import Deadlines, Plan, Preload, RestartPolicy, Task
 from psclust.spec import cluster_file
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.jobs import BETWEEN_GRAPH, PS
 from psclust.spec.placeholders import placeholders
 from psclust.spec.preload_limits import is_read
 from psclust.spec.tf_config import render_tf_config
@@ -45,9 +47,9 @@ class _Request:
     file: ClusterFile
     host: HostEnvironment
     run: Run
-    layout: Layout
+    layout: ClusterLayout
     cluster: ClusterSpec
-    told: Mapping[str, RoleBy]
+    role_by: Mapping[str, RoleBy]
     remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
     hidden: frozenset[str]
@@ -76,18 +78,17 @@ def build_plan(
     layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
     count = sum(entry.job.count for entry in layout.jobs)
     scripts = scripts or {}
-    told = {entry.name: decide(file, entry, scripts.get(entry.name), count) for entry in layout.jobs}
+    role_by = {entry.name: decide(file, entry, scripts.get(entry.name), count) for entry in layout.jobs}
     hidden = {job: facts.hides for job, facts in scripts.items() if facts.hides is not None and file.preload}
-    request = _Request(file, launcher, run, layout, layout.cluster_spec(ports), told, remote_hosts, ports, frozenset(hidden))
-    everybody = [(entry, Task(entry.name, index)) for entry in layout.jobs for index in range(entry.job.count)]
-    tasks = [_task_plan(request.at(task), entry, task) for entry, task in everybody]
+    request = _Request(file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, frozenset(hidden))
+    tasks = [_task_plan(request.at(task), entry, task) for entry in layout.jobs for task in entry.tasks]
     return Plan(
         name=file.name,
         cluster=request.cluster,
         tasks=tuple(_with_needs(tasks)),
         deadlines=_deadlines(file.deadlines),
         notes=(
-            *dict.fromkeys(each.note for each in told.values() if each.note),
+            *dict.fromkeys(each.note for each in role_by.values() if each.note),
             *_hidden_notes(hidden),
             *_host_notes(launcher, remote_hosts),
         ),
@@ -121,7 +122,7 @@ def _host_notes(launcher: HostEnvironment, remote_hosts: Mapping[str, RemoteHost
     return notes
 
 
-def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
+def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     file, here, job = request.file, request.host, entry.job
     address = request.cluster.address(task)
     # What `python:` means on another host, that host has said.
@@ -145,7 +146,7 @@ def _task_plan(request: _Request, entry: JobLayout, task: Task) -> TaskPlan:
         restart=_restart(request, entry),
         recovery_wait_s=file.recovery_wait or None,
         free_port=free_port,
-        failure_hint=request.told[task.job].hint,
+        failure_hint=request.role_by[task.job].hint,
     )
 
 
@@ -157,29 +158,24 @@ def _folder(request: _Request, job: Job) -> str:
     return os.path.join(request.host.cwd, chosen)
 
 
-def _command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
+def _command(request: _Request, entry: JobPlan, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
     file, job, program = request.file, entry.job, entry.program
     if program is None:
         return _server_command(request, entry, task, python)
-    args: list[str] = []
-    if not isinstance(job.run, list):
-        args += job.args if job.args is not None else file.args
-        args += job.extra_args
-    args += request.told[entry.name].flags
-    args += job.task_args.get(task.index, [])
+    args = [*file.arguments(job), *request.role_by[entry.name].flags, *job.task_args.get(task.index, [])]
     forkable = file.preload and entry.name not in request.hidden and program.is_forkable(args)
     preload: Preload | None = "tensorflow" if forkable else None
     return (*program.argv(python), *args), preload
 
 
-def _differs(request: _Request, entry: JobLayout, task: Task, load: Preload) -> bool:
+def _differs(request: _Request, entry: JobPlan, task: Task, load: Preload) -> bool:
     """Whether the task has a value of its own for a variable that its fork server reads: one made for it alone would serve nobody else."""
     shared = [*request.file.env.items(), *entry.job.env.items()]
     own = [*entry.job.task_env.get(task.index, {}), *(name for name, value in shared if any(placeholders(str(value))))]
     return any(is_read(name, load) for name in own)
 
 
-def _server_command(request: _Request, entry: JobLayout, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
+def _server_command(request: _Request, entry: JobPlan, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
     module = "psclust.runtime.python_server" if entry.job.server == "python" else "psclust.runtime.bare_server"
     cluster = task_environment.render_cluster(request.cluster)
     preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
@@ -189,7 +185,7 @@ def _server_command(request: _Request, entry: JobLayout, task: Task, python: str
     return (python, "-m", module, *flags), preload if request.file.preload else None
 
 
-def _environment(request: _Request, entry: JobLayout, task: Task, values: Values) -> dict[str, str]:
+def _environment(request: _Request, entry: JobPlan, task: Task, values: Values) -> dict[str, str]:
     file, job, program = request.file, entry.job, entry.program
     address = request.cluster.address(task)
     env = task_environment.task_environment(
@@ -203,35 +199,35 @@ def _environment(request: _Request, entry: JobLayout, task: Task, values: Values
     )
     if request.remote_hosts:
         env |= task_environment.peer_timeout(file.deadlines.lease)
-    if program is not None and program.kind == "psclust":
-        env["PSCLUST_REPLICATION"] = request.layout.replication or "between-graph"
+    if program is not None and program.is_psclust:
+        env["PSCLUST_REPLICATION"] = request.layout.replication or BETWEEN_GRAPH
         env["PSCLUST_UPDATE"] = file.update
         if job.device_count is not None:
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
         env["PSCLUST_PLACEMENT"] = task_environment.placement_settings(file.placement).render()
         env |= task_environment.pace_environment(file)
-    if request.told[entry.name].tf_config:
+    if request.role_by[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):
         env |= {name: fill(str(value), values, where=f"jobs.{task.job}: env.{name}") for name, value in mapping.items()}
     return env
 
 
-def _gpus(request: _Request, entry: JobLayout, task: Task) -> range | None:
+def _gpus(request: _Request, entry: JobPlan, task: Task) -> range | None:
     """ps and bare servers of a ps job see none; otherwise the tasks of a host share its GPUs out in order."""
     if entry.job.gpus is None:
-        return range(0) if task.job == "ps" else None
+        return range(0) if task.job == PS else None
     first = 0
     for other in request.layout.jobs:
-        for index in range(other.job.count):
-            if Task(other.name, index) == task:
+        for each in other.tasks:
+            if each == task:
                 return range(first, first + entry.job.gpus)
-            if request.layout.hosts[Task(other.name, index)] == request.layout.hosts[task]:
+            if request.layout.hosts[each] == request.layout.hosts[task]:
                 first += other.job.gpus or 0
     return None
 
 
-def _restart(request: _Request, entry: JobLayout) -> RestartPolicy:
+def _restart(request: _Request, entry: JobPlan) -> RestartPolicy:
     chosen = entry.job.restart or request.file.restart
     default: When = "failure" if entry.program is None or entry.role == "side" else "signal"
     return RestartPolicy(chosen.when or default, chosen.max, chosen.window, chosen.backoff, chosen.max_backoff)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter
 
 from psclust.plan.build_plan import RemoteHost, Run, build_plan
-from psclust.plan.cluster_layout import Layout, lay_out
+from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
@@ -26,7 +26,7 @@ class PlanInputs:
     scripts: Mapping[str, ScriptFacts]
     remote_hosts: Mapping[str, RemoteHost]
 
-    def lay_out(self, lost: Sequence[str]) -> Layout:
+    def lay_out(self, lost: Sequence[str]) -> ClusterLayout:
         """See `psclust.plan.cluster_layout.lay_out`."""
         return lay_out(self.file, {name: host.address for name, host in self.remote_hosts.items()}, lost)
 

@@ -20,12 +20,12 @@ _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "Mult
 @dataclass(frozen=True, slots=True)
 class ScriptFacts:
     """flags: those of the classic ones that it defines, as it spells them (`--job_name`, `--job-name`). reads_tf_config: it names TF_CONFIG
-    or its resolver. may_read_place: so it does, or calls something in TensorFlow that reads it, or reads psclust's own variables. hides: a
+    or its resolver. may_read_role: so it does, or calls something in TensorFlow that reads it, or reads psclust's own variables. hides: a
     file or folder beside it with the name of a module that TensorFlow imports."""
 
     flags: tuple[str, ...] = ()
     reads_tf_config: bool = False
-    may_read_place: bool = False
+    may_read_role: bool = False
     hides: str | None = None
 
 

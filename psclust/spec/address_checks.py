@@ -1,18 +1,17 @@
-"""Whether the addresses and ports that a cluster file fixes can work: valid, enough, and no two tasks on the same one."""
+"""Checks of the addresses and ports that a cluster file fixes: they are valid, there are enough, and no two tasks share one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from psclust.spec.cluster import LOCALHOST, numeric
 from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.host_assignment import pinned_host
+from psclust.spec.jobs import is_in_cluster
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import LAST_PORT, is_fixed, is_range, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
-from psclust.spec.slot_checks import pinned_host
-
-_OUTSIDE = ("evaluator", "tensorboard")  # jobs that no cluster spec lists, unless the file says so
-_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +31,9 @@ class _Claim:
     path: KeyPath
 
 
-def is_in_cluster(name: str, job: Job) -> bool:
-    """Whether the cluster spec lists the job's tasks."""
-    return job.in_cluster if job.in_cluster is not None else name not in _OUTSIDE
-
-
-def check_network(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
-    """Mistakes in ports and addresses. `jobs` are the file's and those psclust adds."""
-    serving = {name: job for name, job in jobs.items() if is_in_cluster(name, job)}
+def check_addresses(file: ClusterFile) -> Iterator[Problem]:
+    """Mistakes in ports and addresses."""
+    serving = {name: job for name, job in file.all_jobs.items() if is_in_cluster(name, job.in_cluster)}
     uses = [use for use in _uses(file, serving) if use.ports != "auto"]
     invalid = {use.path: problem for use in uses for problem in _invalid(use)}
     yield from invalid.values()
@@ -118,19 +112,15 @@ def _way_out(path: KeyPath) -> str:
 
 def _claims(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[tuple[str, _Claim]]:
     """Addresses that are known before any host is asked for a port."""
-    only = (file.hosts[0].name if file.hosts else "localhost") if len(file.hosts) < 2 else None
+    only = (file.hosts or [LOCALHOST])[0].name if len(file.hosts) < 2 else None
     for name, job in jobs.items():
         for index in range(job.count):
             task = f"{name}:{index}"
             if job.addresses and index < len(job.addresses):
                 host, _, port = job.addresses[index].rpartition(":")
-                yield f"{_reached(host)}:{int(port)}", _Claim(task, ("jobs", name, "addresses", index))
+                yield f"{numeric(host)}:{int(port)}", _Claim(task, ("jobs", name, "addresses", index))
                 continue
             ports = job.ports or file.ports
             where = pinned_host(job, index) or only
             if not job.addresses and is_fixed(ports) and where is not None:
-                yield f"{_reached(where)}:{int(ports) + index}", _Claim(task, ("jobs", name, "ports") if job.ports else ("ports",))
-
-
-def _reached(host: str) -> str:
-    return _LOOPBACK if host == "localhost" else host
+                yield f"{numeric(where)}:{int(ports) + index}", _Claim(task, ("jobs", name, "ports") if job.ports else ("ports",))

@@ -1,57 +1,117 @@
-"""What the parts of a cluster file say of each other: the program and its jobs, the tasks and their hosts, the ports and their users. Every
-key is sound by itself when it comes here; each check yields all the contradictions it finds."""
+"""The rules that the keys of a cluster file must obey together: the program and its jobs, tasks and hosts, ports and their users. Each rule
+yields every breach it finds, and relies on each key being valid by itself."""
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from psclust.placement.pins import impossible_pins
-from psclust.spec.address_checks import check_network
-from psclust.spec.cluster_file import ClusterFile, Job, Placement
+from psclust.spec.address_checks import check_addresses
+from psclust.spec.cluster_file import ClusterFile, Placement
+from psclust.spec.jobs import BETWEEN_GRAPH, COORDINATOR, IN_GRAPH, PS, WORKER, is_chief, replica_jobs
 from psclust.spec.placeholders import check_placeholders
 from psclust.spec.problems import KeyPath, Problem
-from psclust.spec.slot_checks import check_room
+from psclust.spec.program_command import ProgramKind, parse_program, split_program
+from psclust.spec.python_command import is_interpreter
+from psclust.spec.slot_checks import check_slots
 from psclust.spec.spelling import inline, nearest
-
-PSCLUST_PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:program
-_CHIEFS = ("chief", "master", "client")
 
 
 def check(file: ClusterFile) -> Iterator[Problem]:
-    """Every contradiction in a file whose single values are sound."""
-    jobs = file.jobs | _added_jobs(file)
-    yield from _program(file)
-    if is_psclust_program(file):
-        yield from _psclust_program(file)
-        yield from _pins(file)
-        yield from _pace(file)
-    yield from _without_effect(file)
-    yield from _jobs(file)
-    yield from _ends_with(file, jobs)
-    yield from check_room(file, jobs)
-    yield from check_network(file, jobs)
-    yield from check_placeholders(file, jobs)
+    """Every breach of a rule."""
+    for rule in _RULES:
+        yield from rule(file)
 
 
-def is_psclust_program(file: ClusterFile) -> bool:
-    word = file.program if isinstance(file.program, str) else next(iter(file.program or ()), "")
-    return PSCLUST_PROGRAM.fullmatch(word) is not None
-
-
-def _without_effect(file: ClusterFile) -> Iterator[Problem]:
-    """Keys that only some programs heed, for one that does not."""
-    runs = [file.program, *(job.run for job in file.jobs.values() if isinstance(job.run, list))]
-    reads = (("program",), ("jobs", "*"))
-    if is_psclust_program(file):
-        if file.role_by in ("flags", "tf_config"):
-            yield Problem(("role_by",), "a psclust program learns its place from psclust itself; remove this.", reads)
+def _program_is_one_word(file: ClusterFile) -> Iterator[Problem]:
+    """The message takes `python train.py --lr 0.1` apart."""
+    if not isinstance(file.program, str):
         return
-    if any(PSCLUST_PROGRAM.fullmatch(run[0]) for run in runs if isinstance(run, list)):
+    words = split_program(file.program)
+    if words in ([], ["-m"]):
+        yield Problem(("program",), f"found '{file.program}'; write train.py, module:program, or -m and a module.")
+    elif len(words) > 1:
+        name, *args = words[1:] if is_interpreter(words[0]) else words
+        parts = f"program: {name}" + (f" and args: {inline(args)}" if args else "")
+        yield Problem(("program",), f"found several words, '{file.program}'; write {parts}, or the whole command as a list.")
+
+
+def _arguments_have_a_program(file: ClusterFile) -> Iterator[Problem]:
+    if file.program is None and file.args:
+        yield Problem(("args",), "there is no program to take these arguments; name it under program.", (("program",),))
+
+
+def _replication_suits_the_program(file: ClusterFile) -> Iterator[Problem]:
+    program = file.program_command
+    if file.replication == IN_GRAPH and not program.is_psclust and program.kind is not ProgramKind.NONE:
+        text = (
+            "in-graph needs a psclust program (module:program); for a script of your own write coordinator, "
+            "whose chief drives bare ps and worker servers."
+        )
+        yield Problem(("replication",), text, (("program",),))
+    if file.replication == COORDINATOR and program.is_psclust:
+        text = "coordinator is for scripts; a psclust program (module:program) runs in-graph or between-graph."
+        yield Problem(("replication",), text, (("program",), ("jobs", "*")))
+
+
+def _psclust_program_has_ps_and_workers(file: ClusterFile) -> Iterator[Problem]:
+    reads = (("program",), ("replication",), ("jobs", "*"))
+    for name in (PS, WORKER) if file.program_command.is_psclust else ():
+        if name not in file.jobs:
+            near = nearest(name, file.jobs)
+            hint = f"did you mean {name} where it says {near}?" if near else f"write {name}: 1 or more."
+            yield Problem(("jobs",), f"a psclust program needs at least one {name} and there is none; {hint}", reads)
+        elif file.jobs[name].count == 0:
+            yield Problem(("jobs", name, "count"), f"a psclust program needs at least one {name}; write 1 or more.", reads)
+
+
+def _in_graph_has_one_client(file: ClusterFile) -> Iterator[Problem]:
+    if file.replication == IN_GRAPH and file.program_command.is_psclust:
+        for name in (name for name, job in file.jobs.items() if is_chief(name) and job.count):
+            text = "an in-graph program has one client, which psclust adds by itself; remove this job."
+            yield Problem(("jobs", name), text, (("program",), ("replication",), ("jobs", "*")))
+
+
+def _pins_name_a_ps(file: ClusterFile) -> Iterator[Problem]:
+    count = file.jobs[PS].count if PS in file.jobs and file.program_command.is_psclust else 0
+    for pattern, index in impossible_pins(file.placement.pin, count) if count else ():
+        text = f"there is no ps:{index} to hold these variables: the last one is ps:{count - 1}; indices begin at 0."
+        yield Problem(("placement", "pin", pattern), text, (("jobs", PS, "count"), ("jobs", PS, "addresses")))
+
+
+def _backup_workers_leave_a_gradient(file: ClusterFile) -> Iterator[Problem]:
+    if not file.backup_workers or not file.program_command.is_psclust:
+        return
+    here = ("backup_workers",)
+    replicas = sum(file.jobs[name].count for name in replica_jobs(BETWEEN_GRAPH) if name in file.jobs)
+    if file.update == "async":
+        yield Problem(here, "asynchronous workers wait for nobody; remove it, or write update: sync.", (("update",),))
+    elif file.replication == IN_GRAPH:
+        text = "an in-graph step is one run of all towers, and none can be late by itself; remove it, or write replication: between-graph."
+        yield Problem(here, text, (("replication",),))
+    elif file.backup_workers >= replicas:
+        text = f"{file.backup_workers} of {replicas} workers as backup leave no gradient to wait for; "
+        text += f"write {replicas - 1} or less." if replicas > 1 else "it takes two workers; remove it, or raise jobs.worker."
+        yield Problem(here, text, (("jobs", WORKER, "count"), ("jobs", WORKER, "addresses")))
+
+
+def _staleness_is_of_asynchronous_workers(file: ClusterFile) -> Iterator[Problem]:
+    if file.max_staleness is not None and file.update == "sync" and file.program_command.is_psclust:
+        yield Problem(("max_staleness",), "synchronous workers are never ahead; remove it, or write update: async.", (("update",),))
+
+
+def _keys_have_an_effect(file: ClusterFile) -> Iterator[Problem]:
+    """Scripts ignore the keys of psclust programs, and the other way round."""
+    reads = (("program",), ("jobs", "*"))
+    if file.program_command.is_psclust:
+        if file.role_by in ("flags", "tf_config"):
+            yield Problem(("role_by",), "a psclust program learns its role from psclust itself; remove this.", reads)
+        return
+    if any(parse_program(job.command).is_psclust for job in file.jobs.values()):
         return
     name = file.program if isinstance(file.program, str) else shlex.join(file.program) if file.program else None
-    why = f"only a psclust program (module:program) heeds this, and {f'{name} is none' if name else 'there is none'}; remove it."
+    why = f"only a psclust program (module:program) uses this, and {f'{name} is none' if name else 'there is none'}; remove it."
     given: dict[KeyPath, bool] = {
         ("update",): file.update == "sync",
         ("backup_workers",): bool(file.backup_workers),
@@ -61,128 +121,59 @@ def _without_effect(file: ClusterFile) -> Iterator[Problem]:
     yield from (Problem(path, why, reads) for path, is_given in given.items() if is_given)
 
 
-def _added_jobs(file: ClusterFile) -> dict[str, Job]:
-    """The one task that psclust adds itself: the client of an in-graph program, or the chief of a coordinator script."""
-    present = {name for name, job in file.jobs.items() if job.count}
-    if file.replication == "in-graph" and is_psclust_program(file):
-        return {"client": Job()}
-    if file.replication == "coordinator" and file.program is not None and not present & set(_CHIEFS):
-        return {"chief": Job()}
-    return {}
-
-
-def _program(file: ClusterFile) -> Iterator[Problem]:
-    if isinstance(file.program, str):
-        yield from _several_words(file.program)
-    if file.program is None and file.args:
-        yield Problem(("args",), "there is no program to take these arguments; name it under program.", (("program",),))
-    if file.replication == "in-graph" and file.program is not None and not is_psclust_program(file):
-        text = (
-            "in-graph needs a psclust program (module:program); for a script of your own write coordinator, "
-            "whose chief drives bare ps and worker servers."
-        )
-        yield Problem(("replication",), text, (("program",),))
-
-
-def program_words(program: str) -> list[str]:
-    """A program's text taken apart as a shell would: one word where it is a program alone, which `-m module` and a path with blanks are."""
-    try:
-        words = shlex.split(program)
-    except ValueError:
-        return [program]
-    start = 1 if words and re.fullmatch(r"python[\d.]*", words[0]) else 0
-    if words[start : start + 1] == ["-m"]:
-        words[start : start + 2] = [" ".join(words[start : start + 2])]
-    is_path = start == 0 and program.endswith(".py") and not any(word.startswith("-") for word in words)
-    return [program] if is_path else words
-
-
-def _several_words(program: str) -> Iterator[Problem]:
-    """`python train.py --lr 0.1` is three things; the message takes them apart."""
-    words = program_words(program)
-    if words in ([], ["-m"]):
-        yield Problem(("program",), f"found '{program}'; write train.py, module:program, or -m and a module.")
-    elif len(words) > 1:
-        name, *args = words[1:] if re.fullmatch(r"python[\d.]*", words[0]) else words
-        parts = f"program: {name}" + (f" and args: {inline(args)}" if args else "")
-        yield Problem(("program",), f"found several words, '{program}'; write {parts}, or the whole command as a list.")
-
-
-def _psclust_program(file: ClusterFile) -> Iterator[Problem]:
-    reads = (("program",), ("replication",), ("jobs", "*"))
-    if file.replication == "coordinator":
-        text = "coordinator is for scripts; a psclust program (module:program) runs in-graph or between-graph."
-        yield Problem(("replication",), text, reads)
-    for name in ("ps", "worker"):
-        if name not in file.jobs:
-            near = nearest(name, file.jobs)
-            hint = f"did you mean {name} where it says {near}?" if near else f"write {name}: 1 or more."
-            yield Problem(("jobs",), f"a psclust program needs at least one {name} and there is none; {hint}", reads)
-        elif file.jobs[name].count == 0:
-            yield Problem(("jobs", name, "count"), f"a psclust program needs at least one {name}; write 1 or more.", reads)
-    for name in ("chief", "client"):
-        if file.replication == "in-graph" and name in file.jobs and file.jobs[name].count:
-            text = "an in-graph program has one client, which psclust adds by itself; remove this job."
-            yield Problem(("jobs", name), text, reads)
-
-
-def _pins(file: ClusterFile) -> Iterator[Problem]:
-    count = file.jobs["ps"].count if "ps" in file.jobs else 0
-    if count:
-        for pattern, index in impossible_pins(file.placement.pin, count):
-            text = f"there is no ps:{index} to hold these variables: the last one is ps:{count - 1}; indices begin at 0."
-            yield Problem(("placement", "pin", pattern), text, (("jobs", "ps", "count"), ("jobs", "ps", "addresses")))
-
-
-def _pace(file: ClusterFile) -> Iterator[Problem]:
-    """Who waits for whom."""
-    here = ("backup_workers",)
-    workers = sum(file.jobs[name].count for name in ("chief", "worker") if name in file.jobs)
-    if file.backup_workers and file.update == "async":
-        yield Problem(here, "asynchronous workers wait for nobody; remove it, or write update: sync.", (("update",),))
-    elif file.backup_workers and file.replication == "in-graph":
-        text = "an in-graph step is one run of all towers, and none can be late by itself; remove it, or write replication: between-graph."
-        yield Problem(here, text, (("replication",),))
-    elif file.backup_workers and file.backup_workers >= workers:
-        text = f"{file.backup_workers} of {workers} workers as backup leave no gradient to wait for; "
-        text += f"write {workers - 1} or less." if workers > 1 else "it takes two workers; remove it, or raise jobs.worker."
-        yield Problem(here, text, (("jobs", "worker", "count"), ("jobs", "worker", "addresses")))
-    if file.max_staleness is not None and file.update == "sync":
-        yield Problem(("max_staleness",), "synchronous workers are never ahead; remove it, or write update: async.", (("update",),))
-
-
-def _jobs(file: ClusterFile) -> Iterator[Problem]:
+def _some_task_exists(file: ClusterFile) -> Iterator[Problem]:
     if not any(job.count for job in file.jobs.values()):
         yield Problem(("jobs",), "there is no task to start; give a job a count of 1 or more, for example worker: 2.", (("jobs",),))
+
+
+def _jobs_have_a_program(file: ClusterFile) -> Iterator[Problem]:
+    """Their own arguments too must reach one."""
     for name, job in file.jobs.items():
         here = ("jobs", name)
         for key, value in (("args", job.args), ("extra_args", job.extra_args), ("task_args", job.task_args)):
             if value and job.run == "server":
                 text = "run: server starts a bare TensorFlow server, which takes no arguments; remove them, or write run: program."
                 yield Problem((*here, key), text, ((*here, "run"),))
-            elif value and isinstance(job.run, list) and key != "task_args":
+            elif value and job.command and key != "task_args":
                 yield Problem((*here, key), "this job has a command of its own; write its arguments there, under run.", ((*here, "run"),))
         if job.run == "program" and file.program is None:
             text = "the file names no program; write one under program, or give this job a command: run: [...]."
             yield Problem((*here, "run"), text, (("program",),))
-        yield from _task_indices(name, job)
 
 
-def _task_indices(name: str, job: Job) -> Iterator[Problem]:
-    for key, indices in (("task_args", job.task_args), ("task_env", job.task_env)):
-        for index in indices:
-            if index >= job.count:
+def _task_indices_exist(file: ClusterFile) -> Iterator[Problem]:
+    for name, job in file.jobs.items():
+        for key, indices in (("task_args", job.task_args), ("task_env", job.task_env)):
+            for index in (index for index in indices if index >= job.count):
                 last = f"the last task is {name}:{job.count - 1}; indices begin at 0." if job.count else "the job has no task."
                 reads = (("jobs", name, "count"), ("jobs", name, "addresses"))
                 yield Problem(("jobs", name, key, str(index)), f"there is no {name}:{index}: {last}", reads)
 
 
-def _ends_with(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
-    if not isinstance(file.ends_with, list):
-        return
-    present = [name for name, job in jobs.items() if job.count]
-    for index, name in enumerate(file.ends_with):
+def _ends_with_names_jobs(file: ClusterFile) -> Iterator[Problem]:
+    present = [name for name, job in file.all_jobs.items() if job.count]
+    for index, name in enumerate(file.ends_with if isinstance(file.ends_with, list) else ()):
         if name not in present:
             near = nearest(name, present)
             hint = f"did you mean {near}?" if near else f"the jobs are {', '.join(present)}."
             yield Problem(("ends_with", index), f"no task belongs to a job '{name}'; {hint}", (("jobs", "*"), ("replication",)))
+
+
+_RULES: tuple[Callable[[ClusterFile], Iterator[Problem]], ...] = (
+    _program_is_one_word,
+    _arguments_have_a_program,
+    _replication_suits_the_program,
+    _psclust_program_has_ps_and_workers,
+    _in_graph_has_one_client,
+    _pins_name_a_ps,
+    _backup_workers_leave_a_gradient,
+    _staleness_is_of_asynchronous_workers,
+    _keys_have_an_effect,
+    _some_task_exists,
+    _jobs_have_a_program,
+    _task_indices_exist,
+    _ends_with_names_jobs,
+    check_slots,
+    check_addresses,
+    check_placeholders,
+)

@@ -1,12 +1,9 @@
-"""The nouns of a cluster: host, task, cluster spec. Values only; nothing here reads a file, a clock or the network."""
+"""Host, task and cluster spec."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-
-# Jobs that hold a TensorFlow server in everybody's cluster spec, in the order in which TensorFlow programs list them.
-JOB_ORDER = ("chief", "master", "ps", "worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +19,14 @@ class Host:
 LOCALHOST = Host("localhost")
 
 
+def numeric(host: str) -> str:
+    """`localhost` as 127.0.0.1, because TensorFlow's servers bind IPv4 only; any other host as it is."""
+    return "127.0.0.1" if host == LOCALHOST.name else host
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Task:
-    """One member of a job, written `worker:0`."""
+    """One task of a job, written `worker:0`."""
 
     job: str
     index: int
@@ -55,6 +57,9 @@ class ClusterSpec:
     def address(self, task: Task) -> str | None:
         addresses = self.jobs.get(task.job, ())
         return addresses[task.index] if task.index < len(addresses) else None
+
+    def count(self, job: str) -> int:
+        return len(self.jobs.get(job, ()))
 
     def as_dict(self) -> dict[str, list[str]]:
         return {job: list(addresses) for job, addresses in self.jobs.items() if addresses}

@@ -4,141 +4,48 @@ editors' JSON Schema and the planner all read these models; after `load` nobody 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from psclust.placement.policies import POLICIES, ROUND_ROBIN, render_policies
 from psclust.spec.cluster import Host
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZES = {"": 1, **{f"{letter}B": 1000**power for power, letter in enumerate(("", "K", "M", "G", "T"))}}
-_SIZES |= {"kB": 1000, **{f"{letter}iB": 1024**power for power, letter in enumerate(("K", "M", "G", "T"), 1)}}
-
-
-def parse_seconds(value: object) -> object:
-    """`90`, `1.5`, `"90s"`, `"10m"`, `"2h"` as seconds. Raises ValueError for a text that is no duration."""
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
-    if match is None:
-        raise ValueError(f"{value!r} is not a duration; write seconds, or a number with ms, s, m, h or d, for example 90s or 10m")
-    return float(match[1]) * _UNITS[match[2] or "s"]
-
-
-def parse_bytes(value: object) -> object:
-    """`8000000`, `"8MB"` (8 * 10^6), `"512KiB"` (512 * 2^10) as bytes. Raises ValueError for a text that is no size."""
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)
-    if match is None or match[2] not in _SIZES:
-        raise ValueError(f"{value!r} is not a size; write a number of bytes, or a number with KB, MB, GB, KiB, MiB or GiB")
-    return int(match[1]) * _SIZES[match[2]]
-
-
-def _parse_ports(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return value
+from psclust.spec.jobs import PS, WORKER, added_job
+from psclust.spec.key_types import (
+    JOBS_SCHEMA,
+    Addresses,
+    Arguments,
+    Bytes,
+    Command,
+    Environment,
+    ExitCodes,
+    HostNames,
+    JobName,
+    JobNames,
+    Lease,
+    Name,
+    PassedNames,
+    Pins,
+    PlacementPolicy,
+    Ports,
+    ReachBy,
+    Replication,
+    Seconds,
+    TaskArguments,
+    TaskEnvironments,
+    Text,
+    Update,
+    such_as,
+)
+from psclust.spec.port_range import LAST_PORT
+from psclust.spec.program_command import ProgramCommand, parse_program
 
 
 def clean_name(text: str) -> str:
     """A run's name made of any text, such as a folder's name: what a name cannot have becomes `-`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:63] or "cluster"
-
-
-def _words(text: str) -> dict[str, Any]:
-    """What to write, in words, where a pattern says it only to a machine; editors show it under this key, and so do our messages."""
-    return {"patternErrorMessage": text}
-
-
-def _keys(pattern: str, words: str, example: object) -> dict[str, Any]:
-    """What a mapping's keys must look like, said here because not every pydantic passes it on, and a mapping to show."""
-    return {"propertyNames": {"pattern": pattern} | _words(words), "examples": [example]}
-
-
-def _some(*example: str | int) -> Any:
-    return Field(min_length=1, json_schema_extra={"examples": [list(example)]})
-
-
-_SECONDS = {"type": ["number", "string"], "minimum": 0, "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*$"}
-_SCALAR = {"type": ["string", "number", "boolean"]}
-_COUNT = {"type": "integer", "minimum": 0, "maximum": 4096}
-
-Seconds = Annotated[
-    float,
-    BeforeValidator(parse_seconds),
-    Field(ge=0, allow_inf_nan=False),
-    WithJsonSchema(_SECONDS | _words("seconds, or a time such as 90s, 10m or 2h")),
-]
-_SIZE = r"^\s*\d+\s*([kKMGT]?B|[KMGT]iB)?\s*$"
-Bytes = Annotated[
-    int,
-    BeforeValidator(parse_bytes),
-    Field(ge=1),
-    WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE} | _words("a size such as 8MB, 512KiB or 8000000")),
-]
-# `auto`: the kernel picks; `2222`: task i of the job gets 2222 + i; `2300-2399`: the first free ones of the range.
-_PORTS = r"^(auto|\d{1,5}|\d{1,5}-\d{1,5})$"
-Ports = Annotated[
-    str,
-    BeforeValidator(_parse_ports),
-    Field(pattern=_PORTS),
-    WithJsonSchema({"type": ["string", "integer"], "pattern": _PORTS} | _words("auto, a port such as 2222, or a range such as 2300-2399")),
-]
-# A number in a list of arguments is a text as far as the program is concerned: `[--lr, 0.1]`.
-Argument = Annotated[str, WithJsonSchema(_SCALAR)]
-Arguments = Annotated[list[Argument], Field(json_schema_extra={"examples": [["--lr", "0.1"]]})]
-Command = Annotated[list[Argument], _some("./serve", "--verbose")]
-_VARIABLE = r"^[^=\s]+$"
-EnvironmentName = Annotated[str, Field(pattern=_VARIABLE)]
-EnvironmentValue = Annotated[str | int | float | bool, WithJsonSchema(_SCALAR)]
-Environment = Annotated[
-    dict[EnvironmentName, EnvironmentValue],
-    Field(json_schema_extra=_keys(_VARIABLE, "a variable's name without = or blanks", {"LEVEL": 2})),
-]
-_JOB, _JOB_WORDS = r"^[a-z][a-z0-9_]*$", "a job's name in small letters, digits and _, such as ps or worker"
-JobName = Annotated[str, Field(pattern=_JOB, json_schema_extra=_words(_JOB_WORDS))]
-Name = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
-        json_schema_extra=_words("a name of at most 63 letters, digits, '.', '_' and '-', such as mnist-2"),
-    ),
-]
-Address = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*:\d{1,5}$", json_schema_extra=_words("host:port, such as 127.0.0.1:2222")),
-]
-# Indices come as texts, because keys in YAML are read as written.
-TaskIndex = Annotated[int, Field(strict=False, ge=0)]
-_INDEX, _INDEX_WORDS = r"^\d+$", "a task's index, such as 0"
-Text = Annotated[str, Field(min_length=1)]
-HostNames = Annotated[list[Text], _some("node1", "node2")]
-Addresses = Annotated[list[Address], _some("127.0.0.1:2222", "127.0.0.1:2223")]
-JobNames = Annotated[list[JobName], _some("worker", "chief")]
-ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], _some(0, 1)]
-Replication = Literal["in-graph", "between-graph", "coordinator"]
-Update = Literal["sync", "async"]
-ReachBy = Literal["ssh"]  # `psclust.reach.ways.WAYS` has each
-if TYPE_CHECKING:
-    PlacementPolicy = str
-else:
-    PlacementPolicy = Literal[tuple(POLICIES)]
-_PATTERN = r"^\S+$"
-Pins = Annotated[
-    dict[Annotated[str, Field(pattern=_PATTERN)], Annotated[int, Field(ge=0)]],
-    Field(json_schema_extra=_keys(_PATTERN, "a pattern of variable names such as embeddings/*", {"embeddings/*": 0})),
-]
-_PASSED = r"^[A-Za-z_*?][A-Za-z0-9_*?]*$"
-PassedName = Annotated[str, Field(pattern=_PASSED, json_schema_extra=_words("a variable's name, or a pattern of names such as WANDB_*"))]
-PassedNames = Annotated[list[PassedName], _some("HF_TOKEN", "WANDB_*")]
-
-
-# Shorter than that, a busy moment would be taken for the end.
-Lease = Annotated[Seconds, Field(ge=3)]
 
 
 class _Model(BaseModel):
@@ -155,10 +62,10 @@ class HostEntry(_Model):
         description="How many tasks the host takes; default: as many as asked. Those left over are for tasks of a host that is lost.",
     )
     user: Text | None = Field(default=None, description="The SSH user.")
-    port: int | None = Field(default=None, ge=1, le=65535, description="The SSH port.")
+    port: int | None = Field(default=None, ge=1, le=LAST_PORT, description="The SSH port.")
 
 
-Hosts = Annotated[list[Text | HostEntry], _some("a:2", "b:2")]
+Hosts = Annotated[list[Text | HostEntry], such_as("a:2", "b:2")]
 
 
 class Restart(_Model):
@@ -215,6 +122,9 @@ class Placement(_Model):
         return {"anyOf": [{"type": "string", "enum": list(POLICIES)}, handler(core_schema)]}
 
 
+_COUNT = {"type": "integer", "minimum": 0, "maximum": 4096}
+
+
 class Job(_Model):
     """The tasks of one job. A plain number in the file means `count`."""
 
@@ -246,20 +156,23 @@ class Job(_Model):
     args: Arguments | None = Field(default=None, description="Arguments instead of the file's `args`; placeholders allowed.")
     extra_args: Arguments = Field(default_factory=list, description="Arguments after the common ones, for this job only.")
     env: Environment = Field(default_factory=dict, description="Added to this job's environment; placeholders allowed.")
-    task_args: dict[TaskIndex, Arguments] = Field(
+    task_args: TaskArguments = Field(
         default_factory=dict,
         description="Extra arguments of single tasks, by index.",
-        json_schema_extra=_keys(_INDEX, _INDEX_WORDS, {"0": ["--verbose"]}),
     )
-    task_env: dict[TaskIndex, Environment] = Field(
+    task_env: TaskEnvironments = Field(
         default_factory=dict,
         description="Extra environment of single tasks, by index.",
-        json_schema_extra=_keys(_INDEX, _INDEX_WORDS, {"0": {"LEVEL": 2}}),
     )
     python: Text | None = Field(default=None, description="The interpreter of this job.")
     cwd: Text | None = Field(default=None, description="The working folder of this job.")
     ok_exit_codes: ExitCodes = Field(default_factory=lambda: [0], description="Exit codes that count as success.")
     restart: Restart | None = Field(default=None, description="Instead of the file's `restart`, for this job.")
+
+    @property
+    def command(self) -> list[str] | None:
+        """The job's own command, in place of the run's program."""
+        return self.run if isinstance(self.run, list) else None
 
     @model_validator(mode="before")
     @classmethod
@@ -276,15 +189,15 @@ class Job(_Model):
 
 
 def default_jobs() -> dict[str, Job]:
-    """The jobs of a cluster that names none: the smallest in which the words of this field mean something."""
-    return {"ps": Job(), "worker": Job(count=2)}
+    """The jobs of a cluster that names none."""
+    return {PS: Job(), WORKER: Job(count=2)}
 
 
 class _Common(_Model):
     jobs: dict[JobName, Job] = Field(
         default_factory=default_jobs,
         description="The cluster's jobs: how many tasks each has, or a mapping with more about them. Default: ps: 1, worker: 2.",
-        json_schema_extra={"additionalProperties": False} | _keys(_JOB, _JOB_WORDS, {"ps": 1, "worker": 2}),
+        json_schema_extra=JOBS_SCHEMA,
     )
     program: Text | Command | None = Field(
         default=None, description="train.py, module:program, `-m module`, or a command as a list; none: bare servers only."
@@ -370,6 +283,20 @@ class ClusterFile(_Common):
 
     name: Name
     hosts: list[Host] = Field(default_factory=list, description="Where tasks run; none: this machine.")
+
+    @property
+    def program_command(self) -> ProgramCommand:
+        return parse_program(self.program)
+
+    @property
+    def all_jobs(self) -> dict[str, Job]:
+        """The jobs of the file, and the one psclust adds."""
+        added = added_job([name for name, job in self.jobs.items() if job.count], self.replication, self.program_command.kind)
+        return self.jobs | ({added: Job()} if added else {})
+
+    def arguments(self, job: Job) -> list[str]:
+        """The arguments that all tasks of the job get; those of a job with a command of its own are part of the command."""
+        return [] if job.command else [*(self.args if job.args is None else job.args), *job.extra_args]
 
 
 def json_schema() -> dict[str, Any]:

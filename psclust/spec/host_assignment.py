@@ -1,4 +1,4 @@
-"""Which task runs on which host. Pure: hosts and jobs in, one host a task out."""
+"""Which task runs on which host."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from psclust.spec.cluster_file import Job
 
 
 def assign(jobs: Mapping[str, Job], hosts: Sequence[Host]) -> dict[Task, Host]:
-    """One host for every task of `jobs`: pinned jobs go to their hosts in order; the rest round the hosts that still have a slot,
-    so that the tasks of a job spread. No hosts: everything on this machine. Raises UsageError when the slots do not suffice."""
+    """The host of every task. Pinned tasks take their hosts first; the others take the hosts with a free slot in turn, so that the tasks of
+    a job spread. Without hosts all run on this machine. Raises UsageError when the slots do not suffice."""
     pool = list(hosts) or [LOCALHOST]
     by_name = {host.name: host for host in pool}
     used = dict.fromkeys(by_name, 0)
     placed: dict[Task, Host] = {}
-    for job_name, job in jobs.items():
-        for index in range(job.count if job.hosts else 0):
-            assert job.hosts is not None
-            host = by_name[job.hosts[index % len(job.hosts)]]
-            used[host.name] += 1
-            placed[Task(job_name, index)] = host
+    pins = {Task(name, index): pinned_host(job, index) for name, job in jobs.items() for index in range(job.count)}
+    for task, pin in pins.items():
+        if pin is not None:
+            used[pin] += 1
+            placed[task] = by_name[pin]
     turn = 0
-    for job_name, job in jobs.items():
-        for index in range(0 if job.hosts else job.count):
-            host = _next_free(pool, used, turn, Task(job_name, index))
-            turn = pool.index(host) + 1
-            used[host.name] += 1
-            placed[Task(job_name, index)] = host
-    return {task: placed[task] for name, job in jobs.items() for task in (Task(name, i) for i in range(job.count))}
+    for task in (task for task, pin in pins.items() if pin is None):
+        host = _next_free(pool, used, turn, task)
+        turn = pool.index(host) + 1
+        used[host.name] += 1
+        placed[task] = host
+    return {task: placed[task] for task in pins}
+
+
+def pinned_host(job: Job, index: int) -> str | None:
+    """The host a task is pinned to: the job's hosts in order, repeated as needed."""
+    return job.hosts[index % len(job.hosts)] if job.hosts else None
 
 
 def _next_free(pool: list[Host], used: dict[str, int], turn: int, task: Task) -> Host:

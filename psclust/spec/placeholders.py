@@ -1,5 +1,5 @@
-"""Placeholders in arguments and environment: `{ps_hosts}`, `{worker_hosts:;}`, `{address:worker:0}` ... which there are, where they stand
-in a cluster file, and every mistake in them."""
+"""The placeholders in arguments and environment (`{ps_hosts}`, `{worker_hosts:;}`, `{address:worker:0}`, ...): which exist, where a cluster
+file uses them, and every mistake in them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from psclust.spec.address_checks import is_in_cluster
 from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.jobs import CHIEF, PS, WORKER, is_in_cluster
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
 
 PATTERN = re.compile(r"\{\{|\}\}|\{([a-z][a-z0-9_]*)(?::([^{}]*))?\}")
 _TASK = re.compile(r"([a-z][a-z0-9_]*):(\d+)")
 FREE_PORT = "free_port"
-# Jobs that scripts name even where a cluster has none: their addresses are an empty text.
-USUAL_JOBS = ("ps", "worker", "chief")
-_OWN_PLACE = {"job_name", "task_index", "address", "host", "port"}
+# Scripts name these jobs even if a cluster has none: then `{chief_hosts}` is empty.
+USUAL_JOBS = (PS, WORKER, CHIEF)
+_OWN = {"job_name", "task_index", "address", "host", "port"}
 _CLUSTER = {"cluster", "tf_config"}
-_NO_PLACE = {"num_ps", "num_workers", "name", "run_dir", FREE_PORT}
+_OTHERS = {"num_ps", "num_workers", "name", "run_dir", FREE_PORT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Placeholder:
 
     @classmethod
     def of(cls, match: re.Match[str]) -> Placeholder | None:
-        """What a match of PATTERN stands for; None for a brace, and for braces that only look like a placeholder, such as `{lr:0.1}`."""
+        """The placeholder that PATTERN matched; None for an escaped brace, and for other text in braces, such as `{lr:0.1}`."""
         name, argument = match[1], match[2]
         if name is None:
             return None
@@ -45,18 +45,18 @@ class Placeholder:
 
     @property
     def task(self) -> tuple[str, int] | None:
-        """Job and index of the one task it is about."""
+        """Job and index of the one task whose address it holds."""
         match = _TASK.fullmatch(self.argument) if self.argument is not None and not self.name.endswith("_hosts") else None
         return (match[1], int(match[2])) if match else None
 
     @property
-    def tells_place(self) -> bool:
-        """Whether it tells a task who it is."""
-        return self.name in _OWN_PLACE and self.argument is None
+    def is_own(self) -> bool:
+        """Whether its value differs from task to task."""
+        return self.name in _OWN and self.argument is None
 
     @property
-    def tells_cluster(self) -> bool:
-        """Whether it tells a task where others are."""
+    def is_of_cluster(self) -> bool:
+        """Whether it holds addresses of other tasks."""
         return self.name in _CLUSTER or self.name.endswith("_hosts") or self.argument is not None
 
 
@@ -68,18 +68,17 @@ def placeholders(text: str) -> Iterator[Placeholder]:
 
 
 def texts_of_job(file: ClusterFile, job: Job) -> list[str]:
-    """Every text in which a placeholder may tell a task of the job something."""
-    common = job.run if isinstance(job.run, list) else [*(file.args if job.args is None else job.args), *job.extra_args]
-    if not isinstance(job.run, list) and isinstance(file.program, list):
-        common = [*file.program, *common]
+    """Every text in which placeholders are filled in for the tasks of the job."""
+    common = job.command or [*(file.program if isinstance(file.program, list) else ()), *file.arguments(job)]
     environments = (file.env, job.env, *job.task_env.values())
     values = [str(value) for environment in environments for value in environment.values()]
     return [*common, *(text for args in job.task_args.values() for text in args), *values]
 
 
-def check_placeholders(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
-    """Every placeholder that does not exist. `jobs` are the file's and those psclust adds."""
-    sizes = {name: len(job.addresses or ()) or job.count for name, job in jobs.items() if is_in_cluster(name, job)}
+def check_placeholders(file: ClusterFile) -> Iterator[Problem]:
+    """Every placeholder that does not exist."""
+    jobs = {name: job for name, job in file.all_jobs.items() if is_in_cluster(name, job.in_cluster)}
+    sizes = {name: len(job.addresses or ()) or job.count for name, job in jobs.items()}
     for path, text in _texts(file):
         for placeholder in dict.fromkeys(placeholders(text)):
             mistake = _mistake(placeholder, {name: size for name, size in sizes.items() if size})
@@ -94,7 +93,7 @@ def _texts(file: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
     yield from _values(("env",), file.env)
     for name, job in file.jobs.items():
         here = ("jobs", name)
-        yield from _items((*here, "run"), job.run if isinstance(job.run, list) else ())
+        yield from _items((*here, "run"), job.command or ())
         yield from _items((*here, "args"), job.args or ())
         yield from _items((*here, "extra_args"), job.extra_args)
         yield from _values((*here, "env"), job.env)
@@ -113,10 +112,10 @@ def _values(path: KeyPath, env: Mapping[str, object]) -> Iterator[tuple[KeyPath,
 
 
 def _mistake(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
-    """What is wrong with it and what to write, to stand after `has`."""
+    """What is wrong and what to write, as a phrase that follows `has`."""
     if placeholder.argument is not None and not placeholder.name.endswith("_hosts"):
         return _wrong_task(placeholder, sizes)
-    known = [*sorted(_OWN_PLACE | _CLUSTER | _NO_PLACE), *(f"{job}_hosts" for job in dict.fromkeys((*USUAL_JOBS, *sizes)))]
+    known = [*sorted(_OWN | _CLUSTER | _OTHERS), *(f"{job}_hosts" for job in dict.fromkeys((*USUAL_JOBS, *sizes)))]
     if placeholder.name not in known:
         near = nearest(placeholder.name, known)
         hint = f"did you mean {{{near}}}?" if near else f"known are {', '.join(sorted(known))}. Write {{{{ and }}}} for braces."

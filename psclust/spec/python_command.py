@@ -1,4 +1,4 @@
-"""Command lines that start a Python program."""
+"""Command lines of a Python interpreter: where its options end and the program begins."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import os
 import re
 from collections.abc import Sequence
 
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")
-# Options after which an interpreter still runs the program that is named, and no more than that.
+_INTERPRETER = re.compile(r"python(3(\.\d+)?)?")
+# Options that leave the program and its arguments as they are.
 _OPTIONS, _OPTIONS_WITH_VALUE = "bBdEIOPqsSuv", "WX"
 
 
+def is_interpreter(command: str) -> bool:
+    """Of `python`, `python3`, `/usr/bin/python3.12`."""
+    return _INTERPRETER.fullmatch(os.path.basename(command)) is not None
+
+
 def program_at(argv: Sequence[str]) -> int | None:
-    """The index of the program in a command line such as `python3 -u train.py --lr 1` or `/usr/bin/python -m train`; None where it starts
-    no Python program, or in a way that is unknown here."""
-    if not _PYTHON.fullmatch(os.path.basename(argv[0])):
+    """The index of the program in a command line such as `python3 -u train.py --lr 1` or `/usr/bin/python -m train`; None for any other
+    command, and after an unknown option."""
+    if not is_interpreter(argv[0]):
         return None
     options = option_count(argv[1:])
     return None if options is None or 1 + options >= len(argv) else 1 + options

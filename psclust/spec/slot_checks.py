@@ -1,4 +1,4 @@
-"""Whether the hosts of a cluster file have room for its tasks: pinned jobs name hosts that exist, and slots suffice."""
+"""Checks that a cluster's tasks fit on its hosts: pinned jobs name hosts that exist, and slots suffice."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.host_assignment import pinned_host
 from psclust.spec.plurals import counted, counted_tasks
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
@@ -14,19 +15,15 @@ from psclust.spec.spelling import nearest
 _HOSTS: tuple[KeyPath, ...] = (("hosts",), ("hostfile",))
 
 
-def check_room(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]:
-    """Pins to unknown hosts, and too few slots. `jobs` are the file's and those psclust adds."""
+def check_slots(file: ClusterFile) -> Iterator[Problem]:
+    """Pins to unknown hosts, and too few slots."""
+    jobs = file.all_jobs
     pins = list(_unknown_pins(file))
     yield from pins
     too_few = list(_total(file.hosts, jobs))
     yield from too_few
     if not pins and not too_few:
         yield from _pinned(file.hosts, jobs)
-
-
-def pinned_host(job: Job, index: int) -> str | None:
-    """The host a task is pinned to: the job's hosts in order, repeated as needed."""
-    return job.hosts[index % len(job.hosts)] if job.hosts else None
 
 
 def _unknown_pins(file: ClusterFile) -> Iterator[Problem]:
@@ -37,7 +34,7 @@ def _unknown_pins(file: ClusterFile) -> Iterator[Problem]:
                 continue
             near = nearest(name, names)
             if not file.hosts:
-                hint = f"the file lists no hosts, so all runs on this machine; list {name} under hosts, or write localhost."
+                hint = f"the file lists no hosts, so everything runs on this machine; list {name} under hosts, or write localhost."
             else:
                 hint = f"did you mean {near}?" if near else f"the hosts are {_some(names)}."
             yield Problem(("jobs", job_name, "hosts", index), f"'{name}' is not one of the hosts; {hint}", _HOSTS)

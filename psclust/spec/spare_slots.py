@@ -11,7 +11,7 @@ from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import Job
 
 
-def move(
+def reassign(
     placed: Mapping[Task, Host], jobs: Mapping[str, Job], hosts: Sequence[Host], lost: Sequence[str], *, optional: Collection[str] = ()
 ) -> dict[Task, Host]:
     """`placed` without the hosts `lost`, in the order in which they were lost. A host has its slots less its tasks to spare; one without a

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from psclust.spec.checks import program_words
 from psclust.spec.cluster_file import clean_name
+from psclust.spec.program_command import split_program
 from psclust.spec.spelling import inline
 
 _TEMPLATE = """\
@@ -52,7 +52,7 @@ jobs:
 
 def render_init(name: str, program: str | None) -> str:
     """The text of a cluster file for a cluster of (about) this name that runs `program`; None leaves the program to be filled in."""
-    words = program_words(program or "")
+    words = split_program(program or "")
     given = words[0] if len(words) == 1 else shlex.split(program or "")
     line = f"program: {inline(given)}" if given else "# program: train.py"
     return _TEMPLATE.format(name=clean_name(name), program=line)

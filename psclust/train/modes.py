@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from psclust.spec.jobs import BETWEEN_GRAPH
 from psclust.train.between_graph.chief import Chief
 from psclust.train.between_graph.replica import Replica
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
@@ -16,7 +17,6 @@ from psclust.train.offline.prediction import write_predictions
 from psclust.train.offline.saved_model import export_saved_model
 from psclust.train.program_options import TRAIN, TRAIN_AND_EVALUATE
 from psclust.train.session import recover
-from psclust.train.task_context import BETWEEN_GRAPH
 from psclust.train.tower_devices import own_devices
 
 LOG = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 from psclust.errors import UsageError
 from psclust.estimator import install
 from psclust.rundir.folder import RunFolder
+from psclust.spec.jobs import server_jobs
 from psclust.train import modes
 from psclust.train.definition import Definition
 from psclust.train.job import Job
@@ -22,7 +23,7 @@ from psclust.train.offline.saved_model import export_saved_model
 from psclust.train.program_options import Options
 from psclust.train.progress_file import ProgressFile
 from psclust.train.report import Reporter
-from psclust.train.task_context import IN_GRAPH, TaskContext, read_context
+from psclust.train.task_context import TaskContext, read_context
 
 PathLike = str | os.PathLike[str]
 
@@ -96,7 +97,7 @@ class Program(Definition):
 def _trainable_context(environment: Mapping[str, str]) -> TaskContext:
     context = read_context(environment)
     task = context.task
-    if task is not None and (task.job == "ps" or (context.replication == IN_GRAPH and task.job == "worker")):
+    if task is not None and task.job in server_jobs(context.replication):
         raise UsageError(
             f"{task} is a server and does not train. Start the program as module:program with `psclust up`, or start a script with "
             "`run: server` for that job"

@@ -15,7 +15,8 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError, StartError
-from psclust.train.task_context import IN_GRAPH, TaskContext, device
+from psclust.spec.jobs import IN_GRAPH
+from psclust.train.task_context import TaskContext, device
 
 LOG = logging.getLogger(__name__)
 

@@ -11,10 +11,7 @@ from psclust.errors import UsageError
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.device_layout import LOCAL, Layout
 from psclust.spec.cluster import ClusterSpec, Task
-
-IN_GRAPH = "in-graph"
-BETWEEN_GRAPH = "between-graph"
-EVALUATOR = "evaluator"
+from psclust.spec.jobs import BETWEEN_GRAPH, EVALUATOR, IN_GRAPH, PS, replica_jobs, server_jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +40,7 @@ class TaskContext:
         """The tasks that hold a replica of the model, in shard order, the chief first."""
         if self.cluster is None:
             return ()
-        jobs = ("worker",) if self.replication == IN_GRAPH else ("chief", "worker")
-        return tuple(Task(job, index) for job in jobs for index in range(len(self.cluster.jobs.get(job, ()))))
+        return tuple(Task(job, index) for job in replica_jobs(self.replication) for index in range(self.cluster.count(job)))
 
     @property
     def chief(self) -> Task | None:
@@ -67,7 +63,7 @@ class TaskContext:
     def layout(self) -> Layout:
         if self.task is None or self.cluster is None:
             return replace(LOCAL, workers=self.devices)
-        here, ps, tasks = device(self.task), len(self.cluster.jobs.get("ps", ())), tuple(device(task) for task in self.replicas)
+        here, ps, tasks = device(self.task), self.cluster.count(PS), tuple(device(task) for task in self.replicas)
         if self.replication == IN_GRAPH:
             return Layout(ps, tasks if self.devices == ("",) else self.devices, here, self.placement)
         return Layout(ps, tasks, here, self.placement, devices=self.devices)
@@ -77,7 +73,7 @@ class TaskContext:
         """The other tasks whose servers this process's session needs."""
         if self.cluster is None:
             return ()
-        jobs = ("ps", "worker") if self.replication == IN_GRAPH else ("ps",)
+        jobs = server_jobs(self.replication)
         return tuple(task for task in self.cluster.tasks() if task.job in jobs and task != self.task)
 
     def address(self, task: Task) -> str:

@@ -41,7 +41,7 @@ def test_a_script_that_nothing_tells_its_place_is_named_first_and_a_failure_at_o
     bed.write("psclust.yaml", JOBS)
     code, said = bed.run("up")
     assert code == 1
-    assert said.index("no task learns its place") < said.index(" | alone")
+    assert said.index("no task learns its role") < said.index(" | alone")
     failure = next(line for line in said.splitlines() if "failed after" in line)
     assert "exited with code 2; psclust gave it TF_CONFIG and no flags; if that is wrong write role_by: flags or none" in failure
 

@@ -253,7 +253,7 @@ def test_only_a_task_whose_environment_no_other_shares_is_executed() -> None:
 
 
 def test_a_program_that_hides_a_module_of_tensorflow_is_executed_and_said_so() -> None:
-    facts = ScriptFacts(may_read_place=True, hides="six.py")
+    facts = ScriptFacts(may_read_role=True, hides="six.py")
     made = build_plan(
         ClusterFile(name="t", jobs={"worker": 2}, program="train.py"), LAUNCHER, Run("r", "/r"), PORTS, scripts={"worker": facts}
     )

@@ -57,7 +57,7 @@ def test_the_flags_a_script_defines_are_found_in_its_source(source: str, flags: 
 )
 def test_whether_a_script_reads_tf_config(source: str, reads: bool, may_read: bool) -> None:
     facts = read_facts([source])
-    assert (facts.reads_tf_config, facts.may_read_place) == (reads, may_read)
+    assert (facts.reads_tf_config, facts.may_read_role) == (reads, may_read)
 
 
 def made(source: str | None, **keys: Any) -> tuple[TaskPlan, tuple[str, ...]]:
@@ -127,10 +127,10 @@ def test_flags_are_spelt_as_the_script_spells_them() -> None:
 
 
 def test_a_script_of_several_tasks_that_nothing_tells_its_place_is_named_and_so_is_the_cure() -> None:
-    for source, what in ((SILENT, "defines none of --ps_hosts"), ('p.add_argument("--task_index")', "defines --task_index alone")):
+    for source, what in ((SILENT, "defines none of --ps_hosts"), ('p.add_argument("--task_index")', "defines only --task_index")):
         _, notes = made(source)
         assert what in notes[0]
-        assert "no task learns its place" in notes[0]
+        assert "no task learns its role" in notes[0]
         assert "{worker_hosts}" in notes[0]
     assert "seems not to read TF_CONFIG" in made(SILENT, program=["python", "train.py"])[1][0]
     for silent in ({"role_by": "none"}, {"jobs": {"worker": 1}}, {"args": ["{task_index}"]}, {"program": ["./train.sh"]}):
@@ -166,13 +166,13 @@ def test_flags_are_found_in_what_a_script_imports_from_beside_it(tmp_path: Path)
 def test_flags_that_leave_out_who_a_task_is_are_named() -> None:
     own = 'p.add_argument("--ps_hosts"); p.add_argument("--worker_hosts"); p.add_argument("--job_name"); p.add_argument("--task_id")'
     task, notes = made(own)
-    assert "defines no --task_index, so that its tasks take each other's place" in notes[0]
+    assert "defines no --task_index, so two of its tasks would take the same role" in notes[0]
     assert "--task_id={task_index}" in notes[0] or "--task_index={task_index}" in notes[0]
     assert task.failure_hint is not None
     assert "defines no --task_index" in task.failure_hint
-    assert "take each other's place" not in "".join(made(own, args=["--task_id={task_index}"])[1])
-    assert "take each other's place" not in "".join(made(CLASSIC)[1])
-    assert "take each other's place" not in "".join(made(own, jobs={"ps": 1, "worker": 1})[1])
+    assert "take the same role" not in "".join(made(own, args=["--task_id={task_index}"])[1])
+    assert "take the same role" not in "".join(made(CLASSIC)[1])
+    assert "take the same role" not in "".join(made(own, jobs={"ps": 1, "worker": 1})[1])
 
 
 def test_a_script_with_addresses_of_its_own_is_led_to_the_key_for_them() -> None:

@@ -56,16 +56,19 @@ CONTRADICTIONS = {
     "program: a:b\nreplication: in-graph\njobs:\n  ps: 1\n  worker: 1\n  chief: 1": (
         "6: jobs.chief: an in-graph program has one client, which psclust adds by itself; remove this job."
     ),
+    "program: a:b\nreplication: in-graph\njobs: {ps: 1, worker: 1, master: 1}": (
+        "3: jobs.master: an in-graph program has one client, which psclust adds by itself; remove this job."
+    ),
     # what has no effect
-    "program: a.py\nupdate: sync": "2: update: only a psclust program (module:program) heeds this, and a.py is none; remove it.",
+    "program: a.py\nupdate: sync": "2: update: only a psclust program (module:program) uses this, and a.py is none; remove it.",
     "program: a.py\nplacement: balanced": (
-        "2: placement.policy: only a psclust program (module:program) heeds this, and a.py is none; remove it."
+        "2: placement.policy: only a psclust program (module:program) uses this, and a.py is none; remove it."
     ),
     "program: [./a, b]\nmax_staleness: 3": (
-        "2: max_staleness: only a psclust program (module:program) heeds this, and ./a b is none; remove it."
+        "2: max_staleness: only a psclust program (module:program) uses this, and ./a b is none; remove it."
     ),
-    "backup_workers: 1": "1: backup_workers: only a psclust program (module:program) heeds this, and there is none; remove it.",
-    "program: a:b\nrole_by: flags": "2: role_by: a psclust program learns its place from psclust itself; remove this.",
+    "backup_workers: 1": "1: backup_workers: only a psclust program (module:program) uses this, and there is none; remove it.",
+    "program: a:b\nrole_by: flags": "2: role_by: a psclust program learns its role from psclust itself; remove this.",
     # who waits for whom
     "program: a:b\nbackup_workers: 1": "2: backup_workers: asynchronous workers wait for nobody; remove it, or write update: sync.",
     "program: a:b\nupdate: sync\nreplication: in-graph\nbackup_workers: 1": (
@@ -94,7 +97,7 @@ CONTRADICTIONS = {
     ),
     "hosts: node1,node2\njobs:\n  ps: {hosts: [node1, nod2]}": "3: jobs.ps.hosts[1]: 'nod2' is not one of the hosts; did you mean node2?",
     "jobs:\n  ps: {hosts: [node1]}": (
-        "2: jobs.ps.hosts[0]: 'node1' is not one of the hosts; the file lists no hosts, so all runs on this machine; "
+        "2: jobs.ps.hosts[0]: 'node1' is not one of the hosts; the file lists no hosts, so everything runs on this machine; "
         "list node1 under hosts, or write localhost."
     ),
     "hosts: a:2,b:9\njobs:\n  ps: {count: 2, hosts: [a]}\n  worker: {count: 3, hosts: [a, b]}": (

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import ClusterFileError
-from psclust.spec.cluster_file import Placement, parse_bytes
+from psclust.spec.cluster_file import Placement
+from psclust.spec.key_types import parse_bytes
 from psclust.spec.load import Override, load
 
 POLICY = ("placement", "policy")

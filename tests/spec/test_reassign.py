@@ -9,7 +9,7 @@ from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import Job
 from psclust.spec.host_assignment import assign
 from psclust.spec.host_lists import parse_hosts
-from psclust.spec.spare_slots import move
+from psclust.spec.spare_slots import reassign
 
 JOBS = {"ps": Job(), "worker": Job(count=3)}
 
@@ -17,7 +17,7 @@ JOBS = {"ps": Job(), "worker": Job(count=3)}
 def after(names: str, *lost: str, jobs: dict[str, Job] | None = None) -> dict[str, str]:
     """task -> host, once they are lost."""
     wanted, hosts = jobs or JOBS, parse_hosts(names, where="-H")
-    placed = move(assign(wanted, hosts), wanted, hosts, lost, optional=["evaluator"])
+    placed = reassign(assign(wanted, hosts), wanted, hosts, lost, optional=["evaluator"])
     return {str(task): host.name for task, host in placed.items()}
 
 
@@ -62,5 +62,5 @@ def test_who_can_be_done_without_goes_last_and_stays_where_there_is_no_room() ->
     jobs = {"evaluator": Job(hosts=None), "worker": Job(count=2)}
     hosts = [Host("a", 2), Host("b", 2)]
     placed = {Task("evaluator", 0): hosts[0], Task("worker", 0): hosts[0], Task("worker", 1): hosts[1]}
-    found = move(placed, jobs, hosts, ["a"], optional=["evaluator"])
+    found = reassign(placed, jobs, hosts, ["a"], optional=["evaluator"])
     assert {str(task): host.name for task, host in found.items()} == {"evaluator:0": "a", "worker:0": "b", "worker:1": "b"}

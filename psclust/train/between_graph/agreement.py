@@ -17,6 +17,7 @@ from psclust.placement.variable import Variable
 from psclust.replication.device_function import is_slot
 from psclust.replication.device_layout import Layout
 from psclust.replication.variables.dry_build import pieces
+from psclust.spec.jobs import PS
 
 _POLL_S = 0.1
 _NAMED = 5
@@ -29,7 +30,7 @@ def refuse_unshared(variables: Sequence[Any], layout: Layout) -> None:
         return
     places: dict[str, list[str]] = {}
     for variable in variables:
-        if not is_slot(variable) and tf.DeviceSpec.from_string(variable.device).job != "ps":
+        if not is_slot(variable) and tf.DeviceSpec.from_string(variable.device).job != PS:
             places.setdefault(variable.device, []).append(variable.op.name)
     if places:
         found = [f"{', '.join(_some(names))} {f'on {device}' if device else 'on no device'}" for device, names in places.items()]

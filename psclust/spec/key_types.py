@@ -1,0 +1,134 @@
+"""The types of values in a cluster file: the notation of each (`90s`, `8MB`, `2300-2399`), and its description for error messages and
+for the JSON Schema."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from psclust.placement.policies import POLICIES
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZES = {"": 1, **{f"{letter}B": 1000**power for power, letter in enumerate(("", "K", "M", "G", "T"))}}
+_SIZES |= {"kB": 1000, **{f"{letter}iB": 1024**power for power, letter in enumerate(("K", "M", "G", "T"), 1)}}
+
+
+def _parse_seconds(value: object) -> object:
+    """`90`, `1.5`, `"90s"`, `"10m"`, `"2h"` as seconds. Raises ValueError for a text that is no duration."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", value)
+    if match is None:
+        raise ValueError(f"{value!r} is not a duration; write seconds, or a number with ms, s, m, h or d, for example 90s or 10m")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def parse_bytes(value: object) -> object:
+    """`8000000`, `"8MB"` (8 * 10^6), `"512KiB"` (512 * 2^10) as bytes. Raises ValueError for a text that is no size."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)
+    if match is None or match[2] not in _SIZES:
+        raise ValueError(f"{value!r} is not a size; write a number of bytes, or a number with KB, MB, GB, KiB, MiB or GiB")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+def _parse_ports(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def in_words(text: str) -> dict[str, Any]:
+    """A pattern as a phrase that follows `write`, for our messages and, under the same key, for editors."""
+    return {"patternErrorMessage": text}
+
+
+def mapping_keys(pattern: str, text: str, example: object) -> dict[str, Any]:
+    """The schema of a mapping's keys, which some versions of pydantic leave out, and an example."""
+    return {"propertyNames": {"pattern": pattern} | in_words(text), "examples": [example]}
+
+
+def such_as(*example: str | int) -> Any:
+    """A list with at least one item, and an example."""
+    return Field(min_length=1, json_schema_extra={"examples": [list(example)]})
+
+
+_SECONDS = {"type": ["number", "string"], "minimum": 0, "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)?\s*$"}
+_SCALAR = {"type": ["string", "number", "boolean"]}
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(_parse_seconds),
+    Field(ge=0, allow_inf_nan=False),
+    WithJsonSchema(_SECONDS | in_words("seconds, or a time such as 90s, 10m or 2h")),
+]
+_SIZE = r"^\s*\d+\s*([kKMGT]?B|[KMGT]iB)?\s*$"
+Bytes = Annotated[
+    int,
+    BeforeValidator(parse_bytes),
+    Field(ge=1),
+    WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE} | in_words("a size such as 8MB, 512KiB or 8000000")),
+]
+# `auto`: the kernel picks; `2222`: task i of the job gets 2222 + i; `2300-2399`: the first free ones of the range.
+_PORTS = r"^(auto|\d{1,5}|\d{1,5}-\d{1,5})$"
+Ports = Annotated[
+    str,
+    BeforeValidator(_parse_ports),
+    Field(pattern=_PORTS),
+    WithJsonSchema(
+        {"type": ["string", "integer"], "pattern": _PORTS} | in_words("auto, a port such as 2222, or a range such as 2300-2399")
+    ),
+]
+# Programs get text, so a number in a list of arguments is one: `[--lr, 0.1]`.
+Argument = Annotated[str, WithJsonSchema(_SCALAR)]
+Arguments = Annotated[list[Argument], Field(json_schema_extra={"examples": [["--lr", "0.1"]]})]
+Command = Annotated[list[Argument], such_as("./serve", "--verbose")]
+_VARIABLE = r"^[^=\s]+$"
+EnvironmentName = Annotated[str, Field(pattern=_VARIABLE)]
+EnvironmentValue = Annotated[str | int | float | bool, WithJsonSchema(_SCALAR)]
+Environment = Annotated[
+    dict[EnvironmentName, EnvironmentValue],
+    Field(json_schema_extra=mapping_keys(_VARIABLE, "a variable's name without = or blanks", {"LEVEL": 2})),
+]
+_JOB, _JOB_WORDS = r"^[a-z][a-z0-9_]*$", "a job's name in small letters, digits and _, such as ps or worker"
+JobName = Annotated[str, Field(pattern=_JOB, json_schema_extra=in_words(_JOB_WORDS))]
+JOBS_SCHEMA: dict[str, Any] = {"additionalProperties": False} | mapping_keys(_JOB, _JOB_WORDS, {"ps": 1, "worker": 2})
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        json_schema_extra=in_words("a name of at most 63 letters, digits, '.', '_' and '-', such as mnist-2"),
+    ),
+]
+Address = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*:\d{1,5}$", json_schema_extra=in_words("host:port, such as 127.0.0.1:2222")),
+]
+TaskIndex = Annotated[int, Field(strict=False, ge=0)]  # YAML keys are read as text
+_INDEX, _INDEX_WORDS = r"^\d+$", "a task's index, such as 0"
+TaskArguments = Annotated[dict[TaskIndex, Arguments], Field(json_schema_extra=mapping_keys(_INDEX, _INDEX_WORDS, {"0": ["--verbose"]}))]
+TaskEnvironments = Annotated[dict[TaskIndex, Environment], Field(json_schema_extra=mapping_keys(_INDEX, _INDEX_WORDS, {"0": {"LEVEL": 2}}))]
+Text = Annotated[str, Field(min_length=1)]
+HostNames = Annotated[list[Text], such_as("node1", "node2")]
+Addresses = Annotated[list[Address], such_as("127.0.0.1:2222", "127.0.0.1:2223")]
+JobNames = Annotated[list[JobName], such_as("worker", "chief")]
+ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], such_as(0, 1)]
+Replication = Literal["in-graph", "between-graph", "coordinator"]
+Update = Literal["sync", "async"]
+ReachBy = Literal["ssh"]  # `psclust.reach.ways.WAYS` has each
+if TYPE_CHECKING:
+    PlacementPolicy = str
+else:
+    PlacementPolicy = Literal[tuple(POLICIES)]
+_PATTERN = r"^\S+$"
+Pins = Annotated[
+    dict[Annotated[str, Field(pattern=_PATTERN)], Annotated[int, Field(ge=0)]],
+    Field(json_schema_extra=mapping_keys(_PATTERN, "a pattern of variable names such as embeddings/*", {"embeddings/*": 0})),
+]
+_PASSED = r"^[A-Za-z_*?][A-Za-z0-9_*?]*$"
+PassedName = Annotated[str, Field(pattern=_PASSED, json_schema_extra=in_words("a variable's name, or a pattern of names such as WANDB_*"))]
+PassedNames = Annotated[list[PassedName], such_as("HF_TOKEN", "WANDB_*")]
+Lease = Annotated[Seconds, Field(ge=3)]  # a busy launcher may miss less than this
