@@ -30,8 +30,8 @@ class EventLog:
             self._entries.append(Entry(len(self._entries) + 1, event))
             self._grown.notify_all()
 
-    def after(self, number: int, timeout: float) -> list[Entry]:
-        """Entries with greater numbers; waits up to `timeout` seconds for the first one."""
+    def after(self, number: int, timeout_s: float) -> list[Entry]:
+        """Entries with greater numbers; waits up to `timeout_s` for the first one."""
         with self._grown:
-            self._grown.wait_for(lambda: len(self._entries) > number, timeout)
+            self._grown.wait_for(lambda: len(self._entries) > number, timeout_s)
             return self._entries[number:]

@@ -51,7 +51,7 @@ class HeldRun:
         self._asked = self._asked or time.monotonic()
         self._reason = reason, exit_code
         try:
-            self.client.stop(reason, exit_code=exit_code, now=now, timeout=_ANSWER_S)
+            self.client.stop(reason, exit_code=exit_code, now=now, timeout_s=_ANSWER_S)
         except NoRunError:
             if now or time.monotonic() - self._asked > _PATIENCE_S:
                 self._kill()

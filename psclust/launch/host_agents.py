@@ -51,7 +51,8 @@ def start_host_agents(
 ) -> dict[str, RemoteHost]:
     """Start an agent on every host and connect the supervisor to it; returns what the plan needs to know about each host. `say` gets lines
     for the user. Raises StartError with all failures together."""
-    from psclust.control.bootstrap import AgentSettings, common_addresses, places, start_agents
+    from psclust.control.bootstrap import AgentSettings, remote_hosts, start_agents
+    from psclust.control.common_addresses import common_addresses
     from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
     from psclust.reach.ways import tunnel_via
@@ -77,7 +78,7 @@ def start_host_agents(
         )
         replies = start_agents(pythons, agent_folders, settings, lambda access: client.add_agents([access]))
         addresses = common_addresses(client, replies, settings)
-    return places(replies, agent_folders, addresses)
+    return remote_hosts(replies, agent_folders, addresses)
 
 
 def _agent_folders(

@@ -1,4 +1,4 @@
-"""The heart of an agent after it stood still: which of what waits for it comes first."""
+"""An agent that was suspended: pending renewals count before pending requests."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from psclust.transport.local_transport import LocalTransport
 
 
 class Late:
-    """An agent that is about to move again long after its lease was over; an order waits for it."""
+    """An agent that continues after the end of its lease; a request waits for it."""
 
     def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
         self.agent = Agent(ClusterFolder(folder / "late").new_run(), lease_s=-60.0, grace_s=0.1)
         self._transport = LocalTransport(self.agent, {}, {}, log=2)
-        self.order: Future[str] = pool.submit(self.agent.call, lambda transport: "carried out")
+        self.request: Future[str] = pool.submit(self.agent.call, lambda transport: "carried out")
         self._thread = threading.Thread(target=self.agent.run, args=(self._transport,))
 
-    def move(self) -> None:
+    def resume(self) -> None:
         self._thread.start()
 
     def end(self) -> None:
@@ -42,20 +42,20 @@ def late(tmp_path: Path) -> Iterator[Late]:
         late.end()
 
 
-def test_a_renewal_that_waits_is_read_before_the_clock_is_looked_at(late: Late) -> None:
-    late.move()
+def test_a_pending_renewal_is_read_before_the_lease_is_checked(late: Late) -> None:
+    late.resume()
     assert late.agent.renew(clock() + 60) > 0
-    assert late.order.result(60) == "carried out"
+    assert late.request.result(60) == "carried out"
     assert late.agent.stopping is None
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_without_one_that_still_holds_all_ends_and_no_order_is_carried_out(late: Late, stale: bool) -> None:
-    late.move()
+def test_without_a_valid_one_all_tasks_end_and_no_request_is_carried_out(late: Late, stale: bool) -> None:
+    late.resume()
     if stale:
         late.agent.renew(clock() - 1)
     with pytest.raises(StoppingError, match="has not renewed its lease"):
-        late.order.result(60)
+        late.request.result(60)
     wait_until(late.agent.stopped.is_set, what="the end")
     with pytest.raises(StoppingError):
         late.agent.renew(clock() + 60)

@@ -1,4 +1,4 @@
-"""The standing agent by itself: what is handed over to it, by whom, and how it ends."""
+"""The standing agent alone: delegated commands, other users, and its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from psclust import framing
 from psclust.agent.standing_protocol import socket_path
 from psclust.testing.wait import wait_until
 
@@ -86,7 +86,7 @@ def test_only_one_stands_and_one_that_was_killed_is_followed_by_another(stand: C
     first.kill()
     first.wait()
     assert socket_path(_environ(runtime)).exists()
-    # Nobody answers there: whoever logs in does without.
+    # Nobody listens: the command runs without a standing agent.
     assert _log_in(runtime).returncode == 2
     third = stand()
     assert _log_in(runtime).returncode == 2
@@ -131,12 +131,12 @@ def test_another_user_neither_gives_it_anything_to_run_nor_is_given_anything(
     os.chown(runtime, NOBODY, NOBODY)
     stand("-c", AS_NOBODY)
     made = runtime / "made"
-    order = json.dumps({"argv": ["touch", str(made)], "cwd": "/", "environ": {}}).encode()
+    command = json.dumps({"argv": ["touch", str(made)], "cwd": "/", "environ": {}}).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(socket_path(_environ(runtime))))
         # It may have hung up already.
         with suppress(ConnectionError):
-            socket.send_fds(connection, [struct.pack("!I", len(order))], [0, 1, 2])
+            framing.send(connection, command, [0, 1, 2])
             assert connection.recv(1) == b""
     wait_until(lambda: "refused user 0" in (runtime / "log").read_text(), what="the refusal")
     assert not made.exists()

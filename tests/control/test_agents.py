@@ -1,4 +1,4 @@
-"""An agent on a host of its own: what it starts, what it says, whom it refuses, and how it leaves."""
+"""A real agent on a test host and its client: tasks, updates, refusals, cuts and the end."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
 
 
 @dataclass
-class Heard:
-    """A listener that remembers."""
+class Recorder:
+    """A listener that records its calls."""
 
-    news: list[Any] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
     silences: list[bool] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def started(self, task: Task, pid: int) -> None:
-        self.news.append(("started", task))
+        self.events.append(("started", task))
 
     def not_started(self, task: Task, reason: str) -> None:
-        self.news.append(("not started", task, reason))
+        self.events.append(("not started", task, reason))
 
     def exited(self, task: Task, code: int) -> None:
-        self.news.append(("exited", task, code))
+        self.events.append(("exited", task, code))
 
     def soon(self, work: Callable[[], None]) -> None:
         work()
 
     def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
-        self.news.append(("lost", host))
+        self.events.append(("lost", host))
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -79,7 +79,7 @@ class Started:
     identity: Identity
     reply: AgentReply
     client: AgentClient
-    heard: Heard
+    recorder: Recorder
     folder: RunFolder
 
     @property
@@ -93,8 +93,8 @@ class Started:
         path = self.folder.log(WORKER, attempt)
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
-    def wait_for(self, *news: Any) -> None:
-        wait_until(lambda: news in self.heard.news, what=str(news))
+    def wait_for(self, *event: Any) -> None:
+        wait_until(lambda: event in self.recorder.events, what=str(event))
 
 
 def task_plan(task: Task, host: str, script: str) -> TaskPlan:
@@ -130,7 +130,7 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         command = host.command("env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent")
         done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
-        reply, folder, heard = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Heard()
+        reply, folder, recorder = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Recorder()
         folder.create()
         access = AgentAccess(
             host.name,
@@ -139,8 +139,8 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
             lease_s,
             {"reach_by": "ssh", "host": asdict(via)} if via else None,
         )
-        clients.append(AgentClient(access, folder, heard))
-        return Started(host, authority, identity, reply, clients[-1], heard, folder)
+        clients.append(AgentClient(access, folder, recorder))
+        return Started(host, authority, identity, reply, clients[-1], recorder, folder)
 
     yield start
     for client in clients:
@@ -158,17 +158,17 @@ def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
 
 
-def test_a_task_runs_there_and_all_it_prints_arrives_before_the_news_of_its_end(start: Callable[..., Started]) -> None:
+def test_a_task_runs_there_and_all_its_output_arrives_before_the_event_of_its_end(start: Callable[..., Started]) -> None:
     agent = start(environ={"TOKEN": "from the launcher"})
     agent.run("import os; print(os.environ['HOME'], os.environ['TOKEN']); [print(i) for i in range(50000)]; exit(3)")
     agent.wait_for("exited", WORKER, 3)
-    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 3)]
+    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 3)]
     lines = agent.log().splitlines()
     assert lines[0] == f"{agent.host.home} from the launcher"
     assert lines[1:] == [str(number) for number in range(50000)]
 
 
-def test_what_finds_no_room_on_a_host_is_kept_by_the_launcher(start: Callable[..., Started]) -> None:
+def test_output_that_does_not_fit_on_a_host_is_kept_by_the_launcher(start: Callable[..., Started]) -> None:
     started = start()
     RunFolder(Path(started.reply.folder)).log(WORKER, 1).symlink_to("/dev/full")
     go = Path(started.reply.folder) / "go"
@@ -182,11 +182,11 @@ def test_what_finds_no_room_on_a_host_is_kept_by_the_launcher(start: Callable[..
     assert marked == f"[psclust: {100_001 - len(rest) - 1} bytes found no room on {started.host.name}]"
     assert set(rest) == {"x"}
     assert len(rest) > 10_000
-    assert any(started.host.name in note and "no space" in note for note in started.heard.notes)
+    assert any(started.host.name in note and "no space" in note for note in started.recorder.notes)
     assert started.client.tasks.output(WORKER).lost == 0
 
 
-def test_what_finds_no_room_on_the_launcher_is_held_to_be_shown(start: Callable[..., Started]) -> None:
+def test_output_that_does_not_fit_on_the_launcher_is_kept_in_memory(start: Callable[..., Started]) -> None:
     started = start()
     started.folder.log(WORKER, 1).symlink_to("/dev/full")
     started.run("print('the reason')\nraise SystemExit(7)")
@@ -197,23 +197,23 @@ def test_what_finds_no_room_on_the_launcher_is_held_to_be_shown(start: Callable[
     assert started.client.tasks.output(WORKER) == Output(b"second\n")
 
 
-def test_a_program_that_is_not_there_is_said(start: Callable[..., Started]) -> None:
+def test_a_missing_program_is_reported(start: Callable[..., Started]) -> None:
     agent = start()
     agent.client.start(replace(task_plan(WORKER, agent.host.name, ""), argv=("/no/such/python", "x.py"), preload="tensorflow"), 1)
-    wait_until(lambda: agent.heard.news, what="the news")
-    assert agent.heard.news[0][0] == "not started"
+    wait_until(lambda: agent.recorder.events, what="an event")
+    assert agent.recorder.events[0][0] == "not started"
 
 
-def test_a_start_that_an_agent_cannot_make_sense_of_is_said(start: Callable[..., Started]) -> None:
+def test_a_start_request_that_an_agent_refuses_is_reported(start: Callable[..., Started]) -> None:
     agent = start()
     agent.client.start(replace(task_plan(WORKER, agent.host.name, ""), argv=()), 1)
-    wait_until(lambda: agent.heard.news, what="the news")
-    kind, task, reason = agent.heard.news[0]
+    wait_until(lambda: agent.recorder.events, what="an event")
+    kind, task, reason = agent.recorder.events[0]
     assert (kind, task) == ("not started", WORKER)
     assert reason.startswith("h1: ")
 
 
-def test_a_silent_launcher_ends_tasks_and_agent_after_the_lease(start: Callable[..., Started]) -> None:
+def test_tasks_and_agent_end_after_the_lease_without_a_launcher(start: Callable[..., Started]) -> None:
     agent = start(lease_s=3.0)
     agent.run("import time; print('up', flush=True); time.sleep(1000)")
     wait_until(lambda: "up" in agent.log(), what="the task")
@@ -234,16 +234,16 @@ def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started
     wait_until(lambda: "3\n" in agent.log(), what="the first lines")
     agent.host.cut()
     try:
-        # Long enough for lines to be printed that nobody hears of.
+        # Until lines are printed that nobody receives.
         own = Path(agent.reply.folder) / "logs" / "worker-0.1.log"
         far = agent.log().count("\n") + 15
         wait_until(lambda: int(agent.host.run("sh", "-c", f"wc -l < {own}")) > far, what="lines in the meantime")
         assert agent.log().count("\n") < far
     finally:
         agent.host.heal()
-    wait_until(lambda: ("exited", WORKER, 0) in agent.heard.news, what="the end")
+    wait_until(lambda: ("exited", WORKER, 0) in agent.recorder.events, what="the end")
     assert agent.log().splitlines() == [str(number) for number in range(60)]
-    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
+    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
 
 
 @isolated
@@ -264,12 +264,12 @@ def test_a_cut_of_nine_tenths_of_the_lease_loses_nothing(
         agent.host.heal()
     agent.wait_for("exited", WORKER, 0)
     assert agent.log().splitlines() == [str(number) for number in range(150)]
-    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
+    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
 
 
-def test_an_agent_that_stood_still_ends_its_tasks_before_it_takes_any_order(start: Callable[..., Started]) -> None:
+def test_an_agent_that_was_suspended_ends_its_tasks_before_it_accepts_requests(start: Callable[..., Started]) -> None:
     agent = start(lease_s=3.0)
-    # Deaf to TERM: the time in which it would be heard is over.
+    # Ignores TERM: its grace is over.
     agent.run("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)")
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.run("kill", "-STOP", str(agent.reply.pid))
@@ -284,7 +284,7 @@ def test_an_agent_that_stood_still_ends_its_tasks_before_it_takes_any_order(star
     assert "stopping: the supervisor has not renewed its lease" in (Path(agent.reply.folder) / "supervisor.log").read_text()
 
 
-def test_an_agent_that_stood_still_for_less_than_its_lease_goes_on(start: Callable[..., Started]) -> None:
+def test_an_agent_that_was_suspended_for_less_than_its_lease_goes_on(start: Callable[..., Started]) -> None:
     agent = start(lease_s=10.0)
     agent.run("import time; print('up', flush=True); time.sleep(15); print('through')")
     wait_until(lambda: "up" in agent.log(), what="the task")
@@ -296,7 +296,7 @@ def test_an_agent_that_stood_still_for_less_than_its_lease_goes_on(start: Callab
         agent.host.run("kill", "-CONT", str(agent.reply.pid))
     agent.wait_for("exited", WORKER, 0)
     assert agent.log().split() == ["up", "through"]
-    assert agent.heard.news == [("started", WORKER), ("exited", WORKER, 0)]
+    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
 
 
 def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noticed(start: Callable[..., Started]) -> None:
@@ -305,10 +305,10 @@ def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noti
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.run("kill", "-9", str(agent.reply.pid))
     wait_until(lambda: not agent.host.programs(), what="the end of all processes")
-    wait_until(lambda: agent.heard.silences == [True], what="the silence")
+    wait_until(lambda: agent.recorder.silences == [True], what="the silence")
 
 
-def test_who_asks_an_agent_that_has_left_is_told_so_at_once(start: Callable[..., Started]) -> None:
+def test_calls_to_an_agent_that_has_stopped_fail_at_once(start: Callable[..., Started]) -> None:
     agent = start()
     agent.host.run("kill", "-TERM", str(agent.reply.pid))
     agent.wait_for("lost", "h1")
@@ -316,7 +316,7 @@ def test_who_asks_an_agent_that_has_left_is_told_so_at_once(start: Callable[...,
         agent.client.probe([])
 
 
-def test_told_to_leave_it_leaves_nothing_but_its_folder(start: Callable[..., Started]) -> None:
+def test_a_stopped_agent_leaves_nothing_but_its_folder(start: Callable[..., Started]) -> None:
     agent = start()
     agent.run("import time; print('up', flush=True); time.sleep(1000)")
     wait_until(lambda: "up" in agent.log(), what="the task")
@@ -326,7 +326,7 @@ def test_told_to_leave_it_leaves_nothing_but_its_folder(start: Callable[..., Sta
 
 
 def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:
-    """To the agent, with these papers."""
+    """To the agent, with this identity."""
     authority = agent.authority.certificate
     credentials = (
         grpc.ssl_channel_credentials(authority)
@@ -338,7 +338,7 @@ def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:
 
 
 def _renew(agent: Started, identity: Identity | None) -> str:
-    """What comes of a call with these papers: OK, or gRPC's word for the refusal."""
+    """OK, or the name of gRPC's status for a call with this identity."""
     with _channel(agent, identity) as channel:
         try:
             agent_pb2_grpc.AgentStub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)

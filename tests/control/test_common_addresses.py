@@ -1,4 +1,4 @@
-"""At which of its addresses a host is reached by all others, asked of a network that is made up."""
+"""The choice of each host's address, on a made-up network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from psclust.agent.process import AgentReply
-from psclust.control.bootstrap import AgentSettings, common_addresses
+from psclust.control.bootstrap import AgentSettings
+from psclust.control.common_addresses import common_addresses
 from psclust.errors import StartError
 
 PORT = 2300

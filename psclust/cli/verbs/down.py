@@ -96,7 +96,7 @@ def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
 
     with SupervisorClient(folder) as client:
         try:
-            client.stop("psclust down", exit_code=143, now=now, timeout=_NOW_S if now else _ANSWER_S)
+            client.stop("psclust down", exit_code=143, now=now, timeout_s=_NOW_S if now else _ANSWER_S)
         except NoRunError:
             # Perhaps it ended by itself just now, or its supervisor is dead and the guard is cleaning up.
             deadline = time.monotonic() + _CLEANING_S
