@@ -39,7 +39,7 @@ def test_a_supervisor_that_slept_longer_than_the_lease_says_so(far: CommandBed, 
         os.kill(status.supervisor, signal.SIGCONT)
     assert running.wait(300) == 1, running.output
     assert "the supervisor was suspended for " in running.output
-    assert "without a word for 3 s the agents on the hosts end their tasks" in running.output
+    assert "without contact for 3 s agents end their tasks" in running.output
     assert "is lost" not in running.output
     assert "spare slot" not in running.output
 
