@@ -1,12 +1,12 @@
 """psclust: start, train on, watch and end TensorFlow parameter-server clusters.
 
-Importing this package imports nothing else: names are resolved on first use, so the launcher and the bare servers never pay for
+Importing this package imports nothing else. Its names are resolved on first use, so that the launcher and the bare servers never load
 TensorFlow.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # typing's own, without importing it: type checkers take this name for true
+TYPE_CHECKING = False  # as in typing, which would take time to import; type checkers treat it as true
 if TYPE_CHECKING:
     from psclust import estimator as estimator
     from psclust.replication.model import EstimatorSpec, ModeKeys, Shard

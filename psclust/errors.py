@@ -1,5 +1,5 @@
-"""Every error psclust raises for a user to read. A message says where, what was found and what to do; `cli.main` prints it and exits
-with `exit_code`, so nobody sees a traceback for a mistake of their own."""
+"""The errors that psclust raises for users. A message states where, what was found and what to do; `cli.main` prints it, without a
+traceback, and exits with `exit_code`."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class ClusterFileError(UsageError):
 
 
 class NotFiniteError(PsclustError):
-    """A loss, a gradient or a variable is not finite any more; going on would only spoil more."""
+    """A loss, a gradient or a variable is no longer finite, so training cannot go on."""
 
 
 class ModelError(PsclustError):
-    """A user's function cannot do its work with the data that it meets."""
+    """A user's function fails on its data."""
 
 
 class NoRoomError(UsageError):
-    """A host of a live run is lost, and its tasks have no other place."""
+    """A host of a live run is lost, and no other has a slot for its tasks."""
 
 
 class StartError(PsclustError):
@@ -49,7 +49,7 @@ class HostError(StartError):
 
 
 class PortBusyError(StartError):
-    """A port that the cluster file fixes is taken."""
+    """A port that the cluster file fixes is in use."""
 
     def __init__(self, task: str, address: str, holder: str | None) -> None:
         by = f" by {holder}" if holder else ""
@@ -59,4 +59,4 @@ class PortBusyError(StartError):
 
 
 class NoRunError(UsageError):
-    """A verb names a cluster that has no (live) run."""
+    """A command names a cluster that has no (live) run."""

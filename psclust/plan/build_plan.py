@@ -1,5 +1,5 @@
-"""From a cluster file to a plan: every argument, variable and folder of every task. Pure: ports, environment and what a script's
-source says come in as arguments, so a dry run is the first half of the real one."""
+"""Plans a cluster: every argument, variable and folder of every task. Pure: ports, environments and facts about scripts are arguments, so a
+dry run is the first half of a real one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from psclust.plan import task_environment
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.job_plan import JobPlan
-from psclust.plan.placeholder_values import Values, fill, placeholder_values
+from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder_values
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.script_flags import RoleBy, decide
@@ -27,7 +27,7 @@ from psclust.spec.tf_config import render_tf_config
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The run a plan is made for: its id and its folder."""
+    """Id and folder of the run that a plan is for."""
 
     id: str
     folder: str
@@ -35,7 +35,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RemoteHost:
-    """What is known of another host: what it is like, the run's folder there, and the address at which others reach it."""
+    """A host with an agent: what tasks inherit there, the run's folder, and the address at which others reach it."""
 
     environment: HostEnvironment
     folder: str
@@ -55,7 +55,7 @@ class _Request:
     hidden: frozenset[str]
 
     def at(self, task: Task) -> _Request:
-        """The request as the task's host sees it."""
+        """The request with the environment and the run's folder of the task's host."""
         host = self.remote_hosts.get(self.layout.hosts[task].name)
         return replace(self, host=host.environment, run=replace(self.run, folder=host.folder)) if host else self
 
@@ -70,10 +70,9 @@ def build_plan(
     remote_hosts: Mapping[str, RemoteHost] | None = None,
     lost: Sequence[str] = (),
 ) -> Plan:
-    """The plan of `file`. `ports` holds the reserved port of each task (one that is missing reads `auto`); `scripts` are the facts of each
-    job's Python program, where its source could be read; `remote_hosts` other hosts, by name;
-    `lost` those of the file that the run has lost.
-    Raises UsageError for a placeholder that does not exist."""
+    """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of each job's Python program, if its source
+    can be read. `remote_hosts`: the hosts with an agent, by name; none if all tasks run on this machine. `lost`: hosts of the file that the
+    run has lost. Raises UsageError for an unknown placeholder."""
     remote_hosts = remote_hosts or {}
     layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
     count = sum(entry.job.count for entry in layout.jobs)
@@ -125,7 +124,7 @@ def _host_notes(launcher: HostEnvironment, remote_hosts: Mapping[str, RemoteHost
 def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     file, here, job = request.file, request.host, entry.job
     address = request.cluster.address(task)
-    # What `python:` means on another host, that host has said.
+    # A remote host has resolved `python:` itself.
     python = job.python or (here.python if request.remote_hosts else file.python or here.python)
     free_port = request.ports.get(extra_port(task)) if entry.free_port else None
     values = placeholder_values(request.cluster, task, address, name=file.name, run_dir=request.run.folder, free_port=free_port)
@@ -151,7 +150,7 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
 
 
 def _folder(request: _Request, job: Job) -> str:
-    """Where the task runs; on another host a relative folder is one of those that came with the program."""
+    """The working folder; on a remote host a relative one is below the folder of the program."""
     chosen = job.cwd or request.file.cwd
     if chosen is None or not request.remote_hosts:
         return chosen or request.host.cwd
@@ -169,7 +168,8 @@ def _command(request: _Request, entry: JobPlan, task: Task, python: str) -> tupl
 
 
 def _differs(request: _Request, entry: JobPlan, task: Task, load: Preload) -> bool:
-    """Whether the task has a value of its own for a variable that its fork server reads: one made for it alone would serve nobody else."""
+    """Whether the task has its own value for a variable that fork servers read; then it is executed, because no other task could share its
+    fork server."""
     shared = [*request.file.env.items(), *entry.job.env.items()]
     own = [*entry.job.task_env.get(task.index, {}), *(name for name, value in shared if any(placeholders(str(value))))]
     return any(is_read(name, load) for name in own)
@@ -185,7 +185,7 @@ def _server_command(request: _Request, entry: JobPlan, task: Task, python: str) 
     return (python, "-m", module, *flags), preload if request.file.preload else None
 
 
-def _environment(request: _Request, entry: JobPlan, task: Task, values: Values) -> dict[str, str]:
+def _environment(request: _Request, entry: JobPlan, task: Task, values: PlaceholderValues) -> dict[str, str]:
     file, job, program = request.file, entry.job, entry.program
     address = request.cluster.address(task)
     env = task_environment.task_environment(
@@ -214,7 +214,7 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Values) 
 
 
 def _gpus(request: _Request, entry: JobPlan, task: Task) -> range | None:
-    """ps and bare servers of a ps job see none; otherwise the tasks of a host share its GPUs out in order."""
+    """ps tasks see none; the others share the GPUs of their host in order."""
     if entry.job.gpus is None:
         return range(0) if task.job == PS else None
     first = 0
@@ -234,6 +234,6 @@ def _restart(request: _Request, entry: JobPlan) -> RestartPolicy:
 
 
 def _with_needs(tasks: list[TaskPlan]) -> list[TaskPlan]:
-    """Programs wait for every server that psclust starts: no client is ever seen waiting for a server."""
+    """Programs start after every server of psclust's, so no client has to wait for a server."""
     servers = tuple(entry.task for entry in tasks if entry.serves)
     return [entry if entry.serves else replace(entry, needs=servers) for entry in tasks]

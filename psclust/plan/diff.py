@@ -1,4 +1,4 @@
-"""What a second `up` changes: tasks to add, remove or start anew; everything else is left alone."""
+"""The difference between two plans, for a second `up`: tasks to add, remove or restart. All others keep running."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
-# These decide about a running task without being part of it: a change takes effect without a restart.
-_WATCHED_FROM_OUTSIDE = {"role", "needs", "decides", "ok_exit_codes", "restart", "failure_hint"}
+# Only the supervisor uses these, so a change takes effect without a restart.
+_OF_SUPERVISOR = {"role", "needs", "decides", "ok_exit_codes", "restart", "failure_hint"}
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """`changed` says for each task which of its parts differ, for example `argv, env.LR`."""
+    """`changed`: task -> the parts that differ, for example `argv, env.LR`."""
 
     added: tuple[Task, ...]
     removed: tuple[Task, ...]
@@ -40,7 +40,7 @@ def compare(old: Plan, new: Plan) -> Changes:
 
 
 def _difference(old: TaskPlan, new: TaskPlan) -> str:
-    names = [field.name for field in fields(TaskPlan) if field.name not in _WATCHED_FROM_OUTSIDE | {"env"}]
+    names = [field.name for field in fields(TaskPlan) if field.name not in _OF_SUPERVISOR | {"env"}]
     parts = [name for name in names if getattr(old, name) != getattr(new, name)]
     variables = sorted(name for name in {*old.env, *new.env} if old.env.get(name) != new.env.get(name))
     return ", ".join(parts + [f"env.{name}" for name in variables])

@@ -1,4 +1,5 @@
-"""Fills in the placeholders in arguments and environment. No shell takes part, so `,` `;` and `|` reach the program as they are."""
+"""Replaces the placeholders in arguments and environment by the values of one task. No shell is involved: `,` `;` and `|` reach the program
+unchanged."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from dataclasses import dataclass
 
 from psclust.errors import UsageError
 from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.jobs import PS, WORKER
 from psclust.spec.placeholders import FREE_PORT, PATTERN, USUAL_JOBS, Placeholder
 from psclust.spec.tf_config import render_tf_config
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """What placeholders stand for in one task: `plain` those without an argument, `cluster` for the others."""
+class PlaceholderValues:
+    """Of one task. `plain`: of the placeholders without an argument; `cluster`: the addresses for the others."""
 
     plain: Mapping[str, str]
     cluster: ClusterSpec
@@ -34,9 +36,9 @@ class Values:
         return {"address": address, "host": host, "port": port}[placeholder.name]
 
 
-def fill(text: str, values: Values, *, where: str) -> str:
-    """`text` with every placeholder replaced; `{{` and `}}` stand for braces, other braces (JSON) stay.
-    Raises UsageError for an unknown name."""
+def fill(text: str, values: PlaceholderValues, *, where: str) -> str:
+    """`text` with every placeholder replaced. `{{` and `}}` become braces; other braces (JSON) stay.
+    Raises UsageError for an unknown placeholder."""
 
     def replace(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -57,8 +59,8 @@ def fill(text: str, values: Values, *, where: str) -> str:
 
 def placeholder_values(
     cluster: ClusterSpec, task: Task, address: str | None, *, name: str, run_dir: str, free_port: int | None = None
-) -> Values:
-    """What the placeholders stand for in `task`. A job absent from the cluster has an empty `{job_hosts}` for ps, worker and chief."""
+) -> PlaceholderValues:
+    """Of `task`. `{ps_hosts}`, `{worker_hosts}` and `{chief_hosts}` are empty if the cluster has no such job."""
     host, _, port = (address or "").rpartition(":")
     plain = {f"{job}_hosts": "" for job in USUAL_JOBS}
     plain |= {f"{job}_hosts": ",".join(addresses) for job, addresses in cluster.jobs.items()}
@@ -70,10 +72,10 @@ def placeholder_values(
         "port": port,
         "tf_config": render_tf_config(cluster, task),
         "cluster": json.dumps(cluster.as_dict(), separators=(",", ":")),
-        "num_ps": str(len(cluster.jobs.get("ps", ()))),
-        "num_workers": str(len(cluster.jobs.get("worker", ()))),
+        "num_ps": str(cluster.count(PS)),
+        "num_workers": str(cluster.count(WORKER)),
         "name": name,
         "run_dir": run_dir,
         FREE_PORT: "auto" if free_port is None else str(free_port),
     }
-    return Values(plain, cluster)
+    return PlaceholderValues(plain, cluster)

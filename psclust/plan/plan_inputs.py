@@ -1,4 +1,4 @@
-"""What the plan of a run on other hosts is made of, and can be made of again: when `up` changes the run, and when a host is lost."""
+"""The inputs of the plan of a run on other hosts, kept to plan again when `up` changes the run or a host is lost."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
-_HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)  # where no task runs
+_HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)  # every task runs on a remote host
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name, also one that is lost."""
+    """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name, including lost ones."""
 
     file: ClusterFile
     scripts: Mapping[str, ScriptFacts]

@@ -1,4 +1,4 @@
-"""A plan as text, for `psclust plan` and for people who compare two of them."""
+"""A plan as text, for `psclust plan`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HOW = {"library": "forked, library loaded", "tensorflow": "forked, TensorFlow i
 
 
 def render_plan(plan: Plan) -> str:
-    """Notes first, then a paragraph a task: where, after whom, the command, the environment psclust adds."""
+    """Notes, then a paragraph for each task: host, the tasks it waits for, command, and the variables that psclust adds."""
     paragraphs = ["\n".join(f"note: {note}" for note in plan.notes)] if plan.notes else []
     return "\n\n".join([*paragraphs, *("\n".join(_lines(task)) for task in plan.tasks)])
 

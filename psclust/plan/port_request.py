@@ -1,4 +1,4 @@
-"""What is asked of a host before addresses are known: agents, which plan nothing, know this of planning."""
+"""A request for a port, which a host reserves before addresses are known. Agents use it too."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _EXTRA = ".free_port"  # no job's name has a dot
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
-    """A port that a task needs: at the address `host`, of the host that the cluster file names `on`. `wanted` is `auto`, a port, or a range
-    `a-b`. `task` is the task, or stands for its extra port (`extra_port`)."""
+    """A port for a task, at the address `host` of the host that the cluster file names `on`. `wanted` is `auto`, a port, or a range `a-b`.
+    `task` is the task, or the name of its extra port (`extra_port`)."""
 
     task: Task
     host: str
@@ -21,12 +21,12 @@ class PortRequest:
 
     @property
     def is_extra(self) -> bool:
-        """Whether it is the port behind `{free_port}`, which any server may bind, rather than that of the task's TensorFlow server."""
+        """Whether it is the port of `{free_port}`, which any server may bind, rather than that of the task's TensorFlow server."""
         return self.task.job.endswith(_EXTRA)
 
     @property
     def owner(self) -> Task:
-        """The task, of its extra port too."""
+        """The task itself, also for its extra port."""
         return Task(self.task.job.removesuffix(_EXTRA), self.task.index)
 
     @property
@@ -35,5 +35,5 @@ class PortRequest:
 
 
 def extra_port(task: Task) -> Task:
-    """The name under which the port behind `{free_port}` of a task is reserved."""
+    """The name under which the port of a task's `{free_port}` is reserved."""
     return Task(f"{task.job}{_EXTRA}", task.index)

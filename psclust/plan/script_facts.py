@@ -1,5 +1,5 @@
-"""How a Python program learns its place in a cluster, read from its source: which of the four classic flags it defines, and whether it
-reads TF_CONFIG. Nothing is imported or run."""
+"""Facts about a Python program, read from its source: which of the four classic flags it defines, and whether it reads TF_CONFIG. Nothing
+is imported or run."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-# The four flags of TensorFlow 1 scripts, as their own programs define them, and what stands for each value.
+# The four flags of TensorFlow 1 scripts, with the placeholder for each value.
 CLASSIC_FLAGS = {name: f"--{name}={{{name}}}" for name in ("ps_hosts", "worker_hosts", "job_name", "task_index")}
-# absl and tf.app.flags (`DEFINE_string`), argparse, optparse, click, and what people call their own wrappers of these.
+# absl and tf.app.flags (`DEFINE_string`), argparse, optparse, click, and the usual names of wrappers around them.
 _DEFINES = re.compile(r"define|flag|option|argument|add_arg", re.IGNORECASE)
 _READERS = {"TFConfigClusterResolver"}
-# These read TF_CONFIG where they are given no cluster, which is not to be seen from here.
+# These read TF_CONFIG unless they get a cluster, which the source alone does not show.
 _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "MultiWorkerMirroredStrategy", "Estimator"}
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptFacts:
-    """flags: those of the classic ones that it defines, as it spells them (`--job_name`, `--job-name`). reads_tf_config: it names TF_CONFIG
-    or its resolver. may_read_role: so it does, or calls something in TensorFlow that reads it, or reads psclust's own variables. hides: a
-    file or folder beside it with the name of a module that TensorFlow imports."""
+    """`flags`: the classic flags that it defines, as it spells them (`--job_name`, `--job-name`). `reads_tf_config`: it names TF_CONFIG or
+    its resolver. `may_read_role`: it does that, or calls something in TensorFlow that does, or reads psclust's variables. `hides`: a file
+    or folder beside it with the name of a module that TensorFlow imports."""
 
     flags: tuple[str, ...] = ()
     reads_tf_config: bool = False
@@ -30,7 +30,7 @@ class ScriptFacts:
 
 
 def read_facts(sources: Iterable[str]) -> ScriptFacts:
-    """The facts of a program whose script and imported modules are these; one that does not parse says nothing."""
+    """The facts of a program with these sources, of its script and of imported modules. A source that does not parse adds none."""
     flags: dict[str, str] = {}
     reads = may_read = False
     for source in sources:
@@ -69,8 +69,8 @@ def imported_modules(source: str) -> list[str]:
 
 
 def _defined(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """Spellings of classic flags that are defined: named in a call that defines a flag, or in the values of a loop around such a call, or
-    read from absl's FLAGS (some module must have defined those)."""
+    """The classic flags that the source defines, as it spells them: named in a call that defines a flag, in the values of a loop around
+    such a call, or as an attribute of absl's FLAGS, which some module must define."""
     constants = {
         target.id: node.value for node in nodes if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)
     }
@@ -93,12 +93,12 @@ def _is_definition(node: ast.AST) -> bool:
 
 
 def _called(node: ast.Call) -> str:
-    """The last name of what is called: `DEFINE_string` of `tf.app.flags.DEFINE_string`."""
+    """The last name of the called function: `DEFINE_string` of `tf.app.flags.DEFINE_string`."""
     return next(iter(_names(node.func)), "")
 
 
 def _texts_in(node: ast.expr, constants: Mapping[str, ast.expr]) -> list[str]:
-    """String constants in an expression, and in the constants that it names."""
+    """String constants in an expression, and in the variables that it names."""
     parts = [node, *(constants[inner.id] for inner in ast.walk(node) if isinstance(inner, ast.Name) and inner.id in constants)]
     return [text for part in parts for inner in ast.walk(part) for text in _text(inner)]
 
@@ -120,7 +120,7 @@ def _reads_variable(nodes: Sequence[ast.AST]) -> bool:
 
 
 def _names(node: ast.AST) -> list[str]:
-    """The name an expression ends with, or those that an import brings."""
+    """The last name of an expression, or the names that an import binds."""
     if isinstance(node, ast.Attribute):
         return [node.attr]
     if isinstance(node, (ast.Import, ast.ImportFrom)):

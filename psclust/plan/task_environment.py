@@ -1,5 +1,5 @@
-"""The environment of a task: what keeps TensorFlow's servers from hanging, from listening everywhere and from taking a GPU they do not
-need. Every default gives way to a value the user has set, in the cluster file or in the shell."""
+"""The environment variables of a task. They keep TensorFlow's servers from hanging, from listening on every interface and from taking GPUs
+they do not need. A value that the user sets, in the cluster file or in the shell, overrides each."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ from psclust.spec.env_file import parse_env_file
 if TYPE_CHECKING:
     from psclust.spec.cluster_file import ClusterFile, Placement
 
-# http_proxy never captures traffic between tasks. A peer that was dialled before it listened is dialled again soon: until then, for a
-# second by default, every call to it fails at once. No keepalive: a TensorFlow server accepts one ping in five minutes during a quiet call
-# and closes the connection at the third that comes sooner. The shim's socket options notice a lost peer instead.
+# No http_proxy between tasks. A short back-off: after a failed dial every call to that peer fails until the next one, by default for a
+# second. No keepalive: during a quiet call a TensorFlow server accepts one ping in five minutes and closes the connection at the third
+# early one. The shim's socket options detect a lost peer instead.
 GRPC_OPTIONS = "grpc.enable_http_proxy=0,grpc.initial_reconnect_backoff_ms=100,grpc.max_reconnect_backoff_ms=200"
 
-# Names that would tell a task of another cluster than its own.
-FOREIGN = ("TF_CONFIG", "PSCLUST_*")
-
-# What tells of this machine, its user or this terminal, and would be wrong on another.
+# Variables that describe this machine, its user or this terminal, and are wrong on another host.
 _OWN = {"HOME", "HOSTNAME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOGNAME", "MAIL", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "TERM"}
 _OWN |= {"TMPDIR", "USER", "VIRTUAL_ENV", "_"}
 
 
 def is_foreign(name: str) -> bool:
+    """Whether the variable, if it is set before psclust starts a task, belongs to another cluster."""
     return name == "TF_CONFIG" or name.startswith("PSCLUST_")
 
 
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
-    """What the machine that starts the tasks is like: the calling environment, its folder, and the shim (None: could not be built)."""
+    """What tasks inherit on a host: variables, working folder, interpreter, and the shim (None: it could not be built)."""
 
     environ: Mapping[str, str]
     cwd: str
@@ -47,9 +45,10 @@ class HostEnvironment:
 
 
 def passed(environ: Mapping[str, str], patterns: Sequence[str], file_text: str | None, *, where: str = "env_file") -> dict[str, str]:
-    """What tasks on another host get beside what the plan says: the variables of `environ` that `patterns` name (`HF_TOKEN`, `WANDB_*`),
-    over those of an environment file. They may be secrets: never shown, never on a command line. A pattern never names what belongs to this
-    machine or to another cluster; a whole name does the former. Raises ClusterFileError, with `where` and the line, for a bad file."""
+    """The variables that tasks on other hosts get besides those of the plan: those of `environ` that `patterns` select (`HF_TOKEN`,
+    `WANDB_*`), over those of an environment file. They may be secrets: never show them, never put them on a command line. Wildcards select
+    no variable of this machine; none selects one of another cluster. Raises ClusterFileError, with `where` and the line, for a bad
+    file."""
     found = parse_env_file(file_text, where=where) if file_text is not None else {}
     for name, value in environ.items():
         by_pattern = any(fnmatchcase(name, pattern) for pattern in patterns) and not _is_of_this_machine(name)
@@ -67,27 +66,27 @@ def render_cluster(cluster: ClusterSpec) -> str:
 
 
 def placement_settings(placement: Placement) -> PlacementSettings:
-    """What the cluster file says of placement, as tasks read it in PSCLUST_PLACEMENT."""
+    """The key `placement`, as tasks read it from PSCLUST_PLACEMENT."""
     return PlacementSettings(placement.policy, placement.pin, placement.max_shard_bytes)
 
 
 def pace_environment(file: ClusterFile) -> dict[str, str]:
-    """What a psclust program is told of waiting for others, where the file says anything of it."""
+    """How far a psclust program waits for other workers, if the file sets it."""
     backups = {"PSCLUST_BACKUP_WORKERS": str(file.backup_workers)} if file.backup_workers else {}
     return backups | ({} if file.max_staleness is None else {"PSCLUST_MAX_STALENESS": str(file.max_staleness)})
 
 
 def peer_timeout(lease_s: float) -> dict[str, str]:
-    """Twice the lease where that is longer than the shim's minute: a cut shorter than the lease ends no connection between tasks."""
+    """Twice a lease that is longer than half the shim's minute, so that a network failure shorter than the lease breaks no connection."""
     return {"PSCLUST_PEER_TIMEOUT": str(min(math.ceil(2 * lease_s), 36_000))} if lease_s > 30 else {}
 
 
 def library_environment(here: HostEnvironment) -> dict[str, str]:
-    """What every task and every fork server gets, unless the calling environment has it already."""
+    """The variables of every task and every fork server, except those that the calling environment sets."""
     defaults = {
-        "TF_GRPC_REUSE_PORT": "1",  # the port is reserved by a socket that psclust holds
+        "TF_GRPC_REUSE_PORT": "1",  # psclust reserves the port with a socket of its own
         "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
-        "TF_GRPC_WORKER_CACHE_QUEUES": "4",  # 64 by default, a thread each
+        "TF_GRPC_WORKER_CACHE_QUEUES": "4",  # default: 64, a thread each
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "PYTHONUNBUFFERED": "1",
     }

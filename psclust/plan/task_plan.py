@@ -1,5 +1,5 @@
-"""What exactly will be started: one record a task, complete and printable. `psclust plan` shows these, the supervisor executes them, and
-a second `up` compares them."""
+"""The plan of a run: one complete, printable record for each task. `psclust plan` shows it, the supervisor executes it, and a second `up`
+compares it with its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Literal
 from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
 
-# What the fork server that starts the task has loaded; None: executed plainly.
+# What the fork server of the task has loaded; None: the task is executed, not forked.
 Preload = Literal["library", "tensorflow"]
-# server: stopped when the work is done; program: the work; side: looks on (evaluator, TensorBoard) and never decides.
+# server: stopped when the programs have ended; side: an observer (evaluator, TensorBoard), which never ends the run.
 Role = Literal["server", "program", "side"]
 When = Literal["never", "signal", "failure"]
 
 
-TIME_LIMIT_CODE = 124  # as that of timeout(1)
+TIME_LIMIT_CODE = 124  # as timeout(1) exits
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One task, ready to start. `env` is added to the environment psclust was called in, less what belongs to other clusters."""
+    """One task, ready to start. `env` extends the environment of its host, without variables that belong to other clusters."""
 
     task: Task
     host: str
@@ -44,14 +44,14 @@ class TaskPlan:
     cwd: str
     preload: Preload | None
     role: Role
-    serves: bool  # a server of psclust's own: the start deadline holds for it and clients wait for it
+    serves: bool  # a server of psclust's own: the start deadline applies, and clients wait for it
     needs: tuple[Task, ...]
     decides: bool
     ok_exit_codes: tuple[int, ...]
     restart: RestartPolicy
     recovery_wait_s: float | None
-    free_port: int | None = None  # the port behind `{free_port}`, once it is known
-    failure_hint: str | None = None  # a guess of psclust's that a failure at once may be due to, as a clause
+    free_port: int | None = None  # the port of `{free_port}`, once reserved
+    failure_hint: str | None = None  # a guess of psclust's that may explain an immediate failure, as a clause
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -63,8 +63,8 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Seconds; `run` None: no limit, else `run_exit_code` is that of a run that reached it. lease, detached: how long an agent stays on
-    its host without a word of the launcher."""
+    """`run_s` None: no limit; a run that reaches it ends with `run_exit_code`. `lease_s`, `detached_s`: how long an agent keeps its tasks
+    without contact to the supervisor."""
 
     start_s: float
     stop_s: float
@@ -77,8 +77,7 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole cluster, ready to start. `notes` are sentences the user should read; `lost` hosts of the file that the run has lost, in
-    that order."""
+    """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file that the run has lost, in that order."""
 
     name: str
     cluster: ClusterSpec
@@ -91,7 +90,7 @@ class Plan:
         return next(entry for entry in self.tasks if entry.task == task)
 
     def ports(self, without: Collection[Task] = ()) -> dict[Task, int]:
-        """The ports of all tasks but some, extra ones too, as `reserve` answered them."""
+        """The ports of all tasks but some, including extra ports, as `reserve` returned them."""
         tasks = [entry for entry in self.tasks if entry.task not in without]
         ports = {entry.task: int(entry.address.rpartition(":")[2]) for entry in tasks if entry.address}
         return ports | {extra_port(entry.task): entry.free_port for entry in tasks if entry.free_port is not None}

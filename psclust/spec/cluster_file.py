@@ -1,5 +1,5 @@
-"""What a cluster file may say: every key, its type, its default and its meaning, in one place. The loader, the words of its messages, the
-editors' JSON Schema and the planner all read these models; after `load` nobody checks a value again."""
+"""The keys of a cluster file: type, default and description of each. The loader, its messages, the JSON Schema for editors and the planner
+all use these models; after `load` nothing checks a value again."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from psclust.spec.program_command import ProgramCommand, parse_program
 
 
 def clean_name(text: str) -> str:
-    """A run's name made of any text, such as a folder's name: what a name cannot have becomes `-`."""
+    """Any text, such as a folder's name, as the name of a run: other characters become `-`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:63] or "cluster"
 
 
@@ -59,7 +59,7 @@ class HostEntry(_Model):
     slots: int | None = Field(
         default=None,
         ge=1,
-        description="How many tasks the host takes; default: as many as asked. Those left over are for tasks of a host that is lost.",
+        description="How many tasks the host takes; default: any number. Spare slots take the tasks of a lost host.",
     )
     user: Text | None = Field(default=None, description="The SSH user.")
     port: int | None = Field(default=None, ge=1, le=LAST_PORT, description="The SSH port.")
@@ -83,31 +83,29 @@ class Restart(_Model):
 
 
 class Deadlines(_Model):
-    """How long psclust waits before it acts."""
+    """Time limits."""
 
-    start: Seconds = Field(default=60.0, description="Until every server answers; then the run fails, naming who is missing.")
+    start: Seconds = Field(default=60.0, description="Until every server answers; then the run fails and names the missing ones.")
     stop: Seconds = Field(default=10.0, description="Between TERM and KILL when a task is stopped.")
-    finish: Seconds = Field(default=60.0, description="For the other programs, once those that decide the end have ended.")
+    finish: Seconds = Field(default=60.0, description="For the other programs to end, after the jobs whose end ends the run.")
     run: Seconds | None = Field(default=None, description="Time limit of the whole run; none by default.")
-    run_exit_code: int = Field(default=124, ge=0, le=255, description="Exit code of a run that reached that limit; 0: it ended well.")
-    lease: Lease = Field(default=30.0, description="Other hosts: without a word from the launcher for so long, their tasks are stopped.")
-    detached: Lease = Field(default=86400.0, description="The same for a run that was left alone (`up -d`).")
+    run_exit_code: int = Field(default=124, ge=0, le=255, description="Exit code of a run that reaches that limit; 0 means success.")
+    lease: Lease = Field(default=30.0, description="On other hosts: tasks are stopped after so long without contact to the launcher.")
+    detached: Lease = Field(default=86400.0, description="The same for a detached run (`up -d`).")
 
 
 class Ssh(_Model):
-    """How the hosts are logged in to."""
+    """Log-ins by SSH."""
 
     parallel: int = Field(default=8, ge=1, le=256, description="Log-ins at once; an sshd drops some of more than ten.")
-    deadline: Seconds = Field(default=60.0, description="For all log-ins together; then the run fails, naming who is missing.")
+    deadline: Seconds = Field(default=60.0, description="For all log-ins together; then the run fails and names the missing hosts.")
 
 
 class Placement(_Model):
     """Which ps holds a variable. A plain word in the file means `policy`."""
 
     policy: PlacementPolicy = Field(default=ROUND_ROBIN, description=f"{render_policies()}.")
-    pin: Pins = Field(
-        default_factory=dict, description="Pattern of variable names -> index of the ps that holds them; the first that fits."
-    )
+    pin: Pins = Field(default_factory=dict, description="Pattern of variable names -> index of their ps; the first match counts.")
     max_shard_bytes: Bytes | None = Field(
         default=None, description="Larger variables are partitioned into shards, by rows; a number or a size such as 8MB. Default: none is."
     )
@@ -130,28 +128,27 @@ class Job(_Model):
 
     count: int = Field(default=1, ge=0, le=4096, description="How many tasks; default: 1, or as many as there are `addresses`.")
     hosts: HostNames | None = Field(
-        default=None, description="Names of the hosts this job's tasks are pinned to, in order, repeated as needed."
+        default=None, description="Names of the hosts that this job's tasks are pinned to, in order, repeated as needed."
     )
-    gpus: int | None = Field(default=None, ge=0, description="GPUs each task sees; ps tasks see none unless asked.")
+    gpus: int | None = Field(default=None, ge=0, description="GPUs that each task sees; default: none for ps tasks, all for others.")
     device_count: int | None = Field(
         default=None,
         ge=1,
         le=256,
-        description="Devices of each task that a psclust program puts towers on: so many of the GPUs it sees, without any so many CPU "
+        description="Devices of each task that hold a tower of a psclust program: so many of the GPUs it sees, or without GPUs so many CPU "
         "devices. Default: all GPUs, or one CPU.",
     )
     ports: Ports | None = Field(default=None, description="auto, a first port, or a range such as 2300-2399; default: the file's `ports`.")
     addresses: Addresses | None = Field(
         default=None,
-        description="The host:port of each task, where the program has them fixed; psclust checks that they are free.",
+        description="The host:port of each task, if the program has them written in; psclust checks that they are free.",
     )
     run: Literal["program", "server"] | Command | None = Field(
         default=None,
-        description="What the tasks execute: the run's program, a bare TensorFlow server, or a command of their own. In it the first "
-        "word `python` or `python3` is the interpreter that `python:` names. "
-        "Default: what the program and the replication need.",
+        description="What the tasks run: the run's program, a bare TensorFlow server, or a command of their own, in which a first word "
+        "`python` or `python3` becomes the interpreter of `python:`. Default: depends on the program and the replication.",
     )
-    server: Literal["bare", "python"] = Field(default="bare", description="bare: the C API, quick and small; python: tf.train.Server.")
+    server: Literal["bare", "python"] = Field(default="bare", description="bare: by the C API, fast and small; python: tf.train.Server.")
     in_cluster: bool | None = Field(default=None, description="Whether the job is in the cluster spec; default: yes, except evaluator.")
     args: Arguments | None = Field(default=None, description="Arguments instead of the file's `args`; placeholders allowed.")
     extra_args: Arguments = Field(default_factory=list, description="Arguments after the common ones, for this job only.")
@@ -207,18 +204,18 @@ class _Common(_Model):
     )
     role_by: Literal["auto", "flags", "tf_config", "none"] = Field(
         default="auto",
-        description="How a script learns its place: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or none; "
-        "auto: what the script's source asks for, less what placeholders in args or env already say.",
+        description="How a script learns its role: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or none; "
+        "auto: as the source of the script asks, unless placeholders in args or env already hold it.",
     )
     replication: Replication | None = Field(
         default=None, description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph."
     )
-    update: Update = Field(default="async", description="sync: one step waits for every worker's gradient; async: nobody waits.")
+    update: Update = Field(default="async", description="sync: one step waits for every worker's gradient; async: none waits.")
     backup_workers: int = Field(
-        default=0, ge=0, description="sync: a step takes the first gradients and waits for all but so many; late ones are dropped."
+        default=0, ge=0, description="sync: a step waits for the gradients of all but so many workers; late ones are dropped."
     )
     max_staleness: int | None = Field(
-        default=None, ge=0, description="async: a worker that is ahead of the slowest by more steps than this waits; default: nobody waits."
+        default=None, ge=0, description="async: a worker more than so many steps ahead of the slowest waits; default: none waits."
     )
     placement: Placement = Field(
         default_factory=Placement,
@@ -232,31 +229,31 @@ class _Common(_Model):
         description="On other hosts: the network interface, or the subnet such as 10.0.0.0/8, where tasks listen and are reached; "
         "default: the address that SSH reached, or another one that every host reaches.",
     )
-    tunnel: bool = Field(default=False, description="Speak to the agents of other hosts through SSH rather than to a port of theirs.")
+    tunnel: bool = Field(default=False, description="Connect to the agents on other hosts through SSH rather than to a port.")
     env: Environment = Field(default_factory=dict, description="Added to every task's environment; placeholders allowed.")
     python: Text | None = Field(default=None, description="The interpreter of the tasks; default: the one psclust runs in.")
     cwd: Text | None = Field(default=None, description="The tasks' working folder; default: where `up` was called.")
     ship: Text | None = Field(
         default=None,
-        description="The program's folder, relative to this file: shipped to the hosts, less what .gitignore leaves out, and the tasks' "
+        description="The program's folder, relative to this file: sent to the hosts, without what .gitignore excludes; the tasks' "
         "working folder there.",
     )
     pass_env: PassedNames | None = Field(
-        default=None, description="Variables of the calling environment that tasks on other hosts get; they get no others."
+        default=None, description="Variables of the calling environment for tasks on other hosts, which get no others."
     )
     env_file: Text | None = Field(
-        default=None, description="A file of NAME=VALUE lines for every task, relative to this file: for what must not be shown."
+        default=None, description="A file of NAME=VALUE lines for every task, relative to this file; never shown."
     )
     reach_by: ReachBy = Field(default="ssh", description="How the hosts are reached: ssh.")
     ssh: Ssh = Field(default_factory=Ssh)
     preload: bool = Field(
-        default=True, description="Start Python programs from a process that has imported TensorFlow already; false: execute them."
+        default=True, description="Fork Python programs from a process that has already imported TensorFlow; false: execute them."
     )
     recovery_wait: Seconds | Literal[False] = Field(
-        default=1.0, description="Lowers the 30 s poll of MonitoredTrainingSession and Supervisor in Python programs; false leaves it."
+        default=1.0, description="Replaces the 30 s poll of MonitoredTrainingSession and Supervisor in Python programs; false keeps it."
     )
     ends_with: Literal["auto", "chief", "workers", "all", "never"] | JobNames = Field(
-        default="auto", description="Whose end ends the run; auto: the chief or client if there is one, else all workers."
+        default="auto", description="The jobs whose end ends the run; auto: the chief or client if there is one, else all workers."
     )
     restart: Restart = Field(default_factory=Restart)
     deadlines: Deadlines = Field(default_factory=Deadlines)
@@ -269,17 +266,17 @@ class ClusterText(_Common):
     hosts: Text | Hosts | None = Field(
         default=None,
         description="Where tasks run: `a,user@b:2,node[01-04]`, or a list of such texts and mappings. A number below 1024 after the "
-        "colon is slots, except 22; any other is the SSH port. None: this machine.",
+        "colon is slots, except 22; any other is the SSH port. Default: this machine.",
         json_schema_extra={"examples": ["a:2, b:2"]},
     )
     hostfile: Text | None = Field(
         default=None,
-        description="Instead of `hosts`: a file with a host a line (`node1 slots=4`), beside this file unless the path is absolute.",
+        description="Instead of `hosts`: a file with one host per line (`node1 slots=4`), relative to this file.",
     )
 
 
 class ClusterFile(_Common):
-    """A whole cluster file, with hosts read and with the flags of the command line laid over it: what the planner reads."""
+    """A cluster file with hosts parsed and flags applied, as the planner uses it."""
 
     name: Name
     hosts: list[Host] = Field(default_factory=list, description="Where tasks run; none: this machine.")

@@ -1,5 +1,5 @@
-"""Host lists in the forms people have: `a,b:4`, `user@h:2`, `node[01-04]`, and the hostfiles of MPI and DeepSpeed. One grammar reads them
-all: a host, or a range of hosts, with what follows it; an inline list has commas between hosts, a hostfile has lines."""
+"""Parses host lists: `a,b:4`, `user@h:2`, `node[01-04]`, and the hostfiles of MPI and DeepSpeed. All share one grammar for a host or
+a range of hosts; an inline list separates them by commas, a hostfile by lines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from psclust.spec.cluster import Host
 from psclust.spec.port_range import LAST_PORT
 from psclust.spec.problems import printable
 
-# What stands behind the colon is slots below this number (22 excepted) and the SSH port from it on: nobody gives a machine a thousand
-# tasks, and no SSH server but the standard one listens on a privileged port.
+# A number after the colon is slots below this (except 22), and an SSH port from it on: no machine takes a thousand tasks, and SSH servers
+# on other ports than 22 rarely use a privileged one.
 FIRST_PORT = 1024
 SSH_PORT = 22
 MAX_HOSTS = 4096
@@ -28,7 +28,7 @@ _OPTIONS = ("slots", "max_slots")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a host list and where it stands: text still to be read, or a host that was written as a mapping."""
+    """A part of a host list and its position: text to parse, or a host that was written as a mapping."""
 
     where: str
     content: str | Host
@@ -45,8 +45,8 @@ class HostProblem:
 def parse_hosts(text: str, *, where: str) -> list[Host]:
     """The hosts of an inline list such as `a,b:4`, `user@h:2` or `node[01-04,7]:2`.
 
-    `:N` behind a host is its slots when N is below 1024 and not 22; otherwise it is its SSH port. `slots=N` after the host says it in a
-    word, and allows both: `h:2222 slots=4`. A plain name that is repeated (`a,a,b`) counts one slot each time, as with mpirun, and then so
+    `:N` after a host is its slots if N is below 1024 and not 22, otherwise its SSH port. `slots=N` after the host allows both:
+    `h:2222 slots=4`. A plain name that is repeated (`a,a,b`) counts one slot each time, as with mpirun, and then so
     does every other plain name of the list. Any other repetition is a mistake, and so are IPv6 addresses.
     Raises ClusterFileError with every mistake, one line each: `where: ...`."""
     if not text.strip():
@@ -73,7 +73,7 @@ def split_list(text: str) -> list[str]:
 
 
 def read_pieces(pieces: Iterable[Piece]) -> tuple[list[Host], list[HostProblem]]:
-    """The hosts of all pieces together, with repetitions settled, and every mistake."""
+    """The hosts of all pieces together, each host once, and every mistake."""
     pieces = list(pieces)
     mentions: list[tuple[int, Host]] = []
     problems: list[HostProblem] = []
@@ -99,7 +99,7 @@ def _quoted(piece: Piece) -> str:
 
 
 def _read(content: str | Host) -> list[Host]:
-    """The hosts of one entry. Raises ValueError, saying what is wrong and what to do, for the caller to put the entry in front."""
+    """The hosts of one entry. Raises ValueError with what is wrong and what to do; the caller adds the entry."""
     if isinstance(content, Host):
         if re.search(r"[@:]", content.name):
             raise ValueError("in a mapping, user, slots and port have keys of their own; leave only the host in name.")

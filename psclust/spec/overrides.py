@@ -1,4 +1,4 @@
-"""Flags of the command line laid over what the cluster file says, before anything is judged: a flag and a line obey the same rules."""
+"""Applies the flags of the command line to the data of a cluster file before it is checked, so that both obey the same rules."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from psclust.spec.cluster_file import default_jobs
 from psclust.spec.problems import KeyPath, Origins, Problem
 
-# Two ways to say one thing: a flag for one of these replaces what the file says in the other.
+# Alternatives: a flag for one of these replaces the other in the file.
 _RIVALS: dict[KeyPath, KeyPath] = {("hosts",): ("hostfile",), ("hostfile",): ("hosts",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """`value` takes the place of what the file has at `path`; `flag` (such as `--ps`) is how messages name it."""
+    """`value` replaces that of the file at `path`; messages name it by `flag`, such as `--ps`."""
 
     flag: str
     path: KeyPath
@@ -22,7 +22,7 @@ class Override:
 
 
 def lay_over(data: dict[str, object], origins: Origins, overrides: Iterable[Override]) -> tuple[dict[str, object], Origins, list[Problem]]:
-    """The data with the flags' values in it, where each value now comes from, and flags that contradict each other."""
+    """The data with the values of the flags, the origin of each value, and flags that contradict each other."""
     data = _spell_out(data, overrides := list(overrides))
     flags: dict[KeyPath, str] = {}
     problems = []
@@ -56,7 +56,7 @@ def _spell_out(data: dict[str, object], overrides: list[Override]) -> dict[str, 
 
 
 def _put(data: dict[str, object], path: KeyPath, value: object) -> None:
-    """Sets a value, with the mappings above it; where the file has something else there, that is the mistake to report first."""
+    """Sets a value, and creates the mappings above it. If the file has no mapping there, leaves that mistake to be reported first."""
     *above, last = map(str, path)
     for step in above:
         inner = data.get(step)

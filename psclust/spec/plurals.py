@@ -1,4 +1,4 @@
-"""Numbers of things in words: `1 ps`, `2 workers`."""
+"""Counts with their noun: `1 ps`, `2 workers`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """`noun` in the singular; a job's name that ends in s is its own plural (`2 ps`)."""
+    """Pass `noun` in the singular. One that ends in s is its own plural (`2 ps`)."""
     return f"{count} {noun if count == 1 else plural or (noun if noun.endswith('s') else noun + 's')}"
 
 
 def counted_tasks(counts: Mapping[str, int]) -> str:
-    """`5 workers and 1 ps`, of the number of tasks in each job."""
+    """`5 workers and 1 ps`, from job -> number of tasks."""
     parts = [counted(count, job) for job, count in counts.items() if count]
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

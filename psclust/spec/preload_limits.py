@@ -1,7 +1,7 @@
-"""Which environment variables a forked task cannot change: those read while TensorFlow's library is loaded, while the interpreter starts
-or while `import tensorflow` runs, and never again. Tasks that differ in one of them get fork servers of their own; a task that differs from
-its fork server is executed instead, slower and with the same result. Found by tracing getenv and os.environ; what is not named here takes
-effect in a forked task as well."""
+"""The limits of preloading: what is fixed in a process that has loaded TensorFlow, and so in every task forked from it. That is the modules
+it has imported, and the environment variables that are read only once: while the library is loaded, the interpreter starts or `import
+tensorflow` runs. Tasks that differ in one of them get another fork server, or are executed: slower, with the same result. The lists come
+from tracing getenv and os.environ; any other variable takes effect in a forked task too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIBRARY_READS = (
     "MALLOC_", "OPENSSL_", "TF_CPP_", "TF_CUFFT_WORKSPACE_LIMIT_IN_MB", "TF_ENABLED_DEVICE_TYPES", "TF_ENABLE_ONEDNN_OPTS",
     "TF_USE_MODULAR_FILESYSTEM",
 )
-"""Beginnings of the names that `libtensorflow_cc` and the C library under it read."""
+"""Prefixes of the names that `libtensorflow_cc` and the C library read."""
 
 IMPORT_READS = (
     *LIBRARY_READS,
@@ -37,7 +37,7 @@ _IMPORTED = frozenset((
     "absl", "astunparse", "flatbuffers", "gast", "google", "h5py", "keras", "ml_dtypes", "namex", "numpy", "opt_einsum", "optree",
     "packaging", "requests", "rich", "scipy", "six", "tensorflow", "termcolor", "typing_extensions", "urllib3", "wrapt",
 ))
-# Modules of the standard library that are not imported with TensorFlow, and that folders of programs may well hold.
+# Modules of the standard library that TensorFlow does not import; programs often have their own of that name.
 _NOT_IMPORTED = frozenset((
     "cgi", "chunk", "cmath", "configparser", "curses", "dbm", "doctest", "filecmp", "getopt", "graphlib", "imp", "mailbox", "modulefinder",
     "optparse", "pipes", "profile", "pstats", "sched", "shelve", "sqlite3", "statistics", "symtable", "test", "this", "trace",
@@ -47,16 +47,16 @@ _NOT_IMPORTED = frozenset((
 
 
 def is_imported(module: str) -> bool:
-    """Whether TensorFlow imports the module: where a program has one of that name, it cannot be forked from a process that has."""
+    """Whether TensorFlow imports the module. A program with its own module of that name cannot be forked."""
     return module in _IMPORTED or (module in sys.stdlib_module_names and module not in _NOT_IMPORTED)
 
 
 def is_read(name: str, load: Literal["library", "tensorflow"]) -> bool:
-    """Whether a fork server of that kind reads the variable, and its tasks do not."""
+    """Whether a fork server of that kind reads the variable once, before it forks."""
     return name.startswith(LIBRARY_READS if load == "library" else IMPORT_READS) and name not in REFRESHED
 
 
 def stale(wanted: Mapping[str, str], have: Mapping[str, str], reads: tuple[str, ...]) -> set[str]:
-    """Names of the variables in which a task's environment differs from the fork server's and that a forked task would not notice."""
+    """The variables whose values differ between a task and its fork server, and would have no effect in the task."""
     different = {name for name in {*wanted, *have} if wanted.get(name) != have.get(name)}
     return {name for name in different - REFRESHED if name.startswith(reads)}

@@ -1,5 +1,4 @@
-"""Where tasks go when their host is lost: to slots that are free on other hosts. Pure: whoever plans the same cluster without the same
-hosts finds the same places."""
+"""Moves the tasks of lost hosts to spare slots on others. Pure: every plan of the same cluster without the same hosts is the same."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from psclust.spec.cluster_file import Job
 def reassign(
     placed: Mapping[Task, Host], jobs: Mapping[str, Job], hosts: Sequence[Host], lost: Sequence[str], *, optional: Collection[str] = ()
 ) -> dict[Task, Host]:
-    """`placed` without the hosts `lost`, in the order in which they were lost. A host has its slots less its tasks to spare; one without a
-    number of slots only as long as no task is on it, and then for as many as come. Tasks of `optional` jobs stay where they are when they
-    find no room. Raises NoRoomError for any other that finds none, or that is bound to its host."""
+    """`placed` without the hosts `lost`, in the order in which they were lost. A host can take a task for each slot it has left; a host
+    without a number of slots takes any number, but only if it runs none yet. Tasks of `optional` jobs that find no slot stay where they
+    are. Raises NoRoomError for any other, and for one that is bound to its host."""
     found = dict(placed)
     for count, name in enumerate(lost, 1):
         room = {host: _room(host, found) for host in hosts if host.name not in lost[:count]}
@@ -42,7 +41,7 @@ def _room(host: Host, placed: Mapping[Task, Host]) -> float:
 
 
 def _bond(task: Task, job: Job, host: str) -> str | None:
-    """What keeps a task on its host, as a clause."""
+    """Why a task cannot leave its host, as a clause."""
     if job.addresses:
         return f"{task} cannot move, because its address is given (jobs.{task.job}.addresses)"
     return f"{task} cannot move, because it is pinned to {host} (jobs.{task.job}.hosts)" if job.hosts else None

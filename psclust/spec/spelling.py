@@ -1,5 +1,5 @@
-"""Mistakes of type and spelling in the user's words. What a key wants is read from the JSON Schema, so every key of the models, present
-and future, has its sentence."""
+"""Explains values of the wrong type and misspelt keys. What a key takes is read from the JSON Schema, so every key of the models has a
+message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from psclust.spec.problems import KeyPath, Problem
 
 Schema = Mapping[str, Any]
 
-# What people who come from other tools write: key -> what it is here.
+# Keys of other tools -> ours.
 _JOBS = {"ps": "ps", "worker": "worker", "chief": "chief", "master": "master", "evaluator": "evaluator"}
 _JOBS |= {"workers": "worker", "num_workers": "worker", "num_ps": "ps"}
 _ELSEWHERE = {
@@ -33,7 +33,7 @@ _ELSEWHERE_IN_A_JOB = {"environment": "env", "command": "run", "arguments": "arg
 
 
 def explain(error: ValidationError, data: object) -> list[Problem]:
-    """One problem for every value that the models refuse; where a value could be written in several ways, for the one that came closest."""
+    """One problem for every value that the models refuse; of a value with several notations, for the closest one."""
     schema = json_schema()
     problems: dict[KeyPath, Problem] = {}
     for entry in error.errors(include_url=False):
@@ -67,7 +67,7 @@ def found(value: object) -> str:
 
 
 def expected(schema: Schema, root: Schema) -> str:
-    """What a schema wants, to stand after `write`."""
+    """What a schema accepts, as a phrase that follows `write`."""
     schema = _resolve(schema, root)
     if "patternErrorMessage" in schema:
         return str(schema["patternErrorMessage"])
@@ -103,14 +103,14 @@ def inline(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, if one is near."""
+    """The known word that is probably meant, if one is similar."""
     choices = list(known)
     tidy = word.lower().replace("-", "_")
     return tidy if tidy in choices else next(iter(get_close_matches(tidy, choices, 1, 0.65)), None)
 
 
 def _wanted(value: object, schema: Schema, root: Schema) -> str:
-    """`expected`, with the user's own words where a list was meant: `--lr 0.1` for args."""
+    """`expected`; a text in place of a list (`--lr 0.1` for args) is repeated as a list."""
     options = list(_options(schema, root))
     words = [word for option in options for word in option.get("enum", ()) if isinstance(word, str)]
     if isinstance(value, str) and words:
@@ -155,8 +155,8 @@ def _misplaced_below(key: str, known: list[str], root: Schema) -> str:
 
 
 def _locate(loc: Sequence[str | int], data: object) -> tuple[KeyPath, object, str]:
-    """The path of an error in the user's data. pydantic's own steps (which member of a union, `[key]`) lead nowhere in the data; the last
-    step that leads nowhere is the name of a missing key."""
+    """The path of an error in the user's data. pydantic adds steps that do not exist in the data (the member of a union, `[key]`); the last
+    of those names a missing key."""
     path: list[str | int] = []
     lost = ""
     for step in loc:
@@ -175,7 +175,7 @@ def _holds(data: object, step: str | int) -> bool:
 
 
 def _at(schema: Schema, path: KeyPath, root: Schema) -> Schema:
-    """The part of the schema that governs the value at `path`; an empty one where there is none."""
+    """The schema of the value at `path`; empty if there is none."""
     for step in path:
         options = _options(schema, root)
         schema = next((inner for option in options if (inner := _child(option, step)) is not None), {})

@@ -1,4 +1,4 @@
-"""The commented cluster file that `psclust init` writes: what most people change, in the order in which they look for it."""
+"""The commented cluster file that `psclust init` writes, with the keys that most people change."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _TEMPLATE = """\
 # Every key with its meaning: `psclust schema`. Flags win over this file: psclust up --workers 4 --sync
 name: {name}
 
-# How many tasks of each job. A mapping says more: worker: {{count: 2, gpus: 1, env: {{LEVEL: debug}}}}
+# How many tasks each job has. A mapping sets more: worker: {{count: 2, gpus: 1, env: {{LEVEL: debug}}}}
 jobs:
   ps: 1
   worker: 2
 
-# What they run: train.py, `-m package.train`, module:program (a psclust.Program), or a command as a list.
-# Without a program psclust starts bare servers for a notebook to dial.
+# The program: train.py, `-m package.train`, module:program (a psclust.Program), or a command as a list.
+# Without one, psclust starts bare servers for a notebook to dial.
 {program}
 # args: [--epochs, 10, "--data={{run_dir}}/data"]
 
-# How a script learns its place: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or
-# none; auto reads its source, unless args or env tell it: {{job_name}} {{task_index}} {{ps_hosts}} {{cluster}} ...
+# How a script learns its role: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or
+# none; auto follows its source, unless args or env hold it: {{job_name}} {{task_index}} {{ps_hosts}} {{cluster}} ...
 # role_by: auto
 
 # between-graph: each worker builds its graph; in-graph: one client builds one graph for all (module:program);
 # coordinator: a script whose chief alone runs code.
 # replication: between-graph
 # update: async               # or sync: a step waits for every worker
-# max_staleness: 10           # async: a worker that is ahead of the slowest by more steps waits
+# max_staleness: 10           # async: a worker more steps ahead of the slowest waits
 # placement: balanced         # spread variables over the ps by bytes; `psclust plan` shows where each goes
 
-# Where: nothing means this machine. A number behind a host is how many tasks it takes.
+# The hosts; default: this machine. A number after a host is how many tasks it takes.
 # hosts: node1:2, user@node2:2, node[03-04]:1
-# ports: 2300-2399            # else free ports are found
-# ship: .                     # the folder to send to the hosts, less what .gitignore leaves out
+# ports: 2300-2399            # default: any free ports
+# ship: .                     # the folder to send to the hosts, without what .gitignore excludes
 
 # env: {{OMP_NUM_THREADS: 1}}
 # pass_env: [HF_TOKEN]        # variables of your shell that tasks on other hosts get
@@ -51,7 +51,7 @@ jobs:
 
 
 def render_init(name: str, program: str | None) -> str:
-    """The text of a cluster file for a cluster of (about) this name that runs `program`; None leaves the program to be filled in."""
+    """A cluster file for a cluster of this name, made valid, that runs `program`; None leaves the program to be filled in."""
     words = split_program(program or "")
     given = words[0] if len(words) == 1 else shlex.split(program or "")
     line = f"program: {inline(given)}" if given else "# program: train.py"

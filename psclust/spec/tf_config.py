@@ -1,4 +1,4 @@
-"""TF_CONFIG, the variable in which TensorFlow 2 programs look for their cluster and their own place in it."""
+"""TF_CONFIG, the variable from which TensorFlow 2 programs read their cluster and their role in it."""
 
 from __future__ import annotations
 

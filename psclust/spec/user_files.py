@@ -1,4 +1,4 @@
-"""Reading the files a user names, with a sentence for each way in which that fails."""
+"""Reads the files that a user names, with a sentence for each kind of failure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from psclust.errors import ClusterFileError
 
 
 def read_text(path: Path, *, otherwise: str) -> str:
-    """The text of a file the user named. Raises ClusterFileError, in one sentence, when it cannot be read; `otherwise` is what to do about
-    a file that is missing where no other has a name like it."""
+    """Raises ClusterFileError, in one sentence, if the file cannot be read. `otherwise`: what to do if it is missing and no other file has
+    a similar name."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

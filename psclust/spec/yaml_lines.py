@@ -1,5 +1,5 @@
-"""YAML text as plain data that remembers its lines. Keys, and scalars where a text is wanted, are kept as they were written: `010`, `1.10`
-and `yes` reach a program unchanged. Mistakes that YAML itself would let pass (a key twice, a key without a value) are collected."""
+"""Reads YAML into plain data, with the line of every value. Keys, and scalars in places that take text, stay as written: `010`, `1.10` and
+`yes` reach a program unchanged. Collects mistakes that YAML itself accepts: a key twice, a key without a value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLAIN: Mapping[str, Callable[[str], object]] = {
     "null": lambda text: None,
 }
 
-# Where a scalar is a text whatever it looks like; `*` is any key or index.
+# Here a scalar is text, whatever it looks like; `*` is any key or index.
 AS_WRITTEN: tuple[KeyPath, ...] = tuple(
     tuple(pattern.split("."))
     for pattern in (
@@ -56,7 +56,7 @@ _MOST_VALUES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a YAML file says, the line of every key and list item, and the mistakes found on the way."""
+    """The data of a YAML file, the line of every key and list item, and the mistakes found while reading."""
 
     data: object
     lines: Mapping[KeyPath, int]
@@ -78,7 +78,7 @@ for _name, _pattern, _first in (
 
 
 def read_yaml(text: str) -> Document:
-    """The data of a YAML text. Text that is no YAML yields None and the one mistake that ended the reading."""
+    """Text that is not YAML yields None, and the mistake that ended the reading."""
     try:
         node = yaml.compose(text, _Loader)  # a BaseLoader: builds no objects
         sizes: dict[int, int] = {}
@@ -94,14 +94,14 @@ def read_yaml(text: str) -> Document:
 
 
 def _too_many(node: yaml.Node, sizes: dict[int, int]) -> Problem:
-    """Named with the first key that holds too many values by itself."""
+    """At the line of the first key with too many values."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     line = next((_line(key) for key, value in pairs if sizes[id(value)] > _MOST_VALUES), None)
     return Problem((), "the aliases (*) stand for far too many values; write out what is meant.", line=line)
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node is once its aliases are written out; each node is looked at once. One that stands in itself counts once."""
+    """The number of values in a node with all aliases expanded. Visits each node once; an alias inside its own node counts once."""
     if id(node) not in known:
         known[id(node)] = 1
         parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
@@ -177,7 +177,7 @@ class _Reader:
         return result
 
     def _merged(self, node: yaml.Node, path: KeyPath) -> dict[str, object]:
-        """What `<<` brings in: the first of several mappings counts most."""
+        """The keys that `<<` adds; of several mappings the first one wins."""
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         result: dict[str, object] = {}
         for part in reversed(parts):
@@ -201,7 +201,7 @@ def _is_empty(node: yaml.Node) -> bool:
 
 
 def _bare_placeholder(node: yaml.Node) -> str | None:
-    """`{ps_hosts}` without quotes is a mapping to YAML: what was meant, if this is one."""
+    """The placeholder, if this is one without quotes: `{ps_hosts}` is a mapping to YAML."""
     if not isinstance(node, yaml.MappingNode) or not node.flow_style or len(node.value) != 1:
         return None
     key, value = node.value[0]
@@ -214,7 +214,7 @@ def _is_as_written(path: KeyPath) -> bool:
     )
 
 
-# What YAML's scanner says, and what that means to somebody who wrote a cluster file. The first that is found counts.
+# A part of the scanner's message -> an explanation for the author of a cluster file. The first match counts.
 _SYNTAX = (
     ("'\\t' that cannot start", "the line is indented with a tab; YAML wants spaces."),
     ("that cannot start any token", "a text cannot begin with this sign (@ ` % and others); put the text in quotes."),
