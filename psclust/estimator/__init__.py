@@ -1,6 +1,6 @@
-"""The names of `tf.estimator`, which TensorFlow removed in 2.16, that model functions use: `EstimatorSpec`, `ModeKeys` and `export`.
+"""The names that model functions use of `tf.estimator`, which TensorFlow removed in 2.16: `EstimatorSpec`, `ModeKeys` and `export`.
 
-`install()` puts them where such a function looks for them, so that one written for TensorFlow 1.15 runs as it is.
+After `install()`, a model function written for TensorFlow 1.15 runs unchanged.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["EstimatorSpec", "ModeKeys", "export", "install"]
 
 
 def install() -> None:
-    """Makes this module `tf.estimator` and `tf.compat.v1.estimator` where there is none."""
-    # `import tensorflow.compat.v1` makes a module of its own the first time, other than the attribute was before; both are in use then.
+    """Makes this module `tf.estimator` and `tf.compat.v1.estimator` if TensorFlow has none."""
+    # The first `import tensorflow.compat.v1` creates a module other than the attribute tf.compat.v1; programs use both.
     modules: list[Any] = [tf, tf.compat.v1, importlib.import_module("tensorflow.compat.v1")]
     for module in modules:
         if not hasattr(module, "estimator"):

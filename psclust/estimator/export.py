@@ -1,4 +1,4 @@
-"""What an exported model takes in and gives out, in the words of `tf.estimator.export`: receivers for requests, outputs as signatures."""
+"""The inputs and outputs of an exported model, with the names of `tf.estimator.export`: receivers of requests, outputs as signatures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from psclust.errors import UsageError
 
 @dataclass(frozen=True)
 class ServingInputReceiver:
-    """features: what the model function gets. receiver_tensors: name -> tensor that a request feeds, or one tensor, then called `input`.
-    receiver_tensors_alternatives: name -> other tensors to feed in their place."""
+    """features: for the model function. receiver_tensors: name -> tensor that a request feeds, or one tensor, then named `input`.
+    receiver_tensors_alternatives: name -> other tensors to feed instead."""
 
     features: Any
     receiver_tensors: Any
@@ -23,7 +23,7 @@ class ServingInputReceiver:
 
 @dataclass(frozen=True)
 class PredictOutput:
-    """outputs: name -> tensor, or one tensor, then called `output`."""
+    """outputs: name -> tensor, or one tensor, then named `output`."""
 
     outputs: Any
 
@@ -68,7 +68,8 @@ def build_parsing_serving_input_receiver_fn(
 
 
 def build_raw_serving_input_receiver_fn(features: Any, default_batch_size: int | None = None) -> Callable[[], ServingInputReceiver]:
-    """Requests are the features themselves: name -> anything with a shape and a dtype (a tensor, a `tf.TensorSpec`), or one such."""
+    """Requests are the features themselves. features: name -> anything with a shape and a dtype (a tensor, a `tf.TensorSpec`), or a single
+    one."""
 
     def receive() -> ServingInputReceiver:
         if isinstance(features, Mapping):
@@ -81,7 +82,7 @@ def build_raw_serving_input_receiver_fn(features: Any, default_batch_size: int |
 
 
 def named(tensors: Any, name: str) -> dict[str, Any]:
-    """Tensors by name; one alone gets `name`."""
+    """Tensors by name; a single tensor gets `name`."""
     return dict(tensors) if isinstance(tensors, Mapping) else {name: tensors}
 
 

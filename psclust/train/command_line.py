@@ -36,13 +36,13 @@ _DESCRIBE = "--describe"
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Returns the exit code."""
     _log_to_stdout()
-    # Graphs and sessions are what this package is made of; all other TensorFlow 2 behavior (resource variables, control flow) stays.
+    # This package builds graphs and runs sessions; all other TensorFlow 2 behavior (resource variables, control flow) stays.
     tf.compat.v1.disable_eager_execution()
     try:
         describing = list(arguments[:1]) == [_DESCRIBE]
         options = parse_options(arguments[1:] if describing else arguments)
         context = read_context(environment)
-        # Before the user's module is loaded: it may look for `tf.estimator` at once.
+        # Before the user's module is imported: it may use `tf.estimator` at once.
         install()
         program = load_program(options.program)
         program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
@@ -68,7 +68,7 @@ def _describe(program: Program) -> str:
 def _model_dir(options: Options, context: TaskContext, scratch: ExitStack) -> Path:
     if options.model_dir:
         return options.model_dir
-    # Who is in a run may be killed, and would leave a folder of its own behind.
+    # A task of a run may be killed, and would leave a temporary folder behind.
     return RunFolder(context.run_dir or Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="psclust-")))).model
 
 
@@ -77,7 +77,7 @@ def _reporter(options: Options, context: TaskContext) -> Reporter:
 
 
 def _log_to_stdout() -> None:
-    """One plain line a message, for this package alone: the user's program configures its own logging."""
+    """Logs one plain line a message, for this package only: the user's program configures its own logging."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger = logging.getLogger("psclust")
@@ -86,13 +86,13 @@ def _log_to_stdout() -> None:
     logger.propagate = False
     tensorflow = tf.get_logger()
     tensorflow.setLevel(logging.INFO)
-    tensorflow.addFilter(_says_something)
+    tensorflow.addFilter(_is_useful)
     warnings.filterwarnings("ignore", ".* is deprecated", UserWarning, r"tensorflow\.python\.")
 
 
-def _says_something(record: logging.LogRecord) -> bool:
-    """Of what TensorFlow only informs of, the lines of its own hooks (LoggingTensorHook, StepCounterHook) alone; of what it warns of, all
-    but that the graph interface is deprecated: a page of it for a model over feature columns, to somebody who has chosen that interface."""
+def _is_useful(record: logging.LogRecord) -> bool:
+    """Passes, of TensorFlow's informative messages, those of its hooks (LoggingTensorHook, StepCounterHook); of its warnings, all but those
+    about deprecation: the graph interface is deprecated, and a model over feature columns logs a page about it."""
     if record.levelno < logging.WARNING:
         return record.module == "basic_session_run_hooks"
     return record.module != "deprecation"

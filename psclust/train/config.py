@@ -1,4 +1,4 @@
-"""`psclust.TrainConfig`: how a program is trained beyond its model, input and optimizer. Every default leaves the training as it is."""
+"""`psclust.TrainConfig`: the settings of a training beyond model, input and optimizer. The defaults change nothing."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ GUARDS = ("off", "loss", "gradients")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """Settings of a training; `--config key=value` on the command line replaces any of them. Raises UsageError for an impossible value.
+    """Settings of a training; `--config key=value` on the command line replaces any of them. Raises UsageError for an invalid value.
 
-    clip_norm: the averaged gradient of an update is scaled down to this global norm where it is longer.
+    clip_norm: scales the averaged gradient of an update down to this global norm if it is longer.
     accumulate: batches that each replica adds up for one update, which equals one batch as large as all of them.
-    weight_decay: each update adds this times the variable to its gradient, for variables of two dimensions and more, once whatever the
-        number of replicas; of a sparse gradient, the rows that the step touches. Before clipping.
-    average_decay: keeps an exponential moving average of all trained variables, beside them and in the checkpoints, and evaluates it.
-    wire_dtype: float32, or bfloat16 to halve what travels between tasks; variables stay as they are.
-    moving_statistics: how `psclust.batch_normalization` works with several replicas. first: each normalizes its own batch, the first
+    weight_decay: each update adds this times the variable to its gradient, for variables of two dimensions or more, once whatever the
+        number of replicas; to a sparse gradient, for the rows that the step touches. Before clipping.
+    average_decay: keeps an exponential moving average of all trained variables, also in the checkpoints, and evaluates it.
+    wire_dtype: float32, or bfloat16 to halve the traffic between tasks; variables keep their dtype.
+    moving_statistics: how `psclust.batch_normalization` works with several replicas. first: each normalizes its own batch, and the first
         one's moments are kept. mean: the mean of all replicas' moments is kept. sync: moments of the whole batch of all replicas.
-    statistics_every: with mean in-graph, each tower keeps its own statistics and they are averaged every so many updates.
-    nan_guard: loss ends the training at a loss that is not finite; gradients also looks at every gradient before it is applied. Either
-        keeps values that are not finite out of checkpoints. off does neither.
+    statistics_every: with mean in-graph, each tower keeps its own statistics; they are averaged once in this many updates.
+    nan_guard: loss ends the training at a loss that is not finite; gradients also checks every gradient before it is applied. Both keep
+        values that are not finite out of checkpoints. off does neither.
     summary_steps: steps between summaries in event files; None writes none.
-    profile_steps: the steps of which a Chrome trace is written, `trace-<step>.json`.
-    stop_after: ends the training when the loss, averaged over that many steps, is no better than that of the same number before.
-    save_seconds, save_steps: time and steps between checkpoints, whichever comes first; None for both leaves only the last one.
-    keep: how many of the last checkpoints stay. keep_every_s: beside those, one for every so many seconds stays for good.
-    sharded: every ps writes and reads its own part of a checkpoint, which takes a file system that all of them share.
-    split_batch: towers that step together share one dataset and split each batch by rows: in one process and in-graph all towers, which
-        then are shard 0 of 1, between-graph those of one worker. Otherwise every tower reads a shard of its own.
-    drop_uneven: drops what cannot be shared out evenly instead of weighing it: a batch smaller than its dataset's first one; of a split
-        one, a batch whose rows the towers cannot split evenly. A training in step ends when the first replica has no batch left.
-    device_count: how many devices, a tower on each, a process has: so many of the GPUs it sees, or where it sees none, so many CPU
-        devices. None: all GPUs, else one CPU. Bare servers take theirs from the cluster file, and this limits how many are used.
+    profile_steps: the steps to write a Chrome trace of, `trace-<step>.json`.
+    stop_after: ends the training when the mean loss of this many steps is no lower than the lowest mean of as many steps before.
+    save_seconds, save_steps: time and steps between checkpoints, whichever comes first; None for both writes only the last one.
+    keep: how many of the last checkpoints to keep. keep_every_s: also keeps, for good, one for every this many seconds.
+    sharded: every ps writes and reads its own part of a checkpoint; they need a file system that all of them share.
+    split_batch: towers that step together share one dataset and split each batch by rows: in one process and in-graph all towers, as shard
+        0 of 1; between-graph the towers of one worker. Otherwise every tower reads a shard of its own.
+    drop_uneven: drops batches that cannot be shared evenly instead of weighting them: a batch smaller than its dataset's first one, or a
+        split batch whose rows the towers cannot split evenly. Synchronous training ends when the first replica has no batch left.
+    device_count: how many devices, with a tower on each, a process uses: of its GPUs or, if it has none, of CPU devices. None: all GPUs,
+        else one CPU. Bare servers get their devices from the cluster file; this limits how many are used.
     """
 
     clip_norm: float | None = None
@@ -85,7 +85,7 @@ def _need(holds: bool, name: str, value: Any, what: str) -> None:
 
 
 def changed(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
-    """`config` with the `key=value` texts applied; values are JSON, or plain text. Raises UsageError."""
+    """`config` with the `key=value` texts applied; values are JSON or plain text. Raises UsageError."""
     types = {field.name: str(field.type) for field in fields(TrainConfig)}
     values: dict[str, Any] = {}
     for change in changes:
@@ -104,7 +104,7 @@ def changed(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
 
 
 def _value(change: str, text: str, type_: str) -> Any:
-    """The text as a value of one of the types that `type_` lists, such as "float | None"."""
+    """Parses the text as one of the types in `type_`, such as "float | None"."""
     allowed = [part.strip() for part in type_.split("|")]
     if "str" in allowed:
         return text

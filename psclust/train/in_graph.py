@@ -1,4 +1,4 @@
-"""Training with one client: the towers of an in-graph cluster, or those of one process alone, which step together."""
+"""Training with one client: the towers of an in-graph cluster, or those of a single process, which step together."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import tensorflow as tf
 from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import Layout
 from psclust.replication.input.end_of_data import END_OF_DATA
+from psclust.replication.tf_types import Session
 from psclust.replication.update.step_ops import StepOps
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
@@ -45,7 +46,7 @@ class _Client:
 
 
 def train_in_graph(job: Job) -> None:
-    """Trains until the data of all towers or the wanted number of steps is used up, and leaves a checkpoint of the result."""
+    """Trains until the data of all towers ends or the wanted step is reached, and writes a checkpoint of the result."""
     target = start_server(job.context)
     layout = _layout(job, target)
     graph = job.new_graph()
@@ -54,7 +55,7 @@ def train_in_graph(job: Job) -> None:
         warn_if_uneven(built.towers[0], layout)
         spec = built.towers[0].spec
         leading = built.steps[0]
-        # Where towers have steps of their own, one step runs one tower.
+        # If each tower has its own step, one step runs one tower.
         seen = built.towers if len(built.steps) == 1 else built.towers[:1]
         hooks = Hooks(
             [*training_hooks(spec, chief=True), *job.hooks, *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
@@ -72,7 +73,7 @@ def train_in_graph(job: Job) -> None:
 
 
 def _layout(job: Job, target: str) -> Layout:
-    """The layout with a tower on every device, which the servers of a cluster must be asked for."""
+    """The layout with a tower on every device; asks the servers of a cluster for their devices."""
     context, found = job.context, [job.context.devices]
     if context.task is None:
         return context.layout
@@ -84,7 +85,7 @@ def _layout(job: Job, target: str) -> Layout:
     return replace(context, devices=found[0]).layout
 
 
-def _train(client: _Client, session: Any) -> None:
+def _train(client: _Client, session: Session) -> None:
     job, state = client.job, client.built.state
     if client.variables.prepare(session, client.checkpoints) is Source.INITIAL:
         client.saver.save(session, 0)
@@ -110,9 +111,8 @@ def _train(client: _Client, session: Any) -> None:
     client.hooks.end(session)
 
 
-def _steps(client: _Client, session: Any, ops: StepOps, tower: int, stop: threading.Event | None = None) -> Iterator[int]:
-    """Makes a step each time it is asked for one, until the data or the wanted number of steps is used up, or `stop` is set; yields the
-    global step after each but the last."""
+def _steps(client: _Client, session: Session, ops: StepOps, tower: int, stop: threading.Event | None = None) -> Iterator[int]:
+    """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the global step after each but the last."""
     hooks = client.hooks if tower == 0 else Hooks()
     run = hooks.callable(session, ops.fetches)
     while not (stop and stop.is_set()):
@@ -131,8 +131,8 @@ def _steps(client: _Client, session: Any, ops: StepOps, tower: int, stop: thread
         yield step
 
 
-def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
-    """Raises UsageError where the end of data is the end of a tower that never had any."""
+def _check_end(client: _Client, session: Session, tower: int, error: Any) -> None:
+    """Raises UsageError if the tower whose data ended never had any."""
     built, workers, text = client.built, client.layout.workers, str(error.message)
     if END_OF_DATA in text:
         return
@@ -143,22 +143,22 @@ def _check_end(client: _Client, session: Any, tower: int, error: Any) -> None:
         raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
 
 
-def _run_threads(client: _Client, session: Any, pace: TowerStalenessBound) -> None:
-    """One thread a tower, each with its own train op; this thread saves. The first error of any ends all."""
+def _run_threads(client: _Client, session: Session, bound: TowerStalenessBound) -> None:
+    """Runs one thread a tower, each with its own train op; this thread saves. The first error of any thread ends all."""
     errors: list[Exception] = []
     stop = threading.Event()
 
     def run(tower: int) -> None:
         try:
-            pace.wait(tower, stop)
+            bound.wait(tower, stop)
             for _ in _steps(client, session, client.built.steps[tower], tower, stop):
-                pace.advance(tower)
-                pace.wait(tower, stop)
+                bound.advance(tower)
+                bound.wait(tower, stop)
         except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it
             errors.append(error)
             stop.set()
         finally:
-            pace.end(tower)
+            bound.end(tower)
 
     threads = [threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True) for tower in range(len(client.built.steps))]
     for thread in threads:

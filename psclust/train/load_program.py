@@ -1,4 +1,4 @@
-"""Finding the program that `module:program` names."""
+"""Importing the program that `module:program` names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from psclust.train.program import Program
 
 
 def load_program(spec: str) -> Program:
-    """Imports `module:attribute`, also from the current directory. Raises UsageError where module or attribute is missing or is no
-    Program; an exception of the module itself comes through as it is."""
+    """Imports `module:attribute`, also from the current directory. Raises UsageError if the module or the attribute is missing or not a
+    Program; an exception in the module itself passes unchanged."""
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(f"{spec!r} names no program; write it as module:program, for example psclust.examples.digits:program")

@@ -1,8 +1,7 @@
-"""Ending a training whose numbers are no longer finite, in one sentence, with the last good checkpoint still there.
+"""Ends a training whose numbers are no longer finite, with one sentence and the last good checkpoint still there.
 
-Three looks, each where it costs nothing that is not being done anyway: at the loss that every step hands back; with
-`nan_guard='gradients'` at every gradient before it is applied, by an op of the update itself; and at every variable before a checkpoint
-is written.
+Three checks, each on values that are at hand anyway: the loss that every step returns; with `nan_guard='gradients'`, every gradient before
+it is applied, by an op of the update; and every variable before a checkpoint is written.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from psclust.replication.update.apply_update import NOT_FINITE
 _REPORT = re.compile(NOT_FINITE + r" step=(\d+) variables=([^;]*);")
 _NOT_WRITTEN = "psclust_not_written"
 _REFUSED = re.compile(_NOT_WRITTEN + r" variables=([^;]*);")
-_HINT = "lower the learning rate, set clip_norm, or look at the input; training again goes on from the last checkpoint"
+_HINT = "lower the learning rate, set clip_norm, or check the input; training again continues from the last checkpoint"
 
 
 def check_loss(guard: str, step: int, loss: float) -> None:
@@ -30,7 +29,7 @@ def check_loss(guard: str, step: int, loss: float) -> None:
 
 
 def gradients_error(error: Any) -> NotFiniteError | None:
-    """What the update has refused, as a sentence; None for any other error of TensorFlow."""
+    """The error of an update that refused a gradient; None for any other TensorFlow error."""
     found = _REPORT.search(str(error.message))
     if found is None:
         return None
@@ -39,8 +38,8 @@ def gradients_error(error: Any) -> NotFiniteError | None:
 
 
 def all_finite(variables: Sequence[Any], values: Sequence[Any], guard: str) -> list[Any]:
-    """Ops to run before `values`, those of `variables`, are written: they fail where one is not finite. As they look at the very values, no
-    update can come between the look and the writing."""
+    """Ops to run before `values`, those of `variables`, are written: they fail if one is not finite. They check the written values
+    themselves, so no update can come between check and writing."""
     floating = [(variable, value) for variable, value in zip(variables, values, strict=True) if variable.dtype.base_dtype.is_floating]
     if guard == "off" or not floating:
         return []
@@ -56,7 +55,7 @@ def all_finite(variables: Sequence[Any], values: Sequence[Any], guard: str) -> l
 
 
 def not_written_error(error: Any, step: int) -> NotFiniteError | None:
-    """What `all_finite` has refused, as a sentence; None for any other error."""
+    """The error of a checkpoint that `all_finite` refused; None for any other error."""
     found = _REFUSED.search(str(getattr(error, "message", "")))
     if found is None:
         return None

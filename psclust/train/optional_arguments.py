@@ -1,4 +1,4 @@
-"""Calling a user's function with as many of the offered arguments as it takes."""
+"""Calling a user's function with the arguments that its signature has."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 
 def call_with(function: Callable[..., Any], *values: Any, **offered: Any) -> Any:
-    """Calls `function` with those of `offered` that it names (all, where it takes `**kwargs`) and with as many of `values`, in order, as
-    it has other parameters for, whatever their names."""
+    """Calls `function` with the arguments of `offered` that it names (all, if it takes `**kwargs`); its other parameters, whatever their
+    names, get `values` in order, as many as it has."""
     parameters = inspect.signature(function).parameters.values()
     if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
         names = {parameter.name for parameter in parameters}
@@ -22,6 +22,6 @@ def call_with(function: Callable[..., Any], *values: Any, **offered: Any) -> Any
 
 
 def takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether `function` has a parameter of that name, or takes any."""
+    """Whether `function` has a parameter of that name or takes `**kwargs`."""
     parameters = inspect.signature(function).parameters
     return name in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())

@@ -1,4 +1,4 @@
-"""Saying at the start of a training when one ps holds much more than its share."""
+"""A warning at the start of a training if one ps holds much more than its share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG = logging.getLogger(__name__)
 
 
 def warn_if_uneven(tower: Tower, layout: Layout) -> None:
-    """Logs one sentence, with what to change, where the largest ps holds more than 1.2 times the mean."""
+    """Logs one sentence, with a remedy, if the largest ps holds more than 1.2 times the mean."""
     if layout.ps > 1:
         text = warning(describe(tower), layout.ps, layout.placement)
         if text is not None:

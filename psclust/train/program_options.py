@@ -19,7 +19,7 @@ MODES = (TRAIN_AND_EVALUATE, TRAIN, "evaluate", "predict", "export")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """program: `module:attribute`. changes: `key=value` texts for the program's params, config: for its TrainConfig. max_steps: global
+    """program: `module:attribute`. changes, config: `key=value` texts for the program's params and its TrainConfig. max_steps: the global
     step to stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints (None: the program's) and log lines. do:
     one of `MODES`. eval_steps: batches to evaluate; None: all.
     """
@@ -72,7 +72,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    """`key=value` texts as values of the types that `params` has. Raises UsageError for an unknown key or a value of another type."""
+    """Parses `key=value` texts as values of the types in `params`. Raises UsageError for an unknown key or a value of another type."""
     parsed = {}
     for change in changes:
         key, equals, text = change.partition("=")

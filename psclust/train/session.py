@@ -1,4 +1,4 @@
-"""Sessions on a cluster: the in-process server, what a session may see, and coming back when a peer has died."""
+"""Sessions on a cluster: the in-process server, the devices a session sees, and reconnecting when a peer has died."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError, StartError
+from psclust.replication.tf_types import Graph, Session
 from psclust.spec.jobs import IN_GRAPH
 from psclust.train.task_context import TaskContext, device
 
 LOG = logging.getLogger(__name__)
 
-# What a session raises when a server it uses has died (Unavailable, Aborted) or has come back empty (FailedPrecondition), and what the
-# parts of a step on other servers then say (Cancelled).
+# The errors of a session whose server has died (Unavailable, Aborted) or restarted empty (FailedPrecondition), and of the parts of the same
+# step on other servers (Cancelled).
 _LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.FailedPreconditionError, tf.errors.CancelledError)
-# Several servers' errors come as one of any class, each on a line of its own.
+# The errors of several servers arrive as one error of any class, each on a line of its own.
 _LOST_PEER_LINE = re.compile(r"^(UNAVAILABLE|ABORTED): ", re.MULTILINE)
 _NO_INFORMATION = re.compile(r"Graph execution error:|=*|Detected at node .*|File \".*|\[\[.*|Original stack trace .*")
 
-# `From /job:ps/replica:0/task:1:` above what happened there.
+# The line `From /job:ps/replica:0/task:1:` above an error of that task.
 _ELSEWHERE = re.compile(r"^From /job:(\w+)/replica:0/task:(\d+):", re.MULTILINE)
 
 _MAX_FAILURES_WITHOUT_A_STEP = 5
@@ -37,9 +38,9 @@ _POLL_S = 0.1
 
 
 def session_config(context: TaskContext, wire_dtype: str = "float32") -> Any:
-    """A ConfigProto that names the tasks a session uses, so that it never waits for any other: in-graph all ps and workers, between-graph
-    all ps, and the process's own task. With a `wire_dtype` of bfloat16, float32 values are rounded to it between tasks. This process gets
-    as many devices as it has towers on."""
+    """A ConfigProto whose device filters name the tasks that the session uses, so that it waits for no others: in-graph all ps and
+    workers, between-graph all ps and the process's own task. With a `wire_dtype` of bfloat16, float32 values are rounded to it between
+    tasks. This process gets one device for each of its towers."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
@@ -55,7 +56,7 @@ def session_config(context: TaskContext, wire_dtype: str = "float32") -> Any:
 def start_server(context: TaskContext) -> str:
     """Starts this task's TensorFlow server inside this process and returns the session target; an empty string without a cluster.
 
-    With the master in the client's own process no session call can hang because a remote master died. Raises StartError.
+    With the master in the client's own process, no session call hangs because a remote master died. Raises StartError.
     """
     if context.task is None or context.cluster is None:
         return ""
@@ -71,8 +72,8 @@ def start_server(context: TaskContext) -> str:
 
 
 @contextmanager
-def open_session(target: str, graph: Any, config: Any) -> Iterator[Any]:
-    """A session that is closed at the end, also when its servers are gone."""
+def open_session(target: str, graph: Graph, config: Any) -> Iterator[Session]:
+    """A session that is closed at the end, even if its servers are gone."""
     session = tf.compat.v1.Session(target, graph=graph, config=config)
     try:
         yield session
@@ -80,8 +81,8 @@ def open_session(target: str, graph: Any, config: Any) -> Iterator[Any]:
         close(session)
 
 
-def close(session: Any) -> None:
-    """Closes a session, which cancels what runs in it, whether or not its servers still live."""
+def close(session: Session) -> None:
+    """Closes a session and cancels its running calls, even if its servers are gone."""
     try:
         session.close()
     except tf.errors.OpError as error:
@@ -91,12 +92,12 @@ def close(session: Any) -> None:
 def recover(
     attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int], *, pause_s: float = 0.1, patience_s: float = 30.0
 ) -> None:
-    """Runs `attempt` until it returns: when all peers answer, because a session waits without end for one that is not there, and once more
-    each time it loses a server.
+    """Runs `attempt` until it returns, again each time it loses a server. Waits first until all peers answer: a session would wait for
+    ever for a missing one.
 
-    It pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure without a step in between, up to five
-    seconds: TensorFlow itself needs up to a second to connect again, and a chief some time to restore. Raises the error itself after five
-    such failures in no less than `patience_s` seconds, and PsclustError where a peer stays away for five minutes.
+    Pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure without a step in between, up to five
+    seconds: TensorFlow needs up to a second to reconnect, and a chief some time to restore. Raises the error after five such failures in
+    at least `patience_s` seconds, and PsclustError if a peer does not answer for five minutes.
     """
     failures, since = 0, time.monotonic()
     while True:
@@ -119,7 +120,7 @@ def recover(
 
 
 def wait_for_peers(context: TaskContext, deadline_s: float) -> None:
-    """Returns when every peer accepts connections; raises PsclustError naming those that do not within `deadline_s` seconds."""
+    """Returns when every peer accepts connections; raises PsclustError with the names of the others after `deadline_s` seconds."""
     end = time.monotonic() + deadline_s
     while silent := [task for task in context.peers if not answers(context.address(task))]:
         if time.monotonic() > end:
@@ -129,7 +130,7 @@ def wait_for_peers(context: TaskContext, deadline_s: float) -> None:
 
 
 def answers(address: str) -> bool:
-    """Whether something accepts connections at `host:port`."""
+    """Whether a server accepts connections at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
@@ -139,19 +140,19 @@ def answers(address: str) -> bool:
 
 
 def is_lost_peer(error: Any) -> bool:
-    """Whether an error of a session says that one of its servers has been lost, so that a new session may do better."""
+    """Whether a session failed because it lost one of its servers, so that a new session may succeed."""
     return isinstance(error, _LOST_PEER) or _LOST_PEER_LINE.search(str(error.message)) is not None
 
 
 def brief(error: Any) -> str:
-    """One line of a TensorFlow error, whose message may be a page."""
+    """A TensorFlow error, whose message may be a page, in one line."""
     lines = [line for line in str(error.message).splitlines() if not _NO_INFORMATION.fullmatch(line.strip())]
     return f"{type(error).__name__}: {' '.join(lines[:2]) or 'no message'}"
 
 
 def system_reason(error: Exception) -> str | None:
-    """The operating system's words for a failure to write, such as `No space left on device`, and the task where it happened if that is not
-    this one. TensorFlow puts them at the end of a line, behind the name of a temporary file. None where there are none."""
+    """The operating system's text for a failure to write, such as `No space left on device`, and the task where it happened if that is
+    another one. TensorFlow puts it at the end of a line, after the name of a temporary file. None if there is no such text."""
     if isinstance(error, OSError):
         return error.strerror
     known = {os.strerror(number) for number in errno.errorcode}

@@ -1,7 +1,7 @@
-"""Which devices a training uses: a tower on each.
+"""The devices of a training; each gets a tower.
 
-By default the GPUs that a task sees, and where it sees none, one CPU. A process of its own can be asked for several CPU devices; a bare
-server has those it was started with (`device_count` of its job in the cluster file), and the client asks it.
+By default the GPUs that a task sees or, if it sees none, one CPU. A client can create several CPU devices; a bare server has the devices it
+was started with (`device_count` of its job in the cluster file), and the client asks it for them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from psclust.train.task_context import TaskContext, device, task_of
 
 
 def own_devices(wanted: int | None) -> tuple[str, ...]:
-    """The devices of this process to have towers on; `wanted`: how many. One alone is left to TensorFlow, which knows it by no name. Raises
-    UsageError where there are fewer GPUs."""
+    """The devices of this process to put towers on; `wanted`: how many. A single device has the empty name: TensorFlow chooses it. Raises
+    UsageError if there are fewer GPUs."""
     gpus = len(tf.config.list_physical_devices("GPU"))
     if gpus and wanted is not None and wanted > gpus:
         raise UsageError(
@@ -26,8 +26,8 @@ def own_devices(wanted: int | None) -> tuple[str, ...]:
 
 
 def cluster_devices(target: str, context: TaskContext, config: object, wanted: int | None) -> tuple[str, ...]:
-    """The devices of all workers of an in-graph cluster to have towers on, worker by worker, at most `wanted` of each. All servers must
-    answer. Raises UsageError where a worker has fewer."""
+    """The devices of all workers of an in-graph cluster to put towers on, worker by worker: `wanted` of each; None: all. All servers must
+    answer. Raises UsageError if a worker has fewer."""
     with tf.compat.v1.Session(target, graph=tf.Graph(), config=config) as session:
         found = [tf.DeviceSpec.from_string(entry.name) for entry in session.list_devices()]
     towers: list[str] = []
@@ -47,7 +47,7 @@ def cluster_devices(target: str, context: TaskContext, config: object, wanted: i
 
 
 def input_of(tower: str) -> str:
-    """What messages call the input of the tower on a device: `the input of worker:1`."""
+    """The name of a tower's input in messages: `the input of worker:1`."""
     task, _, name = tower.partition("/device:")
     where = " ".join(filter(None, [str(task_of(task)) if task else "", name]))
     return f"the input of {where}" if where else "the input"

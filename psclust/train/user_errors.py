@@ -1,6 +1,6 @@
-"""What TensorFlow refuses in a user's function, as one sentence with the line of that function: while a graph is built, and while it runs.
+"""TensorFlow's errors in a user's function, while its graph is built and while it runs, as one sentence with the line in that function.
 
-An exception that the user's own code raises is left alone: nobody can say it better.
+Exceptions that the user's own code raises pass unchanged.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from psclust.train.nan_guard import gradients_error
 from psclust.train.session import is_lost_peer
 
 _PACKAGE, _SITE = Path(__file__).parents[1], Path(str(tf.__file__)).parents[1]
-# Whose frames are not the user's; psclust's examples are written as users write.
+# Frames in these folders are not the user's; psclust's examples count as user code.
 _LIBRARIES = (
     "<",
     *(f"{_PACKAGE / name}/" for name in ("train", "replication", "estimator", "runtime")),
     *(f"{_SITE / name}/" for name in ("tensorflow", "keras", "tf_keras")),
 )
-# The gradient of an op is made by nobody's line; its name has that of the op.
+# No line of the user's creates the gradient of an op; its name contains the op's name.
 _GRADIENT = re.compile(r"(?:.*/)?gradients(?:_\d+)?/(.+)_grad/[^/]+")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
-# Of a TensorFlow error, the lines that say where rather than what.
+# The lines of a TensorFlow error that name a place instead of a cause.
 _WHERE = re.compile(
     r"Graph execution error:|=*|Detected at node.*|File \".*|Node: '.*|\[\[.*|From /job:.*|\d+ root error\(s\) found\."
     r"|Original stack trace.*|[A-Z_]+: From /job:.*"
 )
-# What `get_variable` says where variables are shared, which is what psclust builds all towers but the first with.
+# The error of `get_variable` with reuse=True, with which psclust builds all towers but the first.
 _MISSING = re.compile(r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)")
 _LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
 
 
 @contextmanager
 def refusals(function: str, mode: str, features: Any = None, labels: Any = None) -> Iterator[None]:
-    """Turns what TensorFlow refuses while `function` builds a graph into a UsageError that shows the shapes of what it was given."""
+    """Turns TensorFlow's errors while `function` builds a graph into a UsageError that shows the shapes of its arguments."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -51,7 +51,7 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
         missing = _MISSING.match(str(error))
         if missing:
             raise UsageError(
-                f"{function} asks for the variable {missing[1]}{_place(frames)}, and the first tower has none; "
+                f"{function} asks for the variable {missing[1]}{_place(frames)}, which the first tower does not have; "
                 f"{function} must create the same variables in every tower"
             ) from error
         given = "" if features is None else f"; features: {_shown(features)}, labels: {_shown(labels)}"
@@ -60,8 +60,8 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
 
 @contextmanager
 def explained(graph: Any) -> Iterator[None]:
-    """Turns a step that fails because of what the user's functions do with the data into a ModelError. Raises NotFiniteError where the
-    update refused a gradient; all other errors pass."""
+    """Turns the failure of a step in the user's functions, because of its data, into a ModelError. Raises NotFiniteError if the update
+    refused a gradient; all other errors pass."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -89,7 +89,7 @@ def _sentence(error: Any, graph: Any) -> str:
 
 
 def _place(frames: Iterable[Any]) -> str:
-    """Where the user's function was last, to stand in a sentence; empty where none was running. What has called psclust is not it."""
+    """The last line in the user's function, as part of a sentence; empty if none was running. Frames that called psclust do not count."""
     inside = dropwhile(lambda frame: not frame.filename.startswith(str(_PACKAGE)), frames)
     own = [frame for frame in inside if not _of_library(frame.filename)]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].name})" if own else ""

@@ -57,7 +57,7 @@ MISTAKES = {
     "fewer elements than replicas": Mistake({"batches": 1}, "the input of worker:1 has no batch at all: input_fn returned an empty .*"),
     "a variable of one tower": Mistake(
         {"extra": True},
-        r"model_fn asks for the variable extra at bad_inputs\.py:\d+ \(_model\), and the first tower has none; "
+        r"model_fn asks for the variable extra at bad_inputs\.py:\d+ \(_model\), which the first tower does not have; "
         "model_fn must create the same variables in every tower",
     ),
     "a variable of one worker": Mistake(

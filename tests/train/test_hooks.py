@@ -165,7 +165,7 @@ def test_evaluation_and_prediction_have_their_hooks(tmp_path: Path) -> None:
 def test_something_that_is_no_hook_is_an_error(tmp_path: Path) -> None:
     from psclust.errors import UsageError
 
-    with pytest.raises(UsageError, match="'stop' is no session hook"):
+    with pytest.raises(UsageError, match="'stop' is not a session hook"):
         _with(training_hooks=lambda: ["stop"]).train(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""How stale the updates of asynchronous replicas were, in numbers and words."""
+"""Statistics of the staleness of asynchronous updates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Staleness:
-    """Of `updates` updates: how many others had been applied between the reading of the variables and the update, in sum and at most."""
+    """Over `updates` updates: the number of other updates applied between reading the variables and the update, in total and at most."""
 
     updates: int = 0
     total: int = 0

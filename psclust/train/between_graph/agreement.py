@@ -1,6 +1,6 @@
-"""Every between-graph worker must mean the same variables as the chief, each on the same ps: otherwise two workers train two models, or
-wait for a variable that nobody initializes. The chief writes a list of its variables to the first ps, and every other worker compares; and
-so with the number of towers, where it says whose share of the data is whose.
+"""A check that all between-graph workers build the chief's variables, each on the same ps; otherwise two workers train two models, or wait
+for a variable that is never initialized. The chief writes a list of its variables to the first ps, and every other worker compares its own.
+The list also has the number of towers if each tower reads its own shard of the data.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from psclust.errors import PsclustError, UsageError
 from psclust.placement.variable import Variable
 from psclust.replication.device_function import is_slot
 from psclust.replication.device_layout import Layout
+from psclust.replication.tf_types import Session
 from psclust.replication.variables.dry_build import pieces
 from psclust.spec.jobs import PS
 
@@ -24,8 +25,8 @@ _NAMED = 5
 
 
 def refuse_unshared(variables: Sequence[Any], layout: Layout) -> None:
-    """Raises UsageError if global variables are on no ps while several workers train: each would have its own, which nobody initializes
-    but the chief's."""
+    """Raises UsageError if global variables are on no ps while several workers train: each would have its own, and only the chief's are
+    initialized."""
     if len(layout.workers) < 2:
         return
     places: dict[str, list[str]] = {}
@@ -35,21 +36,20 @@ def refuse_unshared(variables: Sequence[Any], layout: Layout) -> None:
     if places:
         found = [f"{', '.join(_some(names))} {f'on {device}' if device else 'on no device'}" for device, names in places.items()]
         raise UsageError(
-            f"variables that the workers are to share are not on a ps: {'; '.join(found)}. Create them without tf.device(None) and without "
-            "naming a worker's device; a variable that each worker is to have for itself belongs in "
-            "collections=[tf.GraphKeys.LOCAL_VARIABLES]"
+            f"variables that the workers share are not on a ps: {'; '.join(found)}. Create them without tf.device(None) and without "
+            "naming a worker's device; put a variable of each worker's own in collections=[tf.GraphKeys.LOCAL_VARIABLES]"
         )
 
 
 class Agreement:
-    """One client's side. Adds its ops to the current graph; `variables` are those that the model has made in it. towers: how many it has
-    of the model, as all workers must; None where it does not matter."""
+    """One client's side of the check. Adds its ops to the current graph. variables: the model's, in this graph. towers: the number that all
+    workers must have; None: any."""
 
     def __init__(self, variables: Sequence[Any], layout: Layout, towers: int | None = None) -> None:
         self._mine = pieces(variables)
         self._towers = towers
         with tf.device(layout.parameters):
-            # In no collection: it is neither initialized, nor saved, nor restored with the model's.
+            # In no collection, so that it is not initialized, saved or restored with the model's variables.
             shared = tf.compat.v1.get_variable(
                 "psclust/variables",
                 [],
@@ -64,29 +64,29 @@ class Agreement:
             self._published = tf.raw_ops.VarIsInitializedOp(resource=shared.handle)
             self._read = shared.read_value()
 
-    def publish(self, session: Any) -> None:
-        """The chief: lays its list open."""
+    def publish(self, session: Session) -> None:
+        """Writes the chief's list."""
         entries = [[variable.name, list(variable.shape), variable.dtype, ps] for variable, ps in self._mine]
         session.run(self._publish, {self._text: json.dumps({"variables": entries, "towers": self._towers})})
 
-    def compare(self, session: Any, me: str, chief: str, deadline_s: float) -> Mapping[str, int] | None:
-        """Everybody else: waits for the chief's list. None where it is this client's own; name -> ps index where the variables are the
-        same and sit elsewhere, because they were created in another order. Raises PsclustError where the variables differ, or where there
-        is no list after `deadline_s` seconds, or where the numbers of towers differ."""
+    def compare(self, session: Session, me: str, chief: str, deadline_s: float) -> Mapping[str, int] | None:
+        """Compares this worker's variables with the chief's list, once that is written. Returns None if both agree, and name -> ps index if
+        the same variables are on other ps tasks because they were created in another order. Raises PsclustError if the variables or the
+        numbers of towers differ, or if there is no list after `deadline_s` seconds."""
         end = time.monotonic() + deadline_s
         while not session.run(self._published):
             if time.monotonic() > end:
                 raise PsclustError(
-                    f"after {deadline_s:.0f} s {chief}, the chief, has not built its graph; see what it does with `psclust logs`"
+                    f"after {deadline_s:.0f} s {chief}, the chief, has not built its graph; see its output with `psclust logs`"
                 )
             time.sleep(_POLL_S)
-        said = json.loads(session.run(self._read))
-        if said["towers"] != self._towers:
+        listed = json.loads(session.run(self._read))
+        if listed["towers"] != self._towers:
             raise PsclustError(
-                f"{me} has {self._towers} devices for towers and {chief}, the chief, has {said['towers']}, but each tower reads a shard of "
-                "its own, which all must count alike: give all workers the same device_count, or share batches with split_batch=True"
+                f"{me} has {self._towers} devices for towers and {chief}, the chief, has {listed['towers']}, but each tower reads its own "
+                "shard of the data, so the workers must agree: give all the same device_count, or share batches with split_batch=True"
             )
-        theirs = [(Variable(name, tuple(shape), dtype), ps) for name, shape, dtype, ps in said["variables"]]
+        theirs = [(Variable(name, tuple(shape), dtype), ps) for name, shape, dtype, ps in listed["variables"]]
         found = differences({v.name: v for v, _ in self._mine}, {v.name: v for v, _ in theirs}, chief)
         if found:
             raise PsclustError(
@@ -98,7 +98,7 @@ class Agreement:
 
 
 def differences(mine: Mapping[str, Variable], theirs: Mapping[str, Variable], chief: str) -> list[str]:
-    """What differs, both sides shown: a sentence part for each of the first five variables of a kind."""
+    """The differences, with both sides, as parts of a sentence: the first five of each kind."""
     both = [name for name in mine if name in theirs and mine[name] != theirs[name]]
     parts = _some([f"{name} is {_kind(mine[name])} here and {_kind(theirs[name])} on {chief}" for name in both])
     parts += _some([f"{name} {_kind(mine[name])} is only here" for name in mine if name not in theirs])

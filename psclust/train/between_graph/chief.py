@@ -1,15 +1,15 @@
-"""The chief of a between-graph cluster: a replica that also looks after the variables, the checkpoints and the end."""
+"""The chief of a between-graph cluster: a replica that also initializes the variables, writes checkpoints and ends the training."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Collection
-from typing import Any
 
 import tensorflow as tf
 
 from psclust.replication.sync.barrier_ops import CoordinatorOps
+from psclust.replication.tf_types import Session
 from psclust.train.between_graph.ended_replicas import EndedReplicas
 from psclust.train.between_graph.replica import Replica
 from psclust.train.checkpoints.initializer import Source
@@ -23,12 +23,12 @@ _POLL_S = 0.1
 _LOOK_S = 1.0
 _REMIND_S = 10.0
 _SILENT_S = 60.0
-# As long as others may still train, somebody who is silent may only be slow to come back.
+# While others still train, a silent replica may only be slow to restart.
 _SILENT_HELD_S = 300.0
 
 
 class Chief(Replica):
-    """The first replica. Trains like any other, and stays until all others have ended."""
+    """The first replica; it trains like the others and stays until all have ended."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
@@ -37,7 +37,7 @@ class Chief(Replica):
         self._next_look = 0.0
         self._silent_since: dict[int, float] = {}
 
-    def run(self, session: Any) -> None:
+    def run(self, session: Session) -> None:
         fresh = self._prepare(session)
         self.hooks.start(session)
         self.saver.start(self.step(session))
@@ -52,43 +52,43 @@ class Chief(Replica):
         self.job.reporter.phase("save", step)
         self.hooks.end(session)
 
-    def agree(self, session: Any) -> None:
+    def agree(self, session: Session) -> None:
         self.agreement.publish(session)
 
-    def _prepare(self, session: Any) -> bool:
-        """Whether the variables are new."""
+    def _prepare(self, session: Session) -> bool:
+        """Prepares the variables; returns whether they are new."""
         source = self.variables.prepare(session, self.checkpoints)
         if source is Source.INITIAL:
             self.saver.save(session, 0)
         if source is Source.CHECKPOINT:
-            # Back before the end of its own data, perhaps. Whoever else had ended has gone.
+            # The checkpoint may be from before the end of the chief's data. The other replicas that ended have exited.
             self._ended.discard(self.number)
-            self.mark_done(session, self.number, False)
+            self.mark_done(session, self.number, done=False)
         for replica in self._ended:
-            self.mark_done(session, replica, True)
+            self.mark_done(session, replica, done=True)
         self._ended.add(self.done(session))
         return source is Source.INITIAL
 
-    def after_step(self, session: Any, step: int) -> None:
-        """Asynchronous: a look around once a second."""
+    def after_step(self, session: Session, step: int) -> None:
+        """Asynchronous: once a second, checks which replicas have ended."""
         if time.monotonic() >= self._next_look:
             self._look(session, step)
         else:
             self.saver.maybe(session, step)
 
-    def while_held(self, session: Any, step: int) -> None:
+    def while_held(self, session: Session, step: int) -> None:
         if time.monotonic() >= self._next_look:
             self._look(session, step)
             self._give_up_on_silent(session, _SILENT_HELD_S)
 
-    def _look(self, session: Any, step: int) -> None:
+    def _look(self, session: Session, step: int) -> None:
         self._next_look = time.monotonic() + _LOOK_S
-        # What a replica contributed in the end cannot be had again once it has gone.
+        # The last updates of a replica that has exited could not be made again: save them.
         somebody_ended = self._ended.add(self.done(session))
         self.saver.maybe(session, step, event=somebody_ended)
 
-    def _lead_in_step(self, session: Any, ops: CoordinatorOps, *, fresh: bool) -> None:
-        """Synchronous: the own replica in this thread, the barrier in another."""
+    def _lead_in_step(self, session: Session, ops: CoordinatorOps, *, fresh: bool) -> None:
+        """Synchronous: runs the chief's replica in this thread, the barrier in another."""
         barrier = new_barrier(ops, self.step(session), ended=list(self._ended), max_steps=self.job.options.max_steps, fresh=fresh)
         coordinator = BarrierCoordinator(
             session,
@@ -105,8 +105,8 @@ class Chief(Replica):
             self.train(session)
             self._wait(lambda: coordinator.wait(_POLL_S), lambda: coordinator.awaited)
         except (tf.errors.OpError, RuntimeError) as error:
-            # Whoever of the two lost a server first, the other is still waiting in the same session. A closed session is a
-            # CancelledError in a running call and a RuntimeError in the next.
+            # Whichever thread lost a server first, the other is still waiting in the same session. Closing it raises CancelledError in a
+            # running call and RuntimeError in the next.
             first = coordinator.error
             close(session)
             coordinator.wait()
@@ -116,19 +116,19 @@ class Chief(Replica):
         if coordinator.error is not None:
             raise coordinator.error
 
-    def _left(self, session: Any, replica: int, coordinator: BarrierCoordinator) -> None:
-        self.mark_done(session, replica, True)
+    def _left(self, session: Session, replica: int, coordinator: BarrierCoordinator) -> None:
+        self.mark_done(session, replica, done=True)
         self._ended.add([replica])
         self.saver.maybe(session, self.step(session), event=True)
         if self.stop.is_set(session):
             coordinator.stop()
 
-    def _await_others(self, session: Any) -> None:
-        """Asynchronous: when the own data has ended."""
+    def _await_others(self, session: Session) -> None:
+        """Asynchronous: waits for the other replicas when the chief's data has ended."""
 
         def ended() -> bool:
             time.sleep(_POLL_S)
-            # Asks every ps: the others cannot go on before the chief knows that one has been lost.
+            # Asks every ps: the others cannot go on before the chief notices that one is lost.
             self.variables.missing(session)
             self._look(session, self.step(session))
             self._give_up_on_silent(session, _SILENT_S)
@@ -136,17 +136,18 @@ class Chief(Replica):
 
         self._wait(ended, self._others)
 
-    def _give_up_on_silent(self, session: Any, patience_s: float) -> None:
-        """A worker whose mark was lost with a ps right after it had ended would be awaited for ever."""
+    def _give_up_on_silent(self, session: Session, patience_s: float) -> None:
+        """Marks replicas that do not answer as ended: if a ps dies just after a worker set its done flag, the flag is lost, and the chief
+        would wait for that worker for ever."""
         for replica in self._others():
             task = self.job.context.replicas[replica]
             if answers(self.job.context.address(task)):
                 self._silent_since.pop(replica, None)
             elif time.monotonic() - self._silent_since.setdefault(replica, time.monotonic()) > patience_s:
-                LOG.warning("%s has not answered for %.0f s and never said that it had ended; going on without it", task, patience_s)
+                LOG.warning("%s has not answered for %.0f s and has not marked itself as ended; going on without it", task, patience_s)
                 self._ended.add([replica])
-                # Others may be waiting for it to catch up.
-                self.mark_done(session, replica, True)
+                # Others may be waiting for it, with a bound on staleness.
+                self.mark_done(session, replica, done=True)
 
     def _others(self) -> Collection[int]:
         return set(range(len(self.job.context.replicas))) - set(self._ended) - {self.number}

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.device_layout import Layout
+from psclust.replication.tf_types import Session
 from psclust.replication.update.step_ops import StepOps
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
@@ -34,7 +35,7 @@ _CHIEF_DEADLINE_S = 300.0
 
 
 class Replica:
-    """A worker that is not the chief, in one session, or in several in a row where servers are lost."""
+    """A worker that is not the chief; it trains in one session, or in several in a row if it loses servers."""
 
     def __init__(self, job: Job) -> None:
         context = job.context
@@ -52,7 +53,7 @@ class Replica:
                 self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief, backups=context.backup_workers
             )
             self.state = self.built.state
-            # Each tower has a number among all towers, unless those of a worker share its data and nothing else.
+            # Each tower has a number among all towers, unless the towers of a worker share its data and nothing else.
             numbered = not config.split_batch or config.moving_statistics == "sync"
             self.agreement = Agreement(self.built.tower.variables, layout, len(layout.devices) if numbered else None)
             self.hooks = Hooks(self._hooks(layout))
@@ -61,10 +62,10 @@ class Replica:
             self.checkpoints = Checkpoints(self.variables.all, self.job.model_dir, context.layout.client, config)
             self.saver = Saver(self.checkpoints, self.job.save_s, config.save_steps)
             self.stop = StopFlag(self.state)
-            self._pace = self._own_pace()
-            self._who = tf.compat.v1.placeholder(tf.int32, [], name="who")
-            self._whether = tf.compat.v1.placeholder(tf.int64, [], name="whether")
-            self._mark_done = self.state.mark_done(self._who, self._whether)
+            self._bound = self._staleness_bound()
+            self._marked = tf.compat.v1.placeholder(tf.int32, [], name="replica")
+            self._flag = tf.compat.v1.placeholder(tf.int64, [], name="done")
+            self._mark_done = self.state.mark_done(self._marked, self._flag)
         self.graph.finalize()
 
     def _hooks(self, layout: Layout) -> list[Any]:
@@ -76,44 +77,44 @@ class Replica:
             hooks += configured_hooks(self.job, self.built.next_step, tower.loss, self.built.towers, staleness)
         return hooks
 
-    def _own_pace(self) -> StalenessBound | None:
+    def _staleness_bound(self) -> StalenessBound | None:
         context, ops = self.job.context, self.built.step
         if ops is None or context.max_staleness is None or len(context.replicas) < 2:
             return None
         return StalenessBound(self.state, self.number, ops.step, context.max_staleness)
 
     def attempt(self) -> None:
-        """One session, to the end of the training."""
+        """Trains in one session, to the end of the training."""
         config = session_config(self.job.context, self.job.program.config.wire_dtype)
         with explained(self.graph), open_session(self._target, self.graph, config) as session:
             placed = self.agree(session)
             if placed is None:
                 self.run(session)
                 return
-        # The same variables in another order: they are where the chief has them.
+        # The same variables in another order: build the graph again, with each where the chief has it.
         self._build(replace(self.job.context.layout, placed=placed))
         self.attempt()
 
-    def agree(self, session: Any) -> Mapping[str, int] | None:
-        """Where the chief has the variables, if that is elsewhere than this graph has them. Raises PsclustError for other variables."""
+    def agree(self, session: Session) -> Mapping[str, int] | None:
+        """The chief's placement, if this graph has the same variables on other ps tasks. Raises PsclustError for other variables."""
         context = self.job.context
         return self.agreement.compare(session, str(context.task), str(context.chief), _CHIEF_DEADLINE_S)
 
-    def run(self, session: Any) -> None:
+    def run(self, session: Session) -> None:
         if self.built.participant is None:
             self.variables.await_chief(session, _CHIEF_DEADLINE_S)
             self.hooks.start(session)
         else:
-            # No waiting for variables here: the chief may not know yet that a ps has lost them. Joining the barrier tells it, and it
-            # hands out no token before they are there.
+            # Does not wait for variables here: the chief may not know yet that a ps has lost them. It notices when this replica joins the
+            # barrier, and it sends no token before the variables are there.
             self.variables.start_local(session)
         self.train(session)
         if self.job.reporter.remarks:
             LOG.info("%s has ended its training%s", self.job.context.task, self.job.reporter.remarks)
         self.hooks.end(session)
 
-    def train(self, session: Any) -> None:
-        """Steps until the data or the wanted number of steps is used up, unless an earlier process of this replica did so."""
+    def train(self, session: Session) -> None:
+        """Steps until the data ends or the wanted step is reached, unless an earlier process of this replica did so."""
         if self._has_ended(session):
             return
         self.job.reporter.phase("train")
@@ -122,23 +123,23 @@ class Replica:
         if self.built.participant is not None:
             self._train_in_step(session, BarrierParticipant(session, self.built.participant, self.hooks))
 
-    def after_step(self, session: Any, step: int) -> None:
+    def after_step(self, session: Session, step: int) -> None:
         """Called after every asynchronous step."""
 
-    def while_held(self, session: Any, step: int) -> None:
-        """Called again and again while this replica, asynchronous, is too far ahead of another to make a step."""
+    def while_held(self, session: Session, step: int) -> None:
+        """Called repeatedly while this replica, asynchronous, waits because it is too far ahead of another."""
         self.after_step(session, step)
 
-    def _train_alone(self, session: Any, ops: StepOps) -> None:
-        """Asynchronous: nobody waits for anybody, unless it is too far ahead."""
+    def _train_alone(self, session: Session, ops: StepOps) -> None:
+        """Asynchronous: waits for no other replica, unless this one is too far ahead."""
         self._start_input(session)
-        pace, guard = self._pace, self.job.program.config.nan_guard
-        run = self.hooks.callable(session, [*ops.fetches, *(pace.fetches if pace else ())])
-        step, lead = pace.look(session, 0.0) if pace else (self.step(session), 0)
+        bound, guard = self._bound, self.job.program.config.nan_guard
+        run = self.hooks.callable(session, [*ops.fetches, *(bound.fetches if bound else ())])
+        step, lead = bound.look(session, 0.0) if bound else (self.step(session), 0)
         while not self.job.enough(step) and not self.stop.poll(session):
-            if pace and pace.holds(lead):
+            if bound and bound.holds(lead):
                 self.while_held(session, step)
-                step, lead = pace.look(session)
+                step, lead = bound.look(session)
                 continue
             try:
                 made = StepValues.of(*run())
@@ -152,10 +153,10 @@ class Replica:
             if self.hooks.stop_requested:
                 self.stop.set(session)
                 break
-        self.mark_done(session, self.number, True)
+        self.mark_done(session, self.number, done=True)
 
-    def _train_in_step(self, session: Any, participant: BarrierParticipant) -> None:
-        """Synchronous: one gradient a token. The chief marks who has ended."""
+    def _train_in_step(self, session: Session, participant: BarrierParticipant) -> None:
+        """Synchronous: one gradient a token. The chief marks the replicas that have ended."""
         grant = participant.join()
         if not self.job.context.is_chief:
             self.hooks.start(session)
@@ -168,7 +169,7 @@ class Replica:
             except tf.errors.OutOfRangeError:
                 self._check_end(session)
                 if self.job.program.config.drop_uneven:
-                    # No further step has a batch of every replica.
+                    # No further step gets a batch from every replica.
                     self.stop.set(session)
                 break
             position += self.state.batches
@@ -179,33 +180,33 @@ class Replica:
                 self.stop.set(session)
                 break
             if not (grant.sure or grant.late or endless) and position != self._position(session):
-                # The batch was read for nothing; back to it.
+                # The gradient of this batch was not applied: read it again.
                 position = self._start_input(session)
         participant.leave()
 
-    def step(self, session: Any) -> int:
+    def step(self, session: Session) -> int:
         return int(session.run(self.state.global_step))
 
-    def done(self, session: Any) -> list[int]:
-        """The replicas that are marked as having ended."""
+    def done(self, session: Session) -> list[int]:
+        """The replicas marked as ended."""
         return np.flatnonzero(session.run(self.state.done)).tolist()
 
-    def mark_done(self, session: Any, replica: int, whether: bool) -> None:
-        session.run(self._mark_done, {self._who: replica, self._whether: int(whether)})
+    def mark_done(self, session: Session, replica: int, *, done: bool) -> None:
+        session.run(self._mark_done, {self._marked: replica, self._flag: int(done)})
 
-    def _has_ended(self, session: Any) -> bool:
+    def _has_ended(self, session: Session) -> bool:
         known = all(variable is not self.state.done for variable in self.variables.missing(session))
         return known and self.number in self.done(session)
 
-    def _start_input(self, session: Any) -> int:
-        """Starts the input after the batches whose gradients have been applied; returns how many those are."""
+    def _start_input(self, session: Session) -> int:
+        """Starts the input after the batches whose gradients have been applied; returns their number."""
         position = self._position(session)
         session.run(self.built.input.initializer, {self.built.input.skip: position})
         return position
 
-    def _check_end(self, session: Any) -> None:
+    def _check_end(self, session: Session) -> None:
         if self._position(session) == 0:
             raise no_data(f"the input of {self.job.context.task}")
 
-    def _position(self, session: Any) -> int:
+    def _position(self, session: Session) -> int:
         return int(session.run(self.state.positions)[self.number * self.state.inputs])

@@ -1,31 +1,31 @@
-"""The wish of one replica that all end their training, as the others hear of it: a flag on the first ps."""
+"""A stop flag on the first ps: any replica may set it to end the training of all; all poll it."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import State
 
 _INTERVAL_S = 0.5
 
 
 class StopFlag:
-    """Adds its op to the current graph. Reading costs a round trip, so a replica that only wants to know looks twice a second."""
+    """Adds its op to the current graph. Reading costs a round trip, so `poll` reads twice a second."""
 
     def __init__(self, state: State) -> None:
         self._flag = state.stop
-        self._raise = state.ask_to_stop()
+        self._set = state.ask_to_stop()
         self._next = 0.0
 
-    def set(self, session: Any) -> None:
-        session.run(self._raise)
+    def set(self, session: Session) -> None:
+        session.run(self._set)
 
-    def is_set(self, session: Any) -> bool:
+    def is_set(self, session: Session) -> bool:
         return bool(session.run(self._flag)[0])
 
-    def poll(self, session: Any) -> bool:
-        """As `is_up`, but False between two looks."""
+    def poll(self, session: Session) -> bool:
+        """As `is_set`, but False between two reads."""
         now = time.monotonic()
         if now < self._next:
             return False

@@ -1,9 +1,9 @@
 """Saving and restoring a graph's variables.
 
-Values travel to the process that drives the session, which writes them with TensorFlow's own SaveV2: a checkpoint is where the chief is,
-also when ps hosts share no file system with it. Sharded, every ps writes and reads its own part instead, and the chief merges the index.
-Either way `tf.train.load_checkpoint` and `tf.compat.v1.train.Saver` read it. The parts of a partitioned variable are saved as slices of
-one tensor under the variable's full name, so a model may be cut another way when it is restored.
+The format is TensorFlow's (SaveV2): `tf.train.load_checkpoint` and `tf.compat.v1.train.Saver` read it. Values travel to the process that
+drives the session and writes them, so a checkpoint is on the chief's host, also when ps hosts share no file system with it. Sharded, every
+ps writes and reads its own part instead, and the chief merges the index. The parts of a partitioned variable are saved as slices of one
+tensor under the variable's full name, so a model may be partitioned in another way when it is restored.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.replication.tf_types import Session, Tensor, Variable
 from psclust.replication.variables.training_state import PASSING, POSITIONS
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
 from psclust.train.config import TrainConfig
@@ -26,9 +27,9 @@ from psclust.train.session import brief, is_lost_peer, system_reason
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A variable in a checkpoint: `part` of the tensor `name` of `shape`, in SaveV2's notation; an empty one is all of it."""
+    """A variable in a checkpoint: slice `part` of the tensor `name` of `shape`, in SaveV2's notation; empty: the whole tensor."""
 
-    variable: Any
+    variable: Variable
     name: str
     part: str
     shape: Any
@@ -37,7 +38,7 @@ class _Entry:
 class Checkpoints:
     """The checkpoints of `variables` in `directory`; adds its ops to the current graph. `device` is the process that drives the session."""
 
-    def __init__(self, variables: Sequence[Any], directory: Path, device: str, config: TrainConfig | None = None) -> None:
+    def __init__(self, variables: Sequence[Variable], directory: Path, device: str, config: TrainConfig | None = None) -> None:
         config = config or TrainConfig()
         self._folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
         self._sharded = config.sharded
@@ -89,9 +90,9 @@ class Checkpoints:
         """The prefix of the last complete checkpoint."""
         return self._folder.latest()
 
-    def save(self, session: Any, step: int) -> str:
-        """Writes `model.ckpt-<step>` and removes those that need not stay. Raises PsclustError where the folder cannot be written, in which
-        case the last checkpoint is still there, or for values that are not finite, and the session's own error where a server is lost."""
+    def save(self, session: Session, step: int) -> str:
+        """Writes `model.ckpt-<step>` and removes old ones. Raises PsclustError if the folder cannot be written (the previous checkpoint
+        stays), NotFiniteError for values that are not finite, and the session's own error if a server is lost."""
         prefix = self._folder.prefix(step)
         try:
             self._folder.directory.mkdir(parents=True, exist_ok=True)
@@ -119,9 +120,9 @@ class Checkpoints:
             f"{self._folder.directory}: the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}"
         ) from error
 
-    def restore(self, session: Any, prefix: str, first: Collection[str] = ()) -> None:
-        """Gives every variable its value in the checkpoint: those named in `first`, and when that is done the rest. Raises PsclustError
-        where the checkpoint lacks a variable or has it in another shape."""
+    def restore(self, session: Session, prefix: str, first: Collection[str] = ()) -> None:
+        """Gives every variable its value in the checkpoint: first those named in `first`, then the others. Raises PsclustError if the
+        checkpoint lacks a variable or has it in another shape."""
         reader = tf.train.load_checkpoint(prefix)
         refuse_another_model(prefix, self._entries, reader.get_variable_to_shape_map())
         feed = {self._prefix: prefix}
@@ -131,8 +132,8 @@ class Checkpoints:
             session.run([assign for name, assign in self._assign.items() if (name in first) is chosen], feed)
 
 
-def entry_of(variable: Any) -> _Entry:
-    """How a variable, or a part of one, stands in a checkpoint."""
+def entry_of(variable: Variable) -> _Entry:
+    """The place of a variable, or of a part of one, in a checkpoint."""
     info = getattr(variable, "_save_slice_info", None)
     if info is None:
         return _Entry(variable, variable.op.name, "", variable.shape)
@@ -140,8 +141,7 @@ def entry_of(variable: Any) -> _Entry:
 
 
 def spread(positions: Any, replicas: int) -> Any:
-    """How far each of `replicas` replicas has read when `positions`, int64 [another number], have been read in all: the same total,
-    as evenly as it goes."""
+    """`positions`, int64 [another number of replicas], for `replicas` replicas: the same total, spread as evenly as possible."""
     if len(positions) == replicas:
         return positions
     each, over = divmod(int(np.sum(positions)), replicas)
@@ -149,7 +149,7 @@ def spread(positions: Any, replicas: int) -> Any:
 
 
 def refuse_another_model(prefix: str, entries: Iterable[_Entry], found: dict[str, list[int]]) -> None:
-    """Raises PsclustError where the tensors of a checkpoint, name -> shape, are not those of the model."""
+    """Raises PsclustError if the tensors of a checkpoint, name -> shape, are not the model's."""
     wanted = {entry.name: entry.shape for entry in entries}
     problems = [f"{name} is missing" for name in wanted if name not in found]
     problems += [
@@ -161,21 +161,21 @@ def refuse_another_model(prefix: str, entries: Iterable[_Entry], found: dict[str
         raise PsclustError(f"{prefix} is the checkpoint of another model: {'; '.join(problems)}. Choose another --model-dir")
 
 
-def _save(prefix: Any, entries: Sequence[_Entry], values: Sequence[Any]) -> Any:
+def _save(prefix: Tensor, entries: Sequence[_Entry], values: Sequence[Any]) -> Any:
     names, parts = [entry.name for entry in entries], [entry.part for entry in entries]
     return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=parts, tensors=list(values))
 
 
 def _cpu_of(device: str) -> str:
-    """The first CPU of the task that `device` is of."""
+    """The first CPU of the task that owns `device`."""
     return str(tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string())
 
 
-def _read(variable: Any) -> Any:
+def _read(variable: Variable) -> Any:
     with tf.device(variable.device):
         return variable.read_value()
 
 
-def _assign(variable: Any, value: Any) -> Any:
+def _assign(variable: Variable, value: Any) -> Any:
     with tf.device(variable.device):
         return variable.assign(value, read_value=False)

@@ -1,6 +1,6 @@
-"""Bringing a graph's variables to life without ever wiping live ones.
+"""Initializing a graph's variables without overwriting live ones.
 
-The chief initialises or restores what is not initialised; everybody else waits until nothing is missing, looking five times a second.
+The chief initializes or restores the variables that have no value; the other replicas poll five times a second until none is missing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.replication.tf_types import Session, Variable
 from psclust.replication.variables.training_state import STOP
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.scaffold import ScaffoldOps
@@ -24,7 +25,7 @@ _POLL_S = 0.2
 
 
 class Source(Enum):
-    """Where the values of the variables come from when a session has been prepared."""
+    """The origin of the variables' values in a session."""
 
     ALIVE = "alive"
     CHECKPOINT = "checkpoint"
@@ -32,25 +33,25 @@ class Source(Enum):
 
 
 class Initializer:
-    """The global variables of the current graph, and what starts afresh with every session of a process: local variables and tables."""
+    """Initializes the global variables of the current graph and, for every session of a process, its local variables and tables."""
 
     def __init__(self, scaffold: Any = None) -> None:
-        self.all: Sequence[Any] = tf.compat.v1.global_variables()
-        self._setup = ScaffoldOps(scaffold)
+        self.all: Sequence[Variable] = tf.compat.v1.global_variables()
+        self._scaffold = ScaffoldOps(scaffold)
         with tf.name_scope("initialized"):
             self._initialized = [_is_initialized(variable) for variable in self.all]
             self._local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
 
-    def missing(self, session: Any) -> list[Any]:
+    def missing(self, session: Session) -> list[Variable]:
         flags = session.run(self._initialized)
         return [variable for variable, flag in zip(self.all, flags, strict=True) if not flag]
 
-    def prepare(self, session: Any, checkpoints: Checkpoints) -> Source:
-        """What the chief does with a new session; returns what the values are now.
+    def prepare(self, session: Session, checkpoints: Checkpoints) -> Source:
+        """Prepares a new session of the chief; returns the origin of the values.
 
-        Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, those that are alive
-        first, so that nobody sees a full set of variables before it is a consistent one. Without a checkpoint the missing ones alone
-        get their initial values.
+        Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, the live ones first, so
+        that no replica sees a full set of variables before it is consistent. Without a checkpoint, only the missing variables get their
+        initial values.
         """
         missing = self.missing(session)
         latest = checkpoints.latest() if missing else None
@@ -61,32 +62,33 @@ class Initializer:
             missing = self.missing(session)
         elif missing and len(missing) < len(self.all):
             LOG.warning("no checkpoint to restore; starting again with the initial value of %s", ", ".join(v.op.name for v in missing))
-        # The others wait until nothing is missing: the last one gets its value when the scaffold has had its say.
+        # The other replicas wait until none is missing: this one gets its value after the scaffold's init ops.
         last = [variable for variable in missing if variable.op.name == STOP]
         session.run([variable.initializer for variable in missing if variable.op.name != STOP])
         if missing and not latest:
-            self._setup.first(session)
+            self._scaffold.initialize(session)
         session.run([variable.initializer for variable in last])
         self.start_local(session)
         return Source.CHECKPOINT if latest else Source.INITIAL if missing else Source.ALIVE
 
-    def start_local(self, session: Any) -> None:
-        """Gives the variables and tables of this process alone their initial values."""
+    def start_local(self, session: Session) -> None:
+        """Initializes the variables and tables of this process only."""
         session.run(self._local)
-        self._setup.every(session)
+        self._scaffold.start_local(session)
 
-    def await_chief(self, session: Any, deadline_s: float) -> None:
-        """What everybody else does with a new session. Raises PsclustError where variables are missing after `deadline_s` seconds."""
+    def await_chief(self, session: Session, deadline_s: float) -> None:
+        """Prepares a new session of another replica: waits for the chief. Raises PsclustError if variables are missing after `deadline_s`
+        seconds."""
         end = time.monotonic() + deadline_s
         while missing := self.missing(session):
             if time.monotonic() > end:
                 names = ", ".join(variable.op.name for variable in missing)
-                raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see what it does with `psclust logs`")
+                raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see its output with `psclust logs`")
             time.sleep(_POLL_S)
         self.start_local(session)
 
 
-def _is_initialized(variable: Any) -> Any:
+def _is_initialized(variable: Variable) -> Any:
     with tf.device(variable.device):
         if hasattr(variable, "handle"):
             return tf.raw_ops.VarIsInitializedOp(resource=variable.handle)

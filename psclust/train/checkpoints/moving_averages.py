@@ -1,4 +1,4 @@
-"""Restoring weights from the moving averages that a training with `TrainConfig.average_decay` has kept."""
+"""Restoring weights from the moving averages of a training with `TrainConfig.average_decay`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from psclust.train.checkpoints.checkpoint import entry_of
 
 
 def averages() -> dict[str, Any]:
-    """name of the average in a checkpoint -> the trainable variables of the current graph that it is for, several where one is cut in
-    parts; as `tf.compat.v1.train.Saver` takes them."""
+    """name of the average in a checkpoint -> the trainable variable of the current graph, or a list of its parts if it is partitioned; for
+    `tf.compat.v1.train.Saver`."""
     found: dict[str, list[Any]] = {}
     for variable in tf.compat.v1.trainable_variables():
         found.setdefault(f"{entry_of(variable).name}/ExponentialMovingAverage", []).append(variable)
@@ -21,10 +21,10 @@ def averages() -> dict[str, Any]:
 
 
 def refuse_without_averages(prefix: str, wanted: Mapping[str, Any], found: Collection[str]) -> None:
-    """Raises UsageError where a checkpoint lacks any of the averages."""
+    """Raises UsageError if a checkpoint lacks any of the averages."""
     missing = [name for name in wanted if name not in found]
     if missing:
         raise UsageError(
             f"{prefix} has no moving averages ({', '.join(missing)} missing), which average_decay asks for; train with average_decay, or "
-            "leave it out"
+            "leave it out here"
         )

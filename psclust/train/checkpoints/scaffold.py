@@ -1,18 +1,19 @@
-"""What a model function's `tf.compat.v1.train.Scaffold` asks for, as far as it means something where the chief initializes what is missing
-and writes the checkpoints itself.
+"""The init ops of a model function's `tf.compat.v1.train.Scaffold`.
 
-Honored: `init_op` (with `init_feed_dict`) and `init_fn`, where a training begins, after every variable has its initial value;
-`local_init_op`, in every session of every client; `saver`, to restore in EVAL and PREDICT. Left alone: `saver` in TRAIN (checkpoints hold
-all variables), `ready_op` and `ready_for_local_init_op` (psclust asks the variables themselves), `summary_op`.
+Honored: `init_op` (with `init_feed_dict`) and `init_fn`, when a training begins, after every variable has its initial value;
+`local_init_op`, in every session of every client; `saver`, to restore in EVAL and PREDICT. Ignored: `saver` in TRAIN (checkpoints hold all
+variables), `ready_op` and `ready_for_local_init_op` (psclust checks the variables themselves), `summary_op`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from psclust.replication.tf_types import Session
+
 
 class ScaffoldOps:
-    """The scaffold's ops. Made before the graph is finished; `scaffold` None asks for nothing."""
+    """The scaffold's ops. Create it before the graph is finalized; `scaffold` None has none."""
 
     def __init__(self, scaffold: Any) -> None:
         self._scaffold = scaffold
@@ -21,8 +22,8 @@ class ScaffoldOps:
         self._local_init_op = _given(scaffold, "local_init_op")
         self._local_feed = _given(scaffold, "local_init_feed_dict")
 
-    def first(self, session: Any) -> None:
-        """A training begins: every variable has its initial value."""
+    def initialize(self, session: Session) -> None:
+        """Runs the init ops when a training begins and every variable has its initial value."""
         if self._init_op is not None:
             session.run(self._init_op, self._feed)
         # The scaffold wraps the user's function(scaffold, session) into a function of the session.
@@ -31,8 +32,8 @@ class ScaffoldOps:
             with session.graph.as_default():
                 init_fn(session)
 
-    def every(self, session: Any) -> None:
-        """A session begins: all global variables have values."""
+    def start_local(self, session: Session) -> None:
+        """Runs the local init ops when a session begins and all global variables have values."""
         if self._local_init_op is not None:
             session.run(self._local_init_op, self._local_feed)
 

@@ -1,19 +1,21 @@
-"""The session hooks that the settings of a program ask for; none by default, so that a step costs nothing more."""
+"""The session hooks that a program's config asks for; none by default, so that a step costs nothing extra."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from psclust.replication.tf_types import Tensor
+from psclust.replication.towers.tower import Tower
 from psclust.train.hooks.early_stopping import EarlyStopping
 from psclust.train.hooks.profile import Profile
 from psclust.train.hooks.summaries import Summaries
 from psclust.train.job import Job
 
 
-def configured_hooks(job: Job, step: Any, loss: Any, towers: Sequence[Any], staleness: Any = None) -> list[Any]:
-    """The hooks of the task that leads the training. step, loss, staleness: tensors of the step that one run leads to. towers: those whose
-    summaries such a run computes anyway. Adds ops to the current graph."""
+def configured_hooks(job: Job, step: Tensor, loss: Tensor, towers: Sequence[Tower], staleness: Tensor | None = None) -> list[Any]:
+    """The hooks of the chief. step, loss, staleness: tensors of the step that one run makes. towers: those whose summaries that run
+    computes. Adds ops to the current graph."""
     config, hooks = job.program.config, []
     if config.stop_after is not None:
         hooks.append(EarlyStopping(loss, config.stop_after))

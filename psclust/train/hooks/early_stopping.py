@@ -1,4 +1,4 @@
-"""`psclust.EarlyStopping`: a session hook that ends the training of all replicas when the loss has stopped getting better."""
+"""`psclust.EarlyStopping`: a session hook that ends the training of all replicas when the loss no longer falls."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.tf_types import Tensor
+
 LOG = logging.getLogger(__name__)
 
 
 class EarlyStopping(tf.compat.v1.train.SessionRunHook):
-    """Compares the mean loss of the last `steps` steps with the lowest mean of as many before, and asks to stop where it is not lower by
-    more than `least`.
+    """Requests a stop when the mean loss of the last `steps` steps is not lower by more than `least` than the lowest mean of as many
+    steps before.
 
-    `loss`: scalar tensor; in `TrainConfig(stop_after=...)` that of the step, in `training_hooks` of a model function its own.
+    `loss`: scalar tensor; the step's with `TrainConfig(stop_after=...)`, the model's own in the `training_hooks` of a model function.
     """
 
-    def __init__(self, loss: Any, steps: int, least: float = 0.0) -> None:
+    def __init__(self, loss: Tensor, steps: int, least: float = 0.0) -> None:
         self._loss = loss
         self._steps = steps
         self._least = least

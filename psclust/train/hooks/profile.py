@@ -1,4 +1,4 @@
-"""A session hook that writes what chosen steps did, on which device and when, for chrome://tracing and Perfetto."""
+"""A session hook that writes traces of chosen steps, op by op and device by device, for chrome://tracing and Perfetto."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.client import timeline
 
+from psclust.replication.tf_types import Session, Tensor
+
 LOG = logging.getLogger(__name__)
 
 
 class Profile(tf.compat.v1.train.SessionRunHook):
-    """Writes `trace-<step>.json` into `directory` for each of `steps`, in Chrome's trace format. `step`: the tensor of the step that a
-    run leads to. Tracing is on for these runs only, so a step is chosen by the one before it."""
+    """Writes `trace-<step>.json` into `directory` for each of `steps`, in Chrome's trace format. step: the global step that a run makes, a
+    tensor. Tracing is on for these runs only, so the step before decides whether to trace one."""
 
-    def __init__(self, step: Any, steps: Collection[int], directory: Path) -> None:
+    def __init__(self, step: Tensor, steps: Collection[int], directory: Path) -> None:
         self._step = step
         self._steps = frozenset(steps)
         self._directory = directory
         self._next = 0
         self._known = False
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Any) -> None:
         self._known = False
 
     def before_run(self, run_context: Any) -> Any:
-        # Where this process does not know the step yet, any might be the one.
+        # Before the first step, this process does not know the global step: trace.
         traced = bool(self._steps) and (not self._known or self._next in self._steps)
         level = tf.compat.v1.RunOptions.FULL_TRACE if traced else tf.compat.v1.RunOptions.NO_TRACE
         options = tf.compat.v1.RunOptions(trace_level=level) if traced else None

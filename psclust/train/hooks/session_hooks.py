@@ -1,8 +1,7 @@
-"""Session hooks, `tf.compat.v1.train.SessionRunHook`: called around a step as `MonitoredSession` calls them, without its cost where
-there are none.
+"""Session hooks, `tf.compat.v1.train.SessionRunHook`, called around a step as `MonitoredSession` calls them, at no cost without hooks.
 
-Every task that trains between-graph has its own; an in-graph client has those of its first tower, which are called around that tower's
-steps, in the asynchronous case in that tower's thread. A hook that requests a stop ends the training of all replicas.
+Between-graph, every task runs its own hooks; an in-graph client runs those of its first tower around that tower's steps, in that tower's
+thread when asynchronous. A hook that requests a stop ends the training of all replicas.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.model import EstimatorSpec
+from psclust.replication.tf_types import Session
 
 
 class Hooks:
-    """The hooks of one graph; made while the graph can still be added to, which is what a hook's `begin` may do."""
+    """The hooks of one graph. Create it before the graph is finalized: a hook's `begin` may add ops."""
 
     def __init__(self, hooks: Sequence[Any] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -25,23 +25,23 @@ class Hooks:
         self.stop_requested = False
         for hook in self._hooks:
             if not callable(getattr(hook, "before_run", None)):
-                raise UsageError(f"{hook!r} is no session hook; derive it from tf.compat.v1.train.SessionRunHook")
+                raise UsageError(f"{hook!r} is not a session hook; derive it from tf.compat.v1.train.SessionRunHook")
             hook.begin()
 
-    def start(self, session: Any) -> None:
-        """A new session is ready, its variables have values."""
+    def start(self, session: Session) -> None:
+        """Calls `after_create_session`: a new session is ready, its variables have values."""
         with session.graph.as_default():
             for hook in self._hooks:
                 hook.after_create_session(session, self._coordinator)
 
-    def end(self, session: Any) -> None:
-        """The work in the session has ended well."""
+    def end(self, session: Session) -> None:
+        """Calls `end`: the work in the session has succeeded."""
         with session.graph.as_default():
             for hook in self._hooks:
                 hook.end(session)
 
-    def callable(self, session: Any, fetches: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:
-        """A function of the values of `feeds` that runs `fetches` once in the session, with the hooks around it."""
+    def callable(self, session: Session, fetches: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:
+        """A function of the values of `feeds` that runs `fetches` once, with the hooks around it."""
         if not self._hooks:
             return session.make_callable(list(fetches), list(feeds))
 
@@ -51,7 +51,7 @@ class Hooks:
 
         return run
 
-    def _run(self, session: Any, fetches: Any, feed: dict[Any, Any]) -> Any:
+    def _run(self, session: Session, fetches: Any, feed: dict[Any, Any]) -> Any:
         context = tf.compat.v1.train.SessionRunContext(tf.compat.v1.train.SessionRunArgs(fetches, feed), session)
         asked = {hook: hook.before_run(context) for hook in self._hooks}
         wanted: dict[Any, Any] = {"step": fetches}
@@ -68,12 +68,12 @@ class Hooks:
 
 
 def training_hooks(spec: EstimatorSpec, *, chief: bool) -> list[Any]:
-    """The hooks of a spec that one client of a training runs."""
+    """The hooks of a spec that a client runs in training."""
     return [*(spec.training_hooks or ()), *((spec.training_chief_hooks or ()) if chief else ())]
 
 
 def _options(requested: Sequence[Any]) -> tuple[Any, Any]:
-    """RunOptions that satisfy all hooks, and where to put the metadata they ask for; None twice where no hook asks."""
+    """RunOptions that satisfy all hooks, and the RunMetadata to fill; None twice if no hook asks for options."""
     if not requested:
         return None, None
     merged = tf.compat.v1.RunOptions()

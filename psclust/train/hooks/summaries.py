@@ -1,5 +1,4 @@
-"""A session hook that writes what models summarize: one event folder a tower, the same tags in each, so that TensorBoard lays them over
-each other."""
+"""A session hook that writes the summaries of models: one event folder a tower, with the same tags, so that TensorBoard overlays them."""
 
 from __future__ import annotations
 
@@ -10,16 +9,20 @@ from typing import Any
 
 import tensorflow as tf
 
-# How a tower's ops are named: `tower_1/`, and `batch_1/` where batches are accumulated.
+from psclust.replication.tf_types import Session, Tensor
+
+# The scopes of a tower's ops: `tower_1/`, and `batch_1/` if batches are accumulated.
 _PREFIX = re.compile(r"^(tower_\d+/)?(batch_\d+/)?")
 
 
 class Summaries(tf.compat.v1.train.SessionRunHook):
-    """Writes the summaries of every `every`-th step. `step`, `loss`: tensors of the step that a run leads to. towers: for each tower the
-    tensors `tf.compat.v1.summary` functions returned in its model. Tower 0 writes into `directory`, tower i into `directory/tower_<i>`.
-    staleness: of the step's update; None where there is none."""
+    """Writes the summaries of every `every`-th step. step, loss, staleness: tensors of the step that a run makes; staleness None without
+    other replicas. towers: for each tower, the tensors that `tf.compat.v1.summary` functions returned in its model. Tower 0 writes into
+    `directory`, tower i into `directory/tower_<i>`."""
 
-    def __init__(self, step: Any, loss: Any, towers: Sequence[Sequence[Any]], every: int, directory: Path, staleness: Any = None) -> None:
+    def __init__(
+        self, step: Tensor, loss: Tensor, towers: Sequence[Sequence[Tensor]], every: int, directory: Path, staleness: Tensor | None = None
+    ) -> None:
         self._step = step
         self._merged = [tf.compat.v1.summary.merge(list(found)) if found else tf.constant(b"") for found in towers]
         self._scalars = {"loss": loss} | ({} if staleness is None else {"staleness": staleness})
@@ -28,13 +31,13 @@ class Summaries(tf.compat.v1.train.SessionRunHook):
         self._writers: list[Any] = []
         self._due = 0
 
-    def after_create_session(self, session: Any, coord: Any) -> None:
+    def after_create_session(self, session: Session, coord: Any) -> None:
         if not self._writers:
             self._writers = [tf.compat.v1.summary.FileWriter(str(folder)) for folder in self._folders]
         self._due = 0
 
     def before_run(self, run_context: Any) -> Any:
-        # The step is fetched with every run, because other replicas may advance it as well.
+        # The step is fetched with every run: other replicas may advance it as well.
         wanted = {"step": self._step}
         if self._due <= 0:
             wanted |= {"summaries": self._merged, "scalars": self._scalars}
@@ -51,13 +54,13 @@ class Summaries(tf.compat.v1.train.SessionRunHook):
                 writer.flush()
         self._due = self._every - step % self._every - 1
 
-    def end(self, session: Any) -> None:
+    def end(self, session: Session) -> None:
         for writer in self._writers:
             writer.close()
 
 
 def without_prefix(serialized: bytes) -> Any:
-    """The summary with the names of tower and batch taken off its tags."""
+    """The summary without the scopes of tower and batch in its tags."""
     summary = tf.compat.v1.Summary.FromString(serialized)
     for value in summary.value:
         value.tag = _PREFIX.sub("", value.tag)

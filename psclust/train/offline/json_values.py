@@ -1,4 +1,4 @@
-"""Values that TensorFlow computed, as JSON can say them."""
+"""Converting values that TensorFlow computed to JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON can say it: arrays as lists, bytes as text, and null for what is not finite."""
+    """A value for `json.dumps`: arrays as lists, bytes as text, numbers that are not finite as None."""
     if isinstance(value, dict):
         return {name: as_json(part) for name, part in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):

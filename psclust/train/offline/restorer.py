@@ -1,6 +1,6 @@
-"""A graph in mode EVAL or PREDICT and its way to the values of a checkpoint: what evaluation, prediction and export have in common.
+"""Restoring a checkpoint into a graph in mode EVAL or PREDICT, for evaluation, prediction and export.
 
-These graphs run in a plain local session of one process: they need no server and disturb none.
+These graphs run in a local session of one process, without a server.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import UsageError
+from psclust.replication.tf_types import Graph, Session
 from psclust.train.checkpoints.checkpoint import entry_of, refuse_another_model
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
 from psclust.train.checkpoints.moving_averages import averages, refuse_without_averages
@@ -25,12 +26,12 @@ from psclust.train.user_errors import explained
 class Restorer:
     """Gives the global variables of the current graph their values in a checkpoint.
 
-    With a scaffold that has a `saver`, that one restores what it knows: a model function may so evaluate averages of its variables. Without
-    one, a `config` with average_decay means that trained variables are restored from their moving averages.
+    If the scaffold has a `saver`, it restores the variables it knows: a model function can evaluate averages of its variables in this way.
+    Otherwise, a `config` with average_decay restores trained variables from their moving averages.
     """
 
     def __init__(self, scaffold: Any = None, config: TrainConfig | None = None) -> None:
-        self._setup = ScaffoldOps(scaffold)
+        self._scaffold = ScaffoldOps(scaffold)
         variables = tf.compat.v1.global_variables()
         given = getattr(scaffold, "saver", None)
         self._averages = averages() if given is None and config is not None and config.average_decay is not None else None
@@ -42,26 +43,26 @@ class Restorer:
         self.saver = tf.compat.v1.train.Saver(variables, allow_empty=True)
         self._savers = [saver for saver in (given, tf.compat.v1.train.Saver(rest, allow_empty=True)) if saver is not None]
 
-    def restore(self, session: Any, prefix: str) -> None:
-        """Raises PsclustError for the checkpoint of another model, and TensorFlow's NotFoundError where it has just been removed."""
+    def restore(self, session: Session, prefix: str) -> None:
+        """Raises PsclustError for the checkpoint of another model, and TensorFlow's NotFoundError if it was removed meanwhile."""
         found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
         refuse_without_averages(prefix, self._averages or {}, found)
-        # Outside its graph a saver believes in eager execution, where that has not been switched off.
+        # Outside its graph, a saver assumes eager execution if that is not disabled.
         with session.graph.as_default():
             for saver in self._savers:
                 saver.restore(session, prefix)
         self.begin(session)
 
-    def begin(self, session: Any) -> None:
-        """Sets local variables (metrics) and tables to their beginning."""
+    def begin(self, session: Session) -> None:
+        """Initializes local variables (metrics) and tables."""
         session.run(self.local)
-        self._setup.every(session)
+        self._scaffold.start_local(session)
 
 
 @contextmanager
-def restored(graph: Any, restorer: Restorer, model_dir: Path, what_for: str) -> Iterator[tuple[Any, str]]:
-    """A session of `graph` with the values of the last checkpoint, and that checkpoint's prefix. Raises UsageError where there is none."""
+def restored(graph: Graph, restorer: Restorer, model_dir: Path, what_for: str) -> Iterator[tuple[Session, str]]:
+    """A session of `graph` with the values of the last checkpoint, and that checkpoint's prefix. Raises UsageError without a checkpoint."""
     prefix = CheckpointFolder(model_dir).latest()
     if prefix is None:
         raise UsageError(f"{model_dir}: there is no checkpoint to {what_for}; train first, or choose another --model-dir")
@@ -71,7 +72,7 @@ def restored(graph: Any, restorer: Restorer, model_dir: Path, what_for: str) -> 
 
 
 def _variables_of(saver: Any) -> set[str]:
-    """The names of the variables that a `tf.compat.v1.train.Saver` restores, under whatever name it finds them."""
+    """The op names of the variables that a `tf.compat.v1.train.Saver` restores."""
     if saver is None:
         return set()
     saver.build()

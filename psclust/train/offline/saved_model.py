@@ -15,6 +15,7 @@ import tensorflow as tf
 from psclust.errors import UsageError
 from psclust.estimator.export import PredictOutput, named
 from psclust.replication.model import ModeKeys
+from psclust.replication.tf_types import Session
 from psclust.train.job import Job
 from psclust.train.offline.prediction import checked_predictions
 from psclust.train.offline.restorer import Restorer, restored
@@ -29,13 +30,13 @@ _DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 def export_saved_model(job: Job, directory: Path | None = None, receiver_fn: Callable[..., Any] | None = None) -> Path:
     """Writes `<directory>/<seconds since 1970>` (default: `export` in the model's folder) and returns it; it appears when it is complete.
 
-    receiver_fn() -> ServingInputReceiver, default the program's. Raises UsageError where there is none, no checkpoint, or the folder
+    receiver_fn() -> ServingInputReceiver, by default the program's. Raises UsageError without one, without a checkpoint, or if the folder
     cannot be written.
     """
     receiver_fn = receiver_fn or job.program.serving_input_receiver_fn
     if receiver_fn is None:
         raise UsageError(
-            "an exported model needs to know what requests look like: give the program a serving_input_receiver_fn, for example "
+            "an exported model needs the form of its requests: give the program a serving_input_receiver_fn, for example "
             "psclust.estimator.export.build_raw_serving_input_receiver_fn({'x': tf.TensorSpec([None, 2])})"
         )
     graph = job.new_graph()
@@ -52,8 +53,8 @@ def export_saved_model(job: Job, directory: Path | None = None, receiver_fn: Cal
 
 
 def _signatures(spec: Any, receiver: Any) -> dict[str, Any]:
-    """name -> signature of every export output of a spec, the predictions where it has none. One alone is the default too. Raises
-    UsageError where several are given and none is the default."""
+    """name -> signature of every export output of a spec, or of the predictions if it has none. A single one is also the default. Raises
+    UsageError if there are several and none is the default."""
     outputs = dict(spec.export_outputs or {_DEFAULT: PredictOutput(checked_predictions(spec))})
     if _DEFAULT not in outputs:
         if len(outputs) > 1:
@@ -66,7 +67,7 @@ def _signatures(spec: Any, receiver: Any) -> dict[str, Any]:
     return found
 
 
-def _write(session: Any, found: dict[str, Any], restorer: Restorer, directory: Path) -> Path:
+def _write(session: Session, found: dict[str, Any], restorer: Restorer, directory: Path) -> Path:
     aside = directory / f".{os.getpid()}.new"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def _write(session: Any, found: dict[str, Any], restorer: Restorer, directory: P
 
 
 def numbered(aside: Path, directory: Path) -> Path:
-    """Give the complete model the time as its number, or the next one after the highest: the highest is the one that is served."""
+    """Names the complete model by the time, or by the number after the highest one: servers load the highest."""
     others = [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
     number = max([int(time.time()), *(other + 1 for other in others)])
     while (directory / str(number)).exists():
