@@ -54,7 +54,7 @@ def test_variables_that_are_on_no_ps_are_named_at_once(train_here: Callable[...,
     import toys
 
     program = toys.unshared.with_params({"device": device})
-    with pytest.raises(UsageError, match=f"the workers are to share are not on a ps: {found}"):
+    with pytest.raises(UsageError, match=f"the workers share are not on a ps: {found}"):
         train_here(program, "between-graph", sync=sync)
 
 
