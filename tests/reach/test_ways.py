@@ -1,10 +1,18 @@
-"""The table of ways to reach hosts."""
+"""The table of ways to reach hosts, and what the rest needs of a way."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping, Sequence
 from typing import get_args
 
+import pytest
+
+from psclust.reach.connections import Input, Result
+from psclust.reach.python.host_facts import gather_facts
+from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.ways import WAYS
+from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ReachBy
 
 
@@ -13,3 +21,27 @@ def test_every_way_that_a_cluster_file_may_name_is_in_the_table() -> None:
     for way in WAYS.values():
         assert callable(way().connect)
         assert callable(way().open_tunnel)
+
+
+class Here:
+    """Hosts that are this machine, each command a child of ours with pipes: all that `srun` or `kubectl exec` give."""
+
+    way = "a shell here"
+    hosts: Sequence[Host] = (Host("a"), Host("b"))
+    names: Sequence[str] = ("a", "b")
+    failures: Mapping[str, str] = {}
+
+    def start(self, host: str, command: str, purpose: str | None = None) -> LocalProcess:
+        return LocalProcess(["sh", "-c", command])
+
+    def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
+        raise NotImplementedError
+
+    def address_of(self, host: str) -> str | None:
+        return None
+
+
+@pytest.mark.process
+def test_pipes_to_a_process_on_each_host_are_enough_to_ask_it() -> None:
+    facts = gather_facts(Here(), sys.executable)
+    assert {host: each.executable for host, each in facts.items()} == dict.fromkeys(("a", "b"), sys.executable)

@@ -107,7 +107,7 @@ def _show_remote(remote: Mapping[str, str], reach_by: str) -> None:
     for command in dict.fromkeys(remote.values()):
         output.say(f"first, on {', '.join(remote)}, by {reach_by}:\n  {command}")
         output.say(
-            f"reading from its standard input: it looks what is there, stores what is missing, and starts the agent (PYTHON -m {AGENT})"
+            f"which reads from its standard input what to do: report facts, store missing files, start the agent (PYTHON -m {AGENT})"
         )
         output.say("addresses and paths above are those known here; each host reports its own.\n")
 
