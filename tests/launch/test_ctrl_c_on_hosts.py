@@ -153,7 +153,7 @@ def test_while_the_hosts_look_for_each_other(far: CommandBed, hosts: HostBed, ga
 def _is_followed(host: BedHost) -> bool:
     """Whether the run's supervisor is connected to its agent there."""
     logs = host.home.glob(f".local/state/psclust/agents/meeting/*/{host.name}/supervisor.log")
-    return any(" follows from event " in log.read_text() for log in logs)
+    return any(" watches from event " in log.read_text() for log in logs)
 
 
 @contextmanager
