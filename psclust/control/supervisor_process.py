@@ -58,7 +58,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached)
     threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
-    status = supervisor.run(transport, transport)
+    status = supervisor.run(transport)
     transport.close()
     server.stop(grace=1.0).wait()
     request.folder.socket.unlink(missing_ok=True)

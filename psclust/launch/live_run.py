@@ -17,7 +17,7 @@ from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.origin import Origin
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status
-from psclust.supervise.replan import recall
+from psclust.supervise.replan import read_plan_inputs
 
 _HOSTS_UP_S = 600.0  # for hosts to be ready
 _LIVE_RUN_S = 60.0  # for a run that is just ending, or just beginning
@@ -50,7 +50,7 @@ def _change(request: UpRequest) -> Changes | None:
     refuse_another_origin(request, folder)
     _refuse_another_version(read_status(folder))
     old = Plan.from_json(folder.plan.read_text(encoding="utf-8"))
-    inputs = recall(folder)
+    inputs = read_plan_inputs(folder)
     remote_hosts = inputs.remote_hosts if inputs else {}
     _refuse_other_hosts(request, remote_hosts)
     with SupervisorClient(folder) as client:

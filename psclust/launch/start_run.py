@@ -18,7 +18,7 @@ from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
-from psclust.supervise.replan import keep
+from psclust.supervise.replan import write_plan_inputs
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -67,5 +67,5 @@ def complete_plan(
     ports = client.reserve(layout.port_requests(file.ports))
     plan = build_plan(file, request.launcher, run, ports, scripts=request.scripts, remote_hosts=remote_hosts, lost=lost)
     if remote_hosts:
-        keep(folder, PlanInputs(file, request.scripts, remote_hosts))
+        write_plan_inputs(folder, PlanInputs(file, request.scripts, remote_hosts))
     return plan

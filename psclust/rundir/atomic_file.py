@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from psclust.errors import StartError
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -23,3 +25,11 @@ def write_atomically(path: Path, text: str) -> None:
     """Raises OSError, for example when the disk is full."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def write_required(path: Path, text: str) -> None:
+    """As `write_atomically`, for a file that a run cannot start without. Raises StartError."""
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise StartError(f"{path}: {error.strerror}. Make room, or choose another place with --run-dir.") from None

@@ -28,8 +28,8 @@ class Progress:
 
     @classmethod
     def from_json(cls, text: str) -> Progress:
-        """Ignores unknown keys. Raises ValueError for anything but a JSON object."""
+        """Ignores unknown keys. Raises ValueError for anything but a progress record."""
         data = json.loads(text)
-        if not isinstance(data, dict):
-            raise ValueError("not a JSON object")  # noqa: TRY004 - one exception for any bad record
+        if not isinstance(data, dict) or not isinstance(data.get("phase"), str | None):
+            raise ValueError("not a progress record")  # noqa: TRY004 - one exception for any bad record
         return cls(**{name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase")}, metrics=data.get("metrics") or {})

@@ -1,17 +1,29 @@
-"""What can happen to a run (events) and what the rules may ask for (actions). Values only."""
+"""What can happen to a run (events) and what the rules ask the supervisor to do (actions). Values only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal
 
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
 
+class Stage(Enum):
+    """How far an attempt has come, as far as the rules care; a new attempt begins again at BEGUN."""
+
+    BEGUN = "begun"
+    ANSWERED = "answered"  # a server accepted a connection at its address
+    JOINED = "joined"  # a program called Server.join: its process is only a server by now
+    FINISHED = "finished"  # a program exited successfully; its process stays as a server
+    TRAINED = "trained"  # a program needs no other task any more
+    LEAVING = "leaving"  # as TRAINED, and about to exit
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `text` is one clause; `cause` the task it began with; `collateral` those that failed only because of it."""
+    """How a run ended. `text` is one clause; `cause` the task that failed first; `collateral` those that failed only because of it."""
 
     ok: bool
     exit_code: int
@@ -22,29 +34,29 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
-    """An unsuccessful end: exit code as Python gives it (negative: the signal), at a time in seconds, after so many seconds of life."""
+class Death:
+    """An unsuccessful exit. code: as Python gives it (negative: the signal). at: a point in time, in seconds."""
 
     task: Task
     code: int
     at: float
     attempt: int
-    lived: float = 0.0
+    lifetime_s: float = 0.0
 
 
-# ---- events: what happened
+# ---- events
 
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A plan to make true: the first, or a changed one."""
+    """Take over a plan, the first or a changed one."""
 
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A process exists."""
+    """A task has a process."""
 
     task: Task
     pid: int
@@ -52,7 +64,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """No process came to be; `reason` is a sentence for the user."""
+    """A task could not get a process; `reason` is a sentence for the user."""
 
     task: Task
     reason: str
@@ -60,25 +72,17 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The task's port answers."""
+    """The task's port accepts connections."""
 
     task: Task
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The task's process is only a server any more: its program called `Server.join`, which never returns, or has ended well (`done`)."""
+class Reported:
+    """The task's program has reported a stage in its progress file."""
 
     task: Task
-    done: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """The task's program has trained: what it still does needs no other task. `over`: nothing, it is about to end."""
-
-    task: Task
-    over: bool
+    stage: Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,8 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class HostLost:
-    """A host has not been heard for so long that nothing of this run is alive there any more; `reason` is a clause for the user.
-    all_hosts: the reason is here, and no other host can be better off; `reason` says all of it."""
+    """A host has been silent for so long that nothing of this run is alive there any more; `reason` is a clause for the user.
+    all_hosts: the fault is on this machine, so that no other host is better off; `reason` is then the whole message."""
 
     host: str
     reason: str
@@ -101,7 +105,7 @@ class HostLost:
 
 @dataclass(frozen=True, slots=True)
 class HostSilent:
-    """There is no contact with a host, or there is again."""
+    """Contact with a host broke off, or came back."""
 
     host: str
     silent: bool = True
@@ -132,25 +136,25 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed."""
+    """Time has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence for the user, said once."""
+    """A sentence for the user, shown once."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotMoved:
-    """What `Move` asked for cannot be done; `why` is a clause for the user. Where it can be done, Apply is the answer."""
+    """`Move` is impossible; `why` is a clause for the user. If it is possible, Apply follows instead."""
 
     move: Move
     why: str
 
 
-# ---- actions: what must be done
+# ---- actions
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +175,8 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Plan anew without the hosts `lost`. `otherwise` is how the run ends where that cannot be done; if it is not `vital`, the run goes on
-    without what was there."""
+    """Plan again without the hosts `lost`. If that is impossible, the run ends with `otherwise`, or, if not `vital`, goes on without the
+    tasks that were there."""
 
     lost: tuple[str, ...]
     otherwise: Outcome
@@ -181,26 +185,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Nothing is alive any more; the run is over."""
+    """No task is alive; the run is over."""
 
     outcome: Outcome
 
 
-Event = (
-    Apply
-    | Started
-    | NotStarted
-    | Serving
-    | Joined
-    | Trained
-    | Exited
-    | HostSilent
-    | HostLost
-    | Note
-    | NotMoved
-    | Restart
-    | Stop
-    | Kill
-    | Tick
-)
+TaskEvent = Started | NotStarted | Serving | Reported | Exited | Restart
+Event = TaskEvent | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
 Action = Start | Signal | Move | End

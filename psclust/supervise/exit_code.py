@@ -1,4 +1,4 @@
-"""How a process died, in words. Exit codes are Python's: negative is the signal's number; a shell's 128+n is read the same way."""
+"""Exit codes in words. Python's are negative for a signal; a shell's 128+n is read the same way."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def signal_of(code: int) -> int | None:
     return number if number > 0 and number in {item.value for item in signal.Signals} else None
 
 
-def is_violent(code: int) -> bool:
-    """Ended by a signal, from outside or by a crash; not by the program's own choice of an exit code."""
+def ended_by_signal(code: int) -> bool:
+    """Whether a signal ended the process: it was killed or crashed, and did not choose its exit code."""
     return signal_of(code) is not None
 
 
@@ -22,7 +22,7 @@ def shell_code(code: int) -> int:
 
 
 def describe_exit(code: int) -> str:
-    """`exited with code 3`, `was killed by SIGKILL (perhaps out of memory)`."""
+    """`exited with code 3`, `was killed by SIGKILL (...)`."""
     number = signal_of(code)
     if number is None:
         return f"exited with code {code}"

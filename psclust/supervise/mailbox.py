@@ -1,4 +1,4 @@
-"""What other threads want of the one thread that owns something: news for it to take in, and work to be done on it."""
+"""A queue into the thread that owns some state: items for it to handle, and calls to run on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class _Call:
-    """Work another thread wants done on the owner's: answered when `ready` is set."""
+    """Answered when `ready` is set."""
 
     work: Callable[[], object]
     ready: threading.Event = field(default_factory=threading.Event)
@@ -23,7 +23,7 @@ class _Call:
 
 
 class Mailbox(Generic[_Item]):
-    """Any thread puts something in; its owner takes it out with `take`, again and again."""
+    """Any thread puts items and calls in; the owner takes them out with `take`, again and again."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[_Item | _Call | None] = queue.SimpleQueue()
@@ -32,15 +32,15 @@ class Mailbox(Generic[_Item]):
         self._queue.put(item)
 
     def wake(self) -> None:
-        """A signal handler may call this: SimpleQueue is safe there."""
+        """Make `take` call `woken`. Safe in a signal handler, as SimpleQueue is."""
         self._queue.put(None)
 
     def soon(self, work: Callable[[], object]) -> None:
-        """Have `work` done on the owner's thread."""
+        """Run `work` on the owner's thread, without waiting for it."""
         self._queue.put(_Call(work))
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """As `soon`; waits for the result, or raises the error."""
+        """Run `work` on the owner's thread; returns its result or raises its error."""
         call = _Call(work)
         self._queue.put(call)
         call.ready.wait()
@@ -48,11 +48,10 @@ class Mailbox(Generic[_Item]):
             raise call.error
         return cast(_T, call.result)
 
-    def take(self, timeout: float, woken: Callable[[], object]) -> _Item | None:
-        """On the owner's thread: the next item. None after `timeout` seconds, when work has been done, and when `wake` was called, in which
-        case `woken` is."""
+    def take(self, timeout_s: float, woken: Callable[[], object]) -> _Item | None:
+        """The next item, on the owner's thread. None after `timeout_s`, after a call has run, and after `wake`, which calls `woken`."""
         try:
-            found = self._queue.get(timeout=timeout)
+            found = self._queue.get(timeout=timeout_s)
         except queue.Empty:
             return None
         if isinstance(found, _Call):
@@ -66,6 +65,6 @@ class Mailbox(Generic[_Item]):
 def _answer(call: _Call) -> None:
     try:
         call.result = call.work()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to the thread that asked
+    except Exception as error:  # noqa: BLE001 - re-raised on the calling thread
         call.error = error
     call.ready.set()

@@ -1,19 +1,53 @@
-"""How often and how soon a dead task is started again: a limit within a window, exponential back-off with jitter."""
+"""The restart rule: whether, and after what delay, a dead task starts again. A limit within a window, exponential back-off, jitter."""
 
 from __future__ import annotations
 
 import zlib
 
-from psclust.plan.task_plan import RestartPolicy
-from psclust.spec.cluster import Task
+from psclust.plan.task_plan import TaskPlan
+from psclust.spec.plurals import counted
+from psclust.supervise.events import Stage
+from psclust.supervise.exit_code import ended_by_signal
+from psclust.supervise.run_state import RunState, TaskState
+
+# A failure within this many seconds of a violent death elsewhere is taken for its consequence.
+COLLATERAL_WINDOW_S = 30.0
 
 
-def allowance(policy: RestartPolicy, restarts: tuple[float, ...], now: float, task: Task) -> float | None:
-    """Seconds until the next start, or None when the limit is reached. `restarts` are the times of earlier ones. The jitter (up to a
-    quarter more) comes from the task's name and the attempt, so that a replayed history gives the same answer."""
-    recent = sum(1 for at in restarts if now - at <= policy.window_s)
+def restart_delay_s(state: RunState, entry: TaskState, code: int, now: float) -> float | None:
+    """Seconds until a task that exited with `code` just now starts again; None if it does not. Its death is the last of `state.deaths`."""
+    if never_served(entry, code) or not _policy_allows(state, entry.plan, code, now):
+        return None
+    return backoff_s(entry, now)
+
+
+def never_served(entry: TaskState, code: int) -> bool:
+    """Whether a bare server gave up by itself before it answered, as it would again."""
+    return entry.plan.serves and entry.stage is not Stage.ANSWERED and code > 0
+
+
+def backoff_s(entry: TaskState, now: float) -> float | None:
+    """Seconds until the next start by the policy's numbers; None if the limit is reached. The jitter (up to a quarter more) is a hash of
+    task and attempt, so that a replayed history gives the same answer."""
+    policy = entry.plan.restart
+    recent = sum(1 for at in entry.restarts if now - at <= policy.window_s)
     if recent >= policy.max:
         return None
     delay: float = min(policy.backoff_s * 2.0**recent, policy.max_backoff_s)
-    jitter = zlib.crc32(f"{task}/{len(restarts)}".encode()) % 1000 / 4000
+    jitter = zlib.crc32(f"{entry.plan.task}/{len(entry.restarts)}".encode()) % 1000 / 4000
     return delay * (1 + jitter)
+
+
+def _policy_allows(state: RunState, plan: TaskPlan, code: int, now: float) -> bool:
+    if plan.restart.when != "signal":
+        return plan.restart.when == "failure"
+    if any(entry.plan.host in state.silent for task, entry in state.tasks.items() if task != plan.task):
+        return True  # the silent host may be the reason
+    others = (death for death in state.deaths[:-1] if death.task != plan.task)
+    return ended_by_signal(code) or any(ended_by_signal(death.code) and now - death.at <= COLLATERAL_WINDOW_S for death in others)
+
+
+def describe_limit(entry: TaskState) -> str:
+    """A clause for a task that has no restart left."""
+    policy = entry.plan.restart
+    return f"{entry.plan.task} had used its {counted(policy.max, 'restart')} within {policy.window_s:g} s"

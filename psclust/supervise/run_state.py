@@ -1,17 +1,17 @@
-"""What the rules of a run know of it. Values only."""
+"""The state of a run, as the rules see it. Values only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
-from psclust.supervise.events import Died, HostLost, Outcome
+from psclust.supervise.events import Death, HostLost, Outcome, Stage
 
 
 class TaskPhase(str, Enum):
-    """A task's. STARTING: asked for, or a server that does not answer yet. FAILED: ended badly and is not started again."""
+    """STARTING: asked for, or a server that does not answer yet. FAILED: ended badly and is not started again."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -24,7 +24,7 @@ class TaskPhase(str, Enum):
 
 
 class RunPhase(str, Enum):
-    """A run's. FINISHING: those who decide have ended, other programs get their grace."""
+    """FINISHING: the tasks that decide have ended, the other programs get their grace."""
 
     LIVE = "live"
     FINISHING = "finishing"
@@ -32,9 +32,18 @@ class RunPhase(str, Enum):
     ENDED = "ended"
 
 
+class AfterStop(Enum):
+    """What happens to a task in STOPPING when its process has ended. REMOVE: the plan no longer has it."""
+
+    STAY = "stay"
+    RESTART = "restart"
+    REMOVE = "remove"
+
+
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """One task's history in brief. `due`: when the next thing happens by itself (start after back-off, KILL after TERM)."""
+    """One task. due: when its next transition happens by itself (start after the back-off, KILL after TERM). restarts: times of restarts
+    after failures. stage: of this attempt."""
 
     plan: TaskPlan
     phase: TaskPhase = TaskPhase.WAITING
@@ -44,42 +53,66 @@ class TaskState:
     pid: int | None = None
     exit_code: int | None = None
     restarts: tuple[float, ...] = ()
-    served: bool = False  # in this attempt
-    joined: bool = False  # in this attempt: only a server any more
-    finished: bool = False  # in this attempt: the program has ended well, its process serves on
-    trained: bool = False  # in this attempt: needs no other task any more
-    over: bool = False  # in this attempt: trained, and about to end
-    again: bool = False  # STOPPING on the way to a restart
-    removed: bool = False  # STOPPING on the way out of the plan
+    stage: Stage = Stage.BEGUN
+    after_stop: AfterStop = AfterStop.STAY
 
     @property
     def alive(self) -> bool:
         return self.phase in (TaskPhase.STARTING, TaskPhase.RUNNING, TaskPhase.STOPPING)
 
     @property
+    def pending(self) -> bool:
+        """Whether it has no process now, and is about to get one."""
+        return self.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF)
+
+    @property
+    def finished(self) -> bool:
+        """Whether its program exited successfully; its process may still serve."""
+        return self.phase is TaskPhase.DONE or self.stage is Stage.FINISHED
+
+    @property
+    def joined(self) -> bool:
+        """Whether its process is a program's that is only a server by now."""
+        return self.stage in (Stage.JOINED, Stage.FINISHED)
+
+    @property
+    def removed(self) -> bool:
+        return self.after_stop is AfterStop.REMOVE
+
+    @property
     def awaited(self) -> bool:
-        """Whether it is a server, a bare one or a ps script, that has a process and has not answered yet."""
+        """Whether it is a server, bare or a ps script, whose process has not answered yet."""
         under_way = self.phase is TaskPhase.STARTING if self.plan.serves else self.phase is TaskPhase.RUNNING
-        return under_way and self.plan.role == "server" and self.plan.address is not None and self.pid is not None and not self.served
+        has_port = self.plan.role == "server" and self.plan.address is not None
+        return under_way and has_port and self.pid is not None and self.stage is Stage.BEGUN
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """A whole run. `deaths` are all unsuccessful ends so far, in order; `outcome` is set when it is clear how the run ends. With the hosts
-    `silent` there is no contact; on the hosts `lost` nothing is started any more, and those `missed` had tasks that nobody needs as long
-    as no program starts again. `notes` are sentences for the user. `hold` is set while tasks of a lost host move: nobody is
-    started before that time, nor before all who know the old addresses have ended."""
+    """A whole run. Times are in seconds, on a monotonic clock.
+
+    deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the run ends. due: end of the finishing grace.
+    silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost hosts whose tasks nobody needs unless a
+    program starts again. notes: sentences for the user. hold: set while tasks of a lost host move; no task starts before that time, nor
+    before every process that knows the old addresses has ended."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
     tasks: dict[Task, TaskState] = field(default_factory=dict)
-    deaths: tuple[Died, ...] = ()
+    deaths: tuple[Death, ...] = ()
     outcome: Outcome | None = None
     began: float = 0.0
     applied: float = 0.0
-    due: float | None = None  # end of the finishing grace
+    due: float | None = None
     silent: frozenset[str] = frozenset()
     lost: tuple[str, ...] = ()
     missed: tuple[HostLost, ...] = ()
     notes: tuple[str, ...] = ()
     hold: float | None = None
+
+    def with_task(self, entry: TaskState) -> RunState:
+        return replace(self, tasks={**self.tasks, entry.plan.task: entry})
+
+    @property
+    def any_alive(self) -> bool:
+        return any(entry.alive for entry in self.tasks.values())

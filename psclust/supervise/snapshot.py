@@ -1,4 +1,4 @@
-"""A run's status out of its state: what verbs show, what `--json` prints, what stays in the run folder."""
+"""The status of a run from its state: shown by commands, printed by `--json`, kept in the run folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import tail, tail_of
 from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.spec.cluster import Task
-from psclust.supervise.events import Outcome
+from psclust.supervise.events import Outcome, Stage
 from psclust.supervise.exit_code import shell_code
 from psclust.supervise.run_state import RunState, TaskState
 from psclust.supervise.stragglers import describe_wait
@@ -21,7 +21,7 @@ TAIL_LINES = 20
 
 
 def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Task, Output], now: float) -> RunStatus:
-    """`now` is on the clock of `state`; times in the answer are seconds since the epoch."""
+    """`now` is on the clock of `state`; times in the result are seconds since the epoch."""
     epoch = time.time() - now
     outcome = state.outcome or Outcome(False, 1, "")
     known = state.outcome is not None
@@ -62,7 +62,7 @@ def _task_status(entry: TaskState, folder: RunFolder, outputs: Mapping[Task, Out
         exit_code=None if entry.exit_code is None else shell_code(entry.exit_code),
         since=entry.since + epoch,
         joined=entry.joined,
-        served=entry.served,
+        served=entry.stage is Stage.ANSWERED,
         log=str(folder.log(task, entry.attempt)) if entry.attempt else None,
         lost_output=output.lost if output else 0,
         unkept=output.unkept.decode("latin-1") if output else "",
@@ -76,7 +76,7 @@ def _cause_log(outcome: Outcome, folder: RunFolder) -> str | None:
 
 
 def _cause_tail(outcome: Outcome, folder: RunFolder, outputs: Mapping[Task, Output]) -> tuple[str, ...]:
-    """From the attempt that died; where its log could not be written, from memory."""
+    """The last lines of the attempt that died, from memory if its log could not be written."""
     if outcome.cause is None or not outcome.attempt:
         return ()
     lines = tail_of(folder.log(outcome.cause, outcome.attempt), TAIL_LINES)

@@ -1,22 +1,23 @@
 """The rules of a run: events in, actions out.
 
-Rule 1: all decisions are here and, about lost hosts, in `loss`, and nowhere else. `step` is a pure function of a state, an event and the
-time; it starts nothing, reads no clock and touches no disk. The supervisor reports what happened and carries out what `step` answers.
-Rule 2: this file does not know how a task is run, nor where: a fork server, SSH and a test's replayed history look the same to it.
+Rule 1: every decision is made here, or in the pure functions called from here: `host_loss`, `restart_rule`, `run_end`. `step` is a pure
+function of a state, an event and the time; it starts nothing, reads no clock and touches no disk. The supervisor reports what happened
+and carries out what `step` returns.
+Rule 2: this file does not know how or where a task runs: a fork server, SSH and a test's replayed history look the same to it.
 
-A task moves through these phases; `TABLE` says what each event does in each of them.
+A task moves through these phases; `TABLE` gives the effect of each event in each of them.
 
     WAITING --start--> STARTING --(answers, or runs)--> RUNNING --exit 0--> DONE
-       ^                  |                                |--exit != 0--> BACKOFF --time--> WAITING, or FAILED when the limit is reached
-       +---- BACKOFF <----+                                |--asked to stop--> STOPPING --exit--> STOPPED, or WAITING for a restart
+       ^                  |                                |--exit != 0--> BACKOFF --time--> WAITING; FAILED once the limit is reached
+       +---- BACKOFF <----+                                |--stopped--> STOPPING --exit--> STOPPED; WAITING for a restart
 
-The run itself: LIVE until those who decide have ended (FINISHING: the other programs get their grace) or something ends it early
-(STOPPING), then ENDED once no task is alive.
+The run is LIVE until the tasks that decide have ended (FINISHING: the other programs get their grace) or something ends it early
+(STOPPING), and ENDED once no task is alive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from psclust.plan.diff import compare
@@ -25,40 +26,41 @@ from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Action,
     Apply,
-    Died,
+    Death,
     End,
     Event,
     Exited,
     HostLost,
     HostSilent,
-    Joined,
     Kill,
     Move,
     Note,
     NotMoved,
     NotStarted,
     Outcome,
+    Reported,
     Restart,
     Serving,
     Signal,
+    Stage,
     Start,
     Started,
     Stop,
+    TaskEvent,
     Tick,
-    Trained,
 )
-from psclust.supervise.exit_code import is_violent
-from psclust.supervise.host_loss import has_no_place, lose, miss
-from psclust.supervise.restart_rule import allowance
-from psclust.supervise.run_end import COLLATERAL_WINDOW, deciders, failure, good_end
-from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.host_loss import lacks_host, lose_host, lose_missed_hosts
+from psclust.supervise.restart_rule import never_served, restart_delay_s
+from psclust.supervise.run_end import deciders, describe_success, failure
+from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.stragglers import describe_stop
 
 Result = tuple[RunState, list[Action]]
 
 
 def step(state: RunState, event: Event, now: float) -> Result:
-    """The next state and what must be done, in order."""
+    """The next state, and the actions to carry out, in order."""
+    actions: list[Action] = []
     match event:
         case Apply():
             state, actions = _apply(state, event.plan, now)
@@ -68,11 +70,11 @@ def step(state: RunState, event: Event, now: float) -> Result:
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
             state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, 130, event.reason))
         case HostSilent():
-            state, actions = replace(state, silent=state.silent | {event.host} if event.silent else state.silent - {event.host}), []
+            state = replace(state, silent=state.silent | {event.host} if event.silent else state.silent - {event.host})
         case HostLost():
-            state, actions = _host_lost(state, event, now)
+            state, actions = _follow_verdict(*lose_host(state, event, now), now)
         case Note():
-            state, actions = _note(state, event.text), []
+            state = _note(state, event.text)
         case NotMoved():
             state, actions = _not_moved(state, event, now)
         case Tick():
@@ -83,128 +85,120 @@ def step(state: RunState, event: Event, now: float) -> Result:
     return state, actions + more
 
 
-def _task_event(state: RunState, event: Event, now: float) -> Result:
-    task: Task = event.task  # type: ignore[union-attr]
-    entry = state.tasks.get(task)
-    handler = TABLE.get((entry.phase, type(event))) if entry else None
+def _task_event(state: RunState, event: TaskEvent, now: float) -> Result:
+    entry = state.tasks.get(event.task)
+    handler = TABLE.get(entry.phase, {}).get(type(event)) if entry else None
     if entry is None or handler is None or entry.plan.host in state.lost:
         return state, []
     return handler(state, entry, event, now)
 
 
-def _put(state: RunState, entry: TaskState) -> RunState:
-    return replace(state, tasks={**state.tasks, entry.plan.task: entry})
-
-
-# ---------------------------------------------------------------------------------------------------- what an event does to one task
+# ------------------------------------------------------------------------------------------------------- the effect of an event on a task
 
 
 def _started(state: RunState, entry: TaskState, event: Started, now: float) -> Result:
     phase = TaskPhase.STARTING if entry.plan.serves else TaskPhase.RUNNING
-    if entry.phase is TaskPhase.STOPPING:
-        return _put(state, replace(entry, pid=event.pid)), [Signal(entry.plan.task, "TERM")]
-    return _put(state, replace(entry, phase=phase, pid=event.pid, since=now)), []
+    return state.with_task(replace(entry, phase=phase, pid=event.pid, since=now)), []
 
 
 def _serving(state: RunState, entry: TaskState, event: Serving, now: float) -> Result:
-    return _put(state, replace(entry, phase=TaskPhase.RUNNING, served=True)), []
+    return state.with_task(replace(entry, phase=TaskPhase.RUNNING, stage=Stage.ANSWERED)), []
 
 
-def _joined(state: RunState, entry: TaskState, event: Joined, now: float) -> Result:
-    return _put(state, replace(entry, joined=True, finished=event.done)), []
-
-
-def _trained(state: RunState, entry: TaskState, event: Trained, now: float) -> Result:
-    return _put(state, replace(entry, trained=True, over=event.over)), []
+def _reported(state: RunState, entry: TaskState, event: Reported, now: float) -> Result:
+    return state.with_task(replace(entry, stage=event.stage)), []
 
 
 def _not_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
-    state = _put(state, replace(entry, phase=TaskPhase.FAILED, pid=None, since=now))
+    state = state.with_task(replace(entry, phase=TaskPhase.FAILED, pid=None, since=now))
     outcome = Outcome(False, 3, f"{entry.plan.task} could not be started: {event.reason}", cause=entry.plan.task)
     return _stop(state, outcome, now)
 
 
 def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
-    plan, lived = entry.plan, now - entry.since
-    entry = replace(entry, pid=None, exit_code=0 if entry.finished else event.code, since=now, due=None)
-    if entry.finished or (event.code in plan.ok_exit_codes and not plan.serves):
-        return _put(state, replace(entry, phase=TaskPhase.DONE)), []
-    state = replace(state, deaths=(*state.deaths, Died(plan.task, event.code, now, entry.attempt, lived)))
+    plan, lifetime_s, finished = entry.plan, now - entry.since, entry.stage is Stage.FINISHED
+    entry = replace(entry, pid=None, exit_code=0 if finished else event.code, since=now, due=None)
+    if finished or (event.code in plan.ok_exit_codes and not plan.serves):
+        return state.with_task(replace(entry, phase=TaskPhase.DONE)), []
+    state = replace(state, deaths=(*state.deaths, Death(plan.task, event.code, now, entry.attempt, lifetime_s)))
     if state.phase is RunPhase.STOPPING or (state.phase is RunPhase.FINISHING and plan.role != "server"):
-        return _put(state, replace(entry, phase=TaskPhase.FAILED)), []
-    never_served = plan.serves and not entry.served and event.code > 0
-    delay = (
-        None if never_served or not _restartable(state, plan, event.code, now) else allowance(plan.restart, entry.restarts, now, plan.task)
-    )
-    if delay is not None:
+        return state.with_task(replace(entry, phase=TaskPhase.FAILED)), []
+    delay_s = restart_delay_s(state, entry, event.code, now)
+    if delay_s is not None:
         restarts = (*entry.restarts, now)
-        return _put(state, replace(entry, phase=TaskPhase.BACKOFF, due=now + delay, restarts=restarts)), []
-    state = _put(state, replace(entry, phase=TaskPhase.FAILED))
+        return state.with_task(replace(entry, phase=TaskPhase.BACKOFF, due=now + delay_s, restarts=restarts)), []
+    state = state.with_task(replace(entry, phase=TaskPhase.FAILED))
     if plan.role == "side":
         return state, []
-    return _stop(state, failure(state, entry, now, exit_code=3 if never_served else 1), now)
+    return _stop(state, failure(state, entry, now, exit_code=3 if never_served(entry, event.code) else 1), now)
 
 
-def _restartable(state: RunState, plan: TaskPlan, code: int, now: float) -> bool:
-    if plan.restart.when == "signal":
-        others = (death for death in state.deaths[:-1] if death.task != plan.task)
-        if any(entry.plan.host in state.silent for task, entry in state.tasks.items() if task != plan.task):
-            return True  # perhaps because of what became of those
-        return is_violent(code) or any(is_violent(death.code) and now - death.at <= COLLATERAL_WINDOW for death in others)
-    return plan.restart.when == "failure"
+def _restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
+    return state.with_task(replace(entry, phase=TaskPhase.WAITING, due=None)), []
 
 
-def _never_started(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
+def _stop_to_restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
+    return _stop_task(state, entry, now, AfterStop.RESTART)
+
+
+# In STOPPING: TERM has been sent.
+
+
+def _started_too_late(state: RunState, entry: TaskState, event: Started, now: float) -> Result:
+    return state.with_task(replace(entry, pid=event.pid)), [Signal(entry.plan.task, "TERM")]
+
+
+def _restart_after_stop(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
+    return state.with_task(entry if entry.removed else replace(entry, after_stop=AfterStop.RESTART)), []
+
+
+def _stopped_before_start(state: RunState, entry: TaskState, event: NotStarted, now: float) -> Result:
     return _stopped(state, entry, Exited(event.task, entry.exit_code or 0), now)
 
 
 def _stopped(state: RunState, entry: TaskState, event: Exited, now: float) -> Result:
     if entry.removed:
         return replace(state, tasks={task: other for task, other in state.tasks.items() if task != entry.plan.task}), []
-    phase = TaskPhase.WAITING if entry.again else TaskPhase.DONE if entry.finished else TaskPhase.STOPPED
-    code = 0 if entry.finished else event.code
-    return _put(state, replace(entry, phase=phase, pid=None, due=None, again=False, exit_code=code, since=now)), []
+    finished, again = entry.stage is Stage.FINISHED, entry.after_stop is AfterStop.RESTART
+    phase = TaskPhase.WAITING if again else TaskPhase.DONE if finished else TaskPhase.STOPPED
+    code = 0 if finished else event.code
+    return state.with_task(replace(entry, phase=phase, pid=None, due=None, after_stop=AfterStop.STAY, exit_code=code, since=now)), []
 
 
-def _restart(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
-    if not entry.alive:
-        return _put(state, replace(entry, phase=TaskPhase.WAITING, due=None)), []
-    state, actions = _stop_task(state, entry, now)
-    return _put(state, replace(state.tasks[entry.plan.task], again=True)), actions
-
-
-def _restart_while_stopping(state: RunState, entry: TaskState, event: Restart, now: float) -> Result:
-    return _put(state, replace(entry, again=not entry.removed)), []
-
-
+# An event that a phase does not list changes nothing: it comes late, or is about an earlier attempt.
 Handler = Callable[..., Result]
-TABLE: dict[tuple[TaskPhase, type], Handler] = {
-    (TaskPhase.STARTING, Started): _started,
-    (TaskPhase.STARTING, Serving): _serving,
-    (TaskPhase.STARTING, NotStarted): _not_started,
-    (TaskPhase.STARTING, Exited): _exited,
-    (TaskPhase.STARTING, Restart): _restart,
-    (TaskPhase.RUNNING, Serving): _serving,
-    (TaskPhase.RUNNING, Joined): _joined,
-    (TaskPhase.RUNNING, Trained): _trained,
-    (TaskPhase.RUNNING, Exited): _exited,
-    (TaskPhase.RUNNING, Restart): _restart,
-    (TaskPhase.STOPPING, Started): _started,
-    (TaskPhase.STOPPING, NotStarted): _never_started,
-    (TaskPhase.STOPPING, Exited): _stopped,
-    (TaskPhase.STOPPING, Restart): _restart_while_stopping,
-    (TaskPhase.BACKOFF, Restart): _restart,
-    (TaskPhase.DONE, Restart): _restart,
-    (TaskPhase.STOPPED, Restart): _restart,
-    (TaskPhase.FAILED, Restart): _restart,
+TABLE: Mapping[TaskPhase, Mapping[type[TaskEvent], Handler]] = {
+    TaskPhase.STARTING: {
+        Started: _started,
+        NotStarted: _not_started,
+        Serving: _serving,
+        Exited: _exited,
+        Restart: _stop_to_restart,
+    },
+    TaskPhase.RUNNING: {
+        Serving: _serving,
+        Reported: _reported,
+        Exited: _exited,
+        Restart: _stop_to_restart,
+    },
+    TaskPhase.STOPPING: {
+        Started: _started_too_late,
+        NotStarted: _stopped_before_start,
+        Exited: _stopped,
+        Restart: _restart_after_stop,
+    },
+    TaskPhase.BACKOFF: {Restart: _restart},
+    TaskPhase.DONE: {Restart: _restart},
+    TaskPhase.STOPPED: {Restart: _restart},
+    TaskPhase.FAILED: {Restart: _restart},
 }
 
 
-# ------------------------------------------------------------------------------------------------------------- what happens to the run
+# ------------------------------------------------------------------------------------------------------ the effect of an event on the run
 
 
 def _apply(state: RunState, plan: Plan, now: float) -> Result:
-    """Take over a new plan: what is unchanged runs on, what differs is stopped and started anew."""
+    """Take over a plan: unchanged tasks run on, changed ones are stopped and started anew, removed ones are stopped."""
     changes = compare(state.plan, plan) if state.plan else None
     began = state.began if state.plan else now
     lost = tuple(dict.fromkeys((*state.lost, *plan.lost)))
@@ -214,17 +208,18 @@ def _apply(state: RunState, plan: Plan, now: float) -> Result:
         old = state.tasks.get(entry.task)
         if old is None:
             tasks[entry.task] = TaskState(entry, since=now)
-        elif old.removed:  # still on its way out of an earlier plan
-            tasks[entry.task] = replace(old, plan=entry, removed=False, again=True)
+        elif old.removed:  # an earlier plan removed it, and it has not ended yet
+            tasks[entry.task] = replace(old, plan=entry, after_stop=AfterStop.RESTART)
         elif changes and entry.task in changes.changed:
             tasks[entry.task] = _changed(old, entry, lost)
         else:
             tasks[entry.task] = replace(old, plan=entry)
-    state = replace(state, plan=plan, tasks={**tasks, **_leaving(state, plan)}, applied=now, began=began, lost=lost)
+    leaving = {task: entry for task, entry in state.tasks.items() if task not in tasks and entry.alive}
+    state = replace(state, plan=plan, tasks={**tasks, **leaving}, applied=now, began=began, lost=lost)
     for task in [*(changes.changed if changes else ()), *(changes.removed if changes else ())]:
-        if state.tasks[task].alive:
-            state, more = _stop_task(state, state.tasks[task], now)
-            state = _put(state, replace(state.tasks[task], again=task in tasks, removed=task not in tasks))
+        old = state.tasks.get(task)
+        if old is not None and old.alive:
+            state, more = _stop_task(state, old, now, AfterStop.RESTART if task in tasks else AfterStop.REMOVE)
             actions += more
     return state, actions
 
@@ -235,41 +230,32 @@ def _changed(old: TaskState, plan: TaskPlan, lost: tuple[str, ...]) -> TaskState
     return replace(old, plan=plan, phase=TaskPhase.FAILED if plan.host in lost else TaskPhase.WAITING, due=None)
 
 
-def _leaving(state: RunState, plan: Plan) -> dict[Task, TaskState]:
-    kept = {entry.task for entry in plan.tasks}
-    return {task: entry for task, entry in state.tasks.items() if task not in kept and entry.alive}
-
-
-def _stop_task(state: RunState, entry: TaskState, now: float) -> Result:
+def _stop_task(state: RunState, entry: TaskState, now: float, after_stop: AfterStop) -> Result:
     assert state.plan is not None
+    entry = replace(entry, after_stop=after_stop)
     if entry.phase is TaskPhase.STOPPING:
-        return state, []
+        return state.with_task(entry), []
     stopping = replace(entry, phase=TaskPhase.STOPPING, due=now + state.plan.deadlines.stop_s)
-    return _put(state, stopping), [Signal(entry.plan.task, "TERM")]
+    return state.with_task(stopping), [Signal(entry.plan.task, "TERM")]
 
 
 def _stop(state: RunState, outcome: Outcome, now: float) -> Result:
-    """End the run: TERM to everybody alive, KILL after the grace. The first outcome stands."""
+    """End the run: TERM to every task alive, KILL after the grace. The first outcome stands."""
     if state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
         return state, []
     state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome)
     actions: list[Action] = []
-    for task, entry in list(state.tasks.items()):
+    for entry in list(state.tasks.values()):
         if entry.alive:
-            state, more = _stop_task(state, entry, now)
-            state = _put(state, replace(state.tasks[task], again=False))
+            state, more = _stop_task(state, entry, now, AfterStop.REMOVE if entry.removed else AfterStop.STAY)
             actions += more
-        elif entry.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF):
-            state = _put(state, replace(entry, phase=TaskPhase.STOPPED, due=None))
+        elif entry.pending:
+            state = state.with_task(replace(entry, phase=TaskPhase.STOPPED, due=None))
     return state, actions
 
 
 def _note(state: RunState, text: str) -> RunState:
     return state if text in state.notes else replace(state, notes=(*state.notes, text))
-
-
-def _host_lost(state: RunState, event: HostLost, now: float) -> Result:
-    return _follow_verdict(*lose(state, event, now), now)
 
 
 def _follow_verdict(state: RunState, verdict: Move | Outcome | Note | None, now: float) -> Result:
@@ -293,9 +279,9 @@ def _tick(state: RunState, now: float) -> Result:
         if entry.due is None or now < entry.due:
             continue
         if entry.phase is TaskPhase.BACKOFF:
-            state = _put(state, replace(entry, phase=TaskPhase.WAITING, due=None))
+            state = state.with_task(replace(entry, phase=TaskPhase.WAITING, due=None))
         elif entry.phase is TaskPhase.STOPPING:
-            state = _put(state, replace(entry, due=None))
+            state = state.with_task(replace(entry, due=None))
             actions.append(Signal(task, "KILL"))
     state, more = _deadlines(state, now)
     return state, actions + more
@@ -319,19 +305,19 @@ def _deadlines(state: RunState, now: float) -> Result:
 
 
 def _settle(state: RunState, now: float) -> Result:
-    """What follows from the state alone: start those whose servers answer, finish when the deciders are done, end when nobody is left."""
+    """What follows from the state alone: start tasks whose servers answer, finish when the deciders are done, end when no task is alive."""
     if state.phase is RunPhase.ENDED or state.plan is None:
         if state.phase is RunPhase.STOPPING:
             return replace(state, phase=RunPhase.ENDED), [End(state.outcome or Outcome(True, 0, "stopped"))]
         return state, []
     actions: list[Action] = []
     if state.phase in (RunPhase.LIVE, RunPhase.FINISHING):
-        state, actions = _follow_verdict(*miss(state, now), now)
+        state, actions = _follow_verdict(*lose_missed_hosts(state, now), now)
         state, more = _start_ready(state, now)
         actions += more
         state, more = _finish(state, now)
         actions += more
-    if state.phase is RunPhase.STOPPING and not any(entry.alive for entry in state.tasks.values()):
+    if state.phase is RunPhase.STOPPING and not state.any_alive:
         assert state.outcome is not None
         return replace(state, phase=RunPhase.ENDED), [*actions, End(state.outcome)]
     return state, actions
@@ -339,7 +325,7 @@ def _settle(state: RunState, now: float) -> Result:
 
 def _start_ready(state: RunState, now: float) -> Result:
     if state.hold is not None:
-        if now < state.hold or any(entry.phase is TaskPhase.STOPPING or has_no_place(state, entry) for entry in state.tasks.values()):
+        if now < state.hold or any(entry.phase is TaskPhase.STOPPING or lacks_host(state, entry) for entry in state.tasks.values()):
             return state, []
         state = replace(state, hold=None, applied=now)
     actions: list[Action] = []
@@ -347,7 +333,7 @@ def _start_ready(state: RunState, now: float) -> Result:
     for entry in list(state.tasks.values()):
         if entry.phase is TaskPhase.WAITING and answering.issuperset(entry.plan.needs):
             fresh = TaskState(entry.plan, TaskPhase.STARTING, entry.attempt + 1, now, exit_code=entry.exit_code, restarts=entry.restarts)
-            state = _put(state, fresh)
+            state = state.with_task(fresh)
             actions.append(Start(entry.plan, fresh.attempt))
     return state, actions
 
@@ -355,10 +341,10 @@ def _start_ready(state: RunState, now: float) -> Result:
 def _finish(state: RunState, now: float) -> Result:
     assert state.plan is not None
     deciding = deciders(state)
-    if not deciding or any(entry.phase is not TaskPhase.DONE and not entry.finished for entry in deciding):
+    if not deciding or not all(entry.finished for entry in deciding):
         return replace(state, phase=RunPhase.LIVE, due=None), []
     working = [entry for entry in state.tasks.values() if entry.plan.role != "server" and not entry.joined]
-    if any(entry.alive or entry.phase in (TaskPhase.WAITING, TaskPhase.BACKOFF) for entry in working):
+    if any(entry.alive or entry.pending for entry in working):
         due = state.due if state.phase is RunPhase.FINISHING else now + state.plan.deadlines.finish_s
         return replace(state, phase=RunPhase.FINISHING, due=due), []
-    return _stop(state, Outcome(True, 0, good_end(state)), now)
+    return _stop(state, Outcome(True, 0, describe_success(state)), now)

@@ -1,4 +1,4 @@
-"""Programs that have not ended when the work is done."""
+"""Programs that still run when the work is done."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from psclust.supervise.run_state import RunPhase, RunState, TaskState
 
 
 def describe_wait(state: RunState) -> str | None:
-    """Whom the run waits for; None while its work goes on, or when it has ended."""
-    late = _late(state)
+    """Which tasks a finishing run waits for; None in any other phase."""
+    late = _stragglers(state)
     if state.phase is not RunPhase.FINISHING or state.plan is None or not late:
         return None
-    limit = state.plan.deadlines.finish_s
-    return f"the work is done; waiting for {_names(late)} to end, for {limit:g} s at most (deadlines.finish){_unseen(late)}"
+    limit_s = state.plan.deadlines.finish_s
+    return f"the work is done; waiting for {_names(late)} to end, for {limit_s:g} s at most (deadlines.finish){_hint(late)}"
 
 
 def describe_stop(state: RunState, limits: Deadlines) -> str:
-    """Who was stopped when the time was up."""
-    late = _late(state)
+    """Which tasks were stopped at the end of the finishing grace."""
+    late = _stragglers(state)
     stopped = "was stopped" if len(late) == 1 else "were stopped"
-    return f"{_names(late)} had not ended {limits.finish_s:g} s after the others and {stopped} (deadlines.finish){_unseen(late)}"
+    return f"{_names(late)} had not ended {limits.finish_s:g} s after the others and {stopped} (deadlines.finish){_hint(late)}"
 
 
-def _late(state: RunState) -> list[TaskState]:
+def _stragglers(state: RunState) -> list[TaskState]:
     return [entry for entry in state.tasks.values() if entry.alive and entry.plan.role != "server" and not entry.joined]
 
 
@@ -33,10 +33,11 @@ def _names(late: list[TaskState]) -> str:
     return ", ".join(str(entry.plan.task) for entry in late)
 
 
-def _unseen(late: list[TaskState]) -> str:
-    hidden: dict[str, list[TaskState]] = {}
+def _hint(late: list[TaskState]) -> str:
+    """The commands among them of which psclust cannot know whether they only serve."""
+    commands: dict[str, list[TaskState]] = {}
     for entry in late:
         if program_at(entry.plan.argv) is None:
-            hidden.setdefault(os.path.basename(entry.plan.argv[0]), []).append(entry)
-    commands = ", ".join(f"{command} ({_names(entries)})" for command, entries in hidden.items())
-    return f"; psclust can tell that a Python program just serves, but not {commands}" if hidden else ""
+            commands.setdefault(os.path.basename(entry.plan.argv[0]), []).append(entry)
+    named = ", ".join(f"{command} ({_names(entries)})" for command, entries in commands.items())
+    return f"; psclust can tell that a Python program just serves, but not {named}" if commands else ""

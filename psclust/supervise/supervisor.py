@@ -1,24 +1,24 @@
-"""The one loop: takes what happened from a queue, asks the rules what to do, does it, and keeps the run's status on disk."""
+"""The one loop of a run: takes events from a queue, asks the rules what follows, does that, and keeps the status on disk."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from psclust.errors import PsclustError, StartError, UsageError
+from psclust.errors import PsclustError, UsageError
 from psclust.plan.task_plan import Deadlines, Plan
-from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.atomic_file import write_required
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import write_status
 from psclust.rundir.task_progress import FINISHED, SERVING, TRAINED, Progress
 from psclust.spec.cluster import Task
 from psclust.supervise import events
-from psclust.supervise.events import Event
+from psclust.supervise.events import Event, Stage
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.replan import plan_without
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
@@ -26,31 +26,26 @@ from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
 from psclust.transport.api import Transport
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_PROBE_INTERVAL = 0.01  # while a server has been started and does not answer yet
-_SCRIPT_INTERVAL = 0.1  # while a script that is to serve has been started and does not answer yet
-_IDLE_INTERVAL = 0.5
-_STATUS_INTERVAL = 0.1  # the status file is written at most this often
-_DRAIN = 2.0  # for a dead task's last output to reach its log
+_PROBE_S = 0.01  # between probes of a bare server that does not answer yet
+_PROBE_SCRIPT_S = 0.1  # the same for a ps script
+_IDLE_S = 0.5
+_STATUS_S = 0.1  # least time between two writes of the status file
+_DRAIN_S = 2.0  # for a dead task's last output to reach its log
 
-
-class Reaper(Protocol):
-    """What the supervisor needs of a transport beyond the Transport protocol: it is the parent of the tasks on this machine, and knows of
-    hosts that have been silent for some time, and what tasks say of themselves."""
-
-    def reap(self) -> None: ...
-
-    def drain(self, task: Task, timeout: float) -> None: ...
-
-    def silent(self) -> Collection[str]: ...
-
-    def progress(self, task: Task) -> str | None: ...
+# What the phase in a progress file means to the rules; any other phase means nothing to them.
+_STAGES = {
+    SERVING: Stage.JOINED,
+    FINISHED: Stage.FINISHED,
+    **dict.fromkeys(TRAINED, Stage.TRAINED),
+    TRAINED[-1]: Stage.LEAVING,
+}
 
 
 class Supervisor:
-    """Owns a run's state. Everything that changes it happens in `run`; other threads `post` events or `call` for work on that thread."""
+    """Owns a run's state and its transport. Both are used on one thread only, that of `run`; other threads `post` events, or `call`."""
 
     def __init__(self, folder: RunFolder, name: str) -> None:
         self.folder = folder
@@ -64,13 +59,13 @@ class Supervisor:
         self._status_stale = True
         self._lost: dict[Task, int] = {}
 
-    # ------------------------------------------------------------------------------------------ from any thread
+    # ---------------------------------------------------------------------------------- any thread may call; a Listener of transports
 
     def post(self, event: Event) -> None:
         self._mailbox.post(event)
 
     def children_changed(self) -> None:
-        """A signal handler may call this."""
+        """For the handler of SIGCHLD."""
         self._mailbox.wake()
 
     def started(self, task: Task, pid: int) -> None:
@@ -92,7 +87,7 @@ class Supervisor:
         self.post(events.HostSilent(host, silent))
 
     def deadlines(self) -> Deadlines | None:
-        """Those of the plan, once there is one."""
+        """None before the first plan."""
         return self._state.plan.deadlines if self._state.plan else None
 
     def soon(self, work: Callable[[], None]) -> None:
@@ -103,8 +98,8 @@ class Supervisor:
         return self._mailbox.call(work)
 
     def apply(self, plan: Plan) -> RunStatus:
-        """Make `plan` true; answers once the run has taken it over. Raises StartError when the plan cannot be written down, and UsageError
-        when it is about a host that the run has lost."""
+        """Take over a plan; returns the status after its first actions. Raises StartError when the disk is full, and UsageError when the
+        plan uses a host that the run has lost."""
 
         def work() -> RunStatus:
             self._refuse_lost(plan)
@@ -116,19 +111,19 @@ class Supervisor:
     def status(self) -> RunStatus:
         return self._status
 
-    def wait_for_change(self, version: int, timeout: float) -> tuple[int, RunStatus]:
-        """The status and its version, once it is newer than `version` or the time (seconds) is up."""
+    def wait_for_change(self, version: int, timeout_s: float) -> tuple[int, RunStatus]:
+        """The status and its version, as soon as that is newer than `version`, or after `timeout_s`."""
         with self._changed:
-            self._changed.wait_for(lambda: self._version > version, timeout)
+            self._changed.wait_for(lambda: self._version > version, timeout_s)
             return self._version, self._status
 
-    # ------------------------------------------------------------------------------------------ the supervisor's own thread
+    # ------------------------------------------------------------------------------------------------------ the supervisor's thread
 
-    def run(self, transport: Transport, reaper: Reaper) -> RunStatus:
-        """Until the run has ended; then its last status."""
-        self._transport, self._reaper = transport, reaper
+    def run(self, transport: Transport) -> RunStatus:
+        """Supervise until the run has ended; returns its last status."""
+        self._transport = transport
         while self._state.phase is not RunPhase.ENDED:
-            event = self._mailbox.take(self._patience(), reaper.reap)
+            event = self._mailbox.take(self._patience_s(), transport.reap)
             if event is not None:
                 self._handle(event)
             self._probe()
@@ -136,26 +131,26 @@ class Supervisor:
         self._publish(final=True)
         return self._status
 
-    def _patience(self) -> float:
+    def _patience_s(self) -> float:
         if any(entry.plan.serves and entry.phase is TaskPhase.STARTING for entry in self._state.tasks.values()):
-            return _PROBE_INTERVAL
-        waiting = _SCRIPT_INTERVAL if any(entry.awaited for entry in self._state.tasks.values()) else _IDLE_INTERVAL
+            return _PROBE_S
+        waiting = _PROBE_SCRIPT_S if any(entry.awaited for entry in self._state.tasks.values()) else _IDLE_S
         dues = [entry.due for entry in self._state.tasks.values() if entry.due is not None]
         soonest = min(dues, default=float("inf")) - time.monotonic()
-        pending_status = _STATUS_INTERVAL if self._status_stale else waiting
+        pending_status = _STATUS_S if self._status_stale else waiting
         return max(0.0, min(pending_status, soonest))
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, events.HostLost):
-            # What programs last said of themselves tells what they can do without.
+            # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
-                self._look_at_progress(entry)
+                self._read_progress(entry)
         if not isinstance(event, events.Tick):
-            log.info("%s", _brief(event))
+            LOG.info("%s", _brief(event))
         self._state, actions = step(self._state, event, time.monotonic())
         self._status_stale = self._status_stale or not isinstance(event, events.Tick) or bool(actions)
         for action in actions:
-            log.info("-> %s", _brief(action))
+            LOG.info("-> %s", _brief(action))
             if isinstance(action, events.Start):
                 with suppress(OSError):
                     self.folder.progress(action.plan.task).unlink(missing_ok=True)
@@ -169,64 +164,60 @@ class Supervisor:
         gone = {entry.host for entry in plan.tasks} & set(self._state.lost) - set(plan.lost)
         if gone:
             names = ", ".join(sorted(gone))
-            raise UsageError(f"{names}: lost, and this run goes on without. Leave it out of `hosts`; if it was lost just now, try again.")
+            raise UsageError(
+                f"{names}: lost by this run, which goes on without. Leave it out of `hosts`; if it was lost just now, try again."
+            )
 
     def _take_over(self, plan: Plan) -> None:
-        try:
-            write_atomically(self.folder.plan, plan.to_json())
-        except OSError as error:
-            raise StartError(f"{self.folder.plan}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
+        write_required(self.folder.plan, plan.to_json())
         self._handle(events.Apply(plan))
 
     def _move(self, move: events.Move) -> None:
         old = self._state.plan
         assert old is not None
-        # An idle host that says nothing is no place to go to.
-        idle = set(self._reaper.silent()) - {entry.host for entry in old.tasks}
+        # Do not move tasks to an idle host that is silent.
+        idle = set(self._transport.silent()) - {entry.host for entry in old.tasks}
         lost = tuple(dict.fromkeys((*move.lost, *sorted(idle))))
         try:
-            self._take_over(plan_without(self.folder, old, lost, self._transport.reserve, news=move.otherwise.text))
+            self._take_over(plan_without(self.folder, old, lost, self._transport.reserve, reason=move.otherwise.text))
         except PsclustError as error:
             self._handle(events.NotMoved(move, str(error).rstrip(".")))
 
     def _probe(self) -> None:
-        """Ask every server that was started whether it answers yet, and look whether a program has become a server."""
+        """Probe the servers that have not answered yet, and read the progress of programs."""
         for entry in list(self._state.tasks.values()):
             if entry.awaited and self._transport.serving(entry.plan):
                 self._handle(events.Serving(entry.plan.task))
             else:
-                self._look_at_progress(entry)
+                self._read_progress(entry)
         self._handle(events.Tick())
 
-    def _look_at_progress(self, entry: TaskState) -> None:
-        if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.finished:
+    def _read_progress(self, entry: TaskState) -> None:
+        if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.stage is Stage.FINISHED:
             return
-        task = entry.plan.task
         try:
-            phase = Progress.from_json(self._reaper.progress(task) or "").phase
+            phase = Progress.from_json(self._transport.progress(entry.plan.task) or "").phase
         except ValueError:
             return
-        over = phase == TRAINED[-1]
-        if phase == FINISHED or (phase == SERVING and not entry.joined):
-            self._handle(events.Joined(task, done=phase == FINISHED))
-        elif phase in TRAINED and (entry.trained, entry.over) != (True, over):
-            self._handle(events.Trained(task, over))
+        stage = _STAGES.get(phase or "")
+        if stage is not None and stage is not entry.stage:
+            self._handle(events.Reported(entry.plan.task, stage))
 
     def _publish(self, *, final: bool = False) -> None:
         now = time.monotonic()
         lost = {task: self._transport.output(task).lost for task in self._state.tasks}
-        self._status_stale = self._status_stale or lost != self._lost  # who watches is to see what found no room
-        if not final and (not self._status_stale or now - self._status_written < _STATUS_INTERVAL):
+        self._status_stale = self._status_stale or lost != self._lost  # clients that follow the run show what found no room on disk
+        if not final and (not self._status_stale or now - self._status_written < _STATUS_S):
             return
         if self._state.outcome is not None and self._state.outcome.cause is not None:
-            self._reaper.drain(self._state.outcome.cause, _DRAIN if final else 0)
+            self._transport.drain(self._state.outcome.cause, _DRAIN_S if final else 0)
         outputs = {task: self._transport.output(task) for task in self._state.tasks}
         status = snapshot(self._state, self.folder, self.name, outputs, now)
         self._status_stale, self._status_written, self._lost = False, now, lost
         try:
             write_status(self.folder, status)
         except OSError as error:
-            log.warning("status.json: %s", error.strerror)
+            LOG.warning("status.json: %s", error.strerror)
         with self._changed:
             self._version += 1
             self._status = status

@@ -1,8 +1,8 @@
-"""What the supervisor needs of a way to run tasks, and nothing more."""
+"""The seam between a run's supervisor and the ways to run tasks: calls go to a Transport, events come back to a Listener."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -16,52 +16,61 @@ _REMEMBERED = 1 << 14  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The output of a task's attempt so far: the last bytes of it, how many found no room on disk, and the last of those."""
+    """The output of an attempt so far. tail: its last bytes. lost: how many bytes found no room on disk. unkept: the last of those."""
 
     tail: bytes = b""
     lost: int = 0
     unkept: bytes = b""
 
     def plus(self, data: bytes, kept: int) -> Output:
-        """With some more, of which the first `kept` bytes found room."""
+        """With `data` appended, of which the first `kept` bytes are on disk."""
         tail = (self.tail + data[-_REMEMBERED:])[-_REMEMBERED:]
         return Output(tail, self.lost + len(data) - kept, (self.unkept + data[kept:][-_REMEMBERED:])[-_REMEMBERED:])
 
 
 class Listener(Protocol):
-    """Who is told of what happens to tasks. Called from any thread."""
+    """Receives a transport's events, on any thread. Each `start` is answered by `not_started`, or by `started` and later `exited`."""
 
     def started(self, task: Task, pid: int) -> None: ...
 
-    def not_started(self, task: Task, reason: str) -> None: ...
+    def not_started(self, task: Task, reason: str) -> None:
+        """reason: a sentence for the user."""
 
-    def exited(self, task: Task, code: int) -> None: ...
+    def exited(self, task: Task, code: int) -> None:
+        """code: as Python gives it, negative for a signal."""
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Have `work` done on the thread that owns the transport. A fork server must be started there: the kernel ends it with the
-        thread that started it, not with the process."""
+        """Run `work` on the thread that owns the transport. Fork servers must be started there: the kernel kills them when the thread
+        that started them ends, not the process."""
 
 
 class Transport(Protocol):
-    """Starts tasks on the hosts it is for and says what becomes of them."""
+    """Runs the tasks of one run. Every method is called on one thread, the supervisor's. Only `reserve` and `drain` may wait; failures of
+    the others become events."""
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        """A port for each request, held until `release`. Raises PortBusyError or StartError."""
-
-    def release(self, task: Task) -> None:
-        """Give the task's port back."""
+        """Reserve a port for each request, until the transport is closed. Raises PortBusyError or StartError."""
 
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
-        """Ask for a process; the listener hears `started` or `not_started`, later `exited`."""
+        """Begin to start one attempt. Its output goes to `log`."""
 
     def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
-        """To the task's whole process group; nothing when it is gone."""
+        """Signal the task's process group, if there is one. A task whose process does not exist yet is not started any more."""
 
     def output(self, task: Task) -> Output:
         """Of the latest attempt."""
 
-    def serving(self, plan: TaskPlan) -> bool:
-        """Whether the task's port answers. Must not wait."""
+    def drain(self, task: Task, timeout_s: float) -> None:
+        """Wait until the output of an attempt that has ended is in its log."""
 
-    def close(self) -> None:
-        """Let go of everything. No task is alive any more."""
+    def serving(self, plan: TaskPlan) -> bool:
+        """Whether the task's port accepts connections."""
+
+    def progress(self, task: Task) -> str | None:
+        """Content of the task's progress file, None if there is none."""
+
+    def silent(self) -> Collection[str]:
+        """Hosts without contact for some time."""
+
+    def reap(self) -> None:
+        """Collect children that have ended. Called after SIGCHLD."""

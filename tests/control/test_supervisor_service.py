@@ -117,7 +117,7 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(agent: tu
 
     def supervise() -> None:
         owner.append(threading.get_ident())
-        supervisor.run(transport, transport)
+        supervisor.run(transport)
         transport.close()
 
     server = serve(supervisor, transport, folder, threading.Event())

@@ -15,17 +15,17 @@ from psclust.supervise.events import (
     Exited,
     HostLost,
     HostSilent,
-    Joined,
     Move,
     Note,
     NotMoved,
     Outcome,
+    Reported,
     Restart,
     Serving,
+    Stage,
     Started,
     Stop,
     Tick,
-    Trained,
 )
 from psclust.supervise.run_state import TaskPhase
 
@@ -165,7 +165,7 @@ def test_a_lost_host_on_which_all_have_ended_changes_nothing(run: Replay) -> Non
 
 
 def test_a_program_that_had_ended_well_and_served_on_is_done(run: Replay) -> None:
-    run.at(10, Joined(W1, done=True))
+    run.at(10, Reported(W1, Stage.FINISHED))
     assert run.at(40, LOST) == []
     assert (run.phase(W1), run.state.tasks[W1].exit_code) == (TaskPhase.DONE, 0)
 
@@ -231,11 +231,11 @@ def test_the_silence_of_a_host_without_tasks_explains_nothing(run: Replay) -> No
 def trained() -> Replay:
     """worker:0, the chief on a, evaluates; ps:0 and worker:1 are on b."""
     run = Replay(make_plan(on("b", PS), on("a", W0), on("b", W1))).up()
-    assert run.at(30, Trained(W0, over=False)) == []
+    assert run.at(30, Reported(W0, Stage.TRAINED)) == []
     return run
 
 
-@pytest.mark.parametrize("end", [Trained(W1, over=True), Exited(W1, 0)])
+@pytest.mark.parametrize("end", [Reported(W1, Stage.LEAVING), Exited(W1, 0)])
 def test_servers_that_no_program_needs_any_more_are_not_missed(trained: Replay, end: Event) -> None:
     trained.at(39, end)
     assert trained.at(40, LOST) == []
@@ -252,7 +252,7 @@ def test_while_another_program_trains_servers_are_needed(trained: Replay) -> Non
 
 
 def test_the_chief_itself_is_missed_while_it_evaluates(trained: Replay) -> None:
-    trained.at(39, Trained(W1, over=True))
+    trained.at(39, Reported(W1, Stage.LEAVING))
     assert trained.at(40, HostLost("a", "silent")) == ["move off a"]
 
 
@@ -267,7 +267,7 @@ def test_a_program_that_starts_again_needs_the_servers_after_all(trained: Replay
 
 def test_who_looks_on_may_start_again_without(trained: Replay) -> None:
     side = Replay(make_plan(on("b", PS), on("a", W0), on("a", EVAL))).up()
-    side.at(30, Trained(W0, over=False))
+    side.at(30, Reported(W0, Stage.TRAINED))
     assert side.at(40, LOST) == []
     assert side.at(41, Exited(EVAL, 1), Tick()) == []
     assert side.phase(EVAL) is TaskPhase.BACKOFF

@@ -21,7 +21,7 @@ from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
 from psclust.spec.cluster_file import ClusterFile, Deadlines
 from psclust.supervise.events import Stop
-from psclust.supervise.replan import keep
+from psclust.supervise.replan import write_plan_inputs
 from psclust.supervise.supervisor import Supervisor
 from psclust.testing.wait import PATIENCE_S, wait_until
 from psclust.transport.api import Output
@@ -46,8 +46,6 @@ class Pretence:
         self.reserved += requests
         return {request.task: 3000 + number for number, request in enumerate(self.reserved)}
 
-    def release(self, task: Task) -> None: ...
-
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
         self.started.append((plan.task, plan.host, plan.address))
         self.alive.add(plan.task)
@@ -64,11 +62,9 @@ class Pretence:
     def serving(self, plan: TaskPlan) -> bool:
         return True
 
-    def close(self) -> None: ...
-
     def reap(self) -> None: ...
 
-    def drain(self, task: Task, timeout: float) -> None: ...
+    def drain(self, task: Task, timeout_s: float) -> None: ...
 
     def silent(self) -> Collection[str]:
         return self.dead
@@ -115,9 +111,13 @@ def live(tmp_path: Path) -> Iterator[Live]:
         for number, name in enumerate("abcd", 1)
     }
     inputs = PlanInputs(file, {}, remote_hosts)
-    keep(folder, inputs)
+    write_plan_inputs(folder, inputs)
     plan = inputs.plan(Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}, ())
-    thread = threading.Thread(target=lambda: supervisor.run(transport, transport))
+    thread = threading.Thread(
+        target=lambda: supervisor.run(
+            transport,
+        )
+    )
     thread.start()
     supervisor.apply(plan)
     found = Live(folder, supervisor, transport, plan)
@@ -157,7 +157,7 @@ def test_a_place_that_cannot_be_had_ends_the_run_with_both_reasons(live: Live) -
 def test_a_plan_for_a_host_that_was_lost_meanwhile_is_refused(live: Live) -> None:
     live.supervisor.host_lost("b", SILENCE)
     live.wait_for(ps="a", worker="c")
-    with pytest.raises(UsageError, match="b: lost, and this run goes on without"):
+    with pytest.raises(UsageError, match="b: lost by this run, which goes on without"):
         live.supervisor.apply(live.plan)
     live.supervisor.apply(replace(Plan.from_json(live.folder.plan.read_text()), notes=()))
     assert live.on() == {"ps:0": "a running", "worker:0": "c running"}

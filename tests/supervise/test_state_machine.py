@@ -12,12 +12,13 @@ from psclust.spec.cluster import Task
 from psclust.supervise.events import (
     Apply,
     Exited,
-    Joined,
     Kill,
     NotStarted,
     Outcome,
+    Reported,
     Restart,
     Serving,
+    Stage,
     Started,
     Stop,
     Tick,
@@ -153,30 +154,30 @@ def test_the_chief_decides_and_workers_get_a_grace() -> None:
 
 def test_a_worker_that_has_joined_its_server_is_not_waited_for_when_the_chief_is_done() -> None:
     run = Replay(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))).up()
-    run.at(2, Joined(W0))
+    run.at(2, Reported(W0, Stage.JOINED))
     assert run.at(5, Exited(CHIEF, 0)) == ["TERM ps:0", "TERM worker:0"]
 
 
 def test_where_only_the_first_worker_works_and_the_others_join_its_end_ends_the_run(run: Replay) -> None:
-    assert run.at(2, Joined(W1)) == []
+    assert run.at(2, Reported(W1, Stage.JOINED)) == []
     assert run.at(5, Exited(W0, 0)) == ["TERM ps:0", "TERM worker:1"]
 
 
 def test_a_program_that_has_ended_well_may_serve_on_and_counts_as_done(run: Replay) -> None:
-    assert run.at(2, Joined(W0, done=True)) == []
-    assert run.at(5, Joined(W1, done=True)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
+    assert run.at(2, Reported(W0, Stage.FINISHED)) == []
+    assert run.at(5, Reported(W1, Stage.FINISHED)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
     assert run.at(5.1, Exited(PS, -15), Exited(W0, -15), Exited(W1, -15)) == ["end 0"]
     assert (run.phase(W0), run.state.tasks[W0].exit_code) == (TaskPhase.DONE, 0)
 
 
 def test_a_program_that_has_ended_well_and_is_killed_while_it_serves_on_stays_done(run: Replay) -> None:
-    run.at(2, Joined(W0, done=True))
+    run.at(2, Reported(W0, Stage.FINISHED))
     assert run.at(3, Exited(W0, -9)) == []
     assert run.phase(W0) is TaskPhase.DONE
 
 
 def test_a_run_in_which_all_have_joined_goes_on(run: Replay) -> None:
-    assert run.at(2, Joined(W0), Joined(W1)) == []
+    assert run.at(2, Reported(W0, Stage.JOINED), Reported(W1, Stage.JOINED)) == []
     assert run.state.phase is RunPhase.LIVE
 
 
@@ -252,6 +253,20 @@ def test_a_changed_plan_adds_and_removes_tasks(run: Replay) -> None:
     assert W1 not in run.state.tasks
 
 
+def test_a_task_that_has_ended_can_be_removed(run: Replay) -> None:
+    run.at(5, Exited(W1, 0))
+    assert run.at(6, Apply(make_plan(task_plan(PS), task_plan(W0)))) == []
+    assert W1 not in run.state.tasks
+
+
+def test_restarts_that_an_exit_code_rules_out_are_not_called_used_up(run: Replay) -> None:
+    run.at(5, Exited(W1, -9))
+    run.at(7, Tick())
+    run.at(8, Started(W1, 200))
+    run.at(200, Exited(W1, 3))
+    assert run.outcome.text == "worker:1 exited with code 3"
+
+
 def test_a_second_change_during_the_stop_for_the_first_is_not_lost(run: Replay) -> None:
     run.at(5, Apply(make_plan(task_plan(PS), task_plan(W0), task_plan(W1, argv=("one",)))))
     last = task_plan(W1, argv=("two",))
@@ -277,7 +292,7 @@ def test_events_of_unknown_or_ended_tasks_change_nothing(run: Replay) -> None:
 
 def test_every_phase_in_which_a_task_lives_knows_how_it_can_end() -> None:
     for phase in (TaskPhase.STARTING, TaskPhase.RUNNING, TaskPhase.STOPPING):
-        assert (phase, Exited) in TABLE
+        assert Exited in TABLE[phase]
 
 
 CONTROLLER = Task("controller", 0)
@@ -285,7 +300,7 @@ CONTROLLER = Task("controller", 0)
 
 def test_when_all_workers_serve_another_program_decides() -> None:
     run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, needs=()), task_plan(W1, needs=()))).up()
-    run.at(5, Joined(W0), Joined(W1))
+    run.at(5, Reported(W0, Stage.JOINED), Reported(W1, Stage.JOINED))
     assert run.at(6, Exited(CONTROLLER, 0)) == ["TERM worker:0", "TERM worker:1"]
     assert run.outcome == Outcome(True, 0, "done")
 
@@ -293,23 +308,23 @@ def test_when_all_workers_serve_another_program_decides() -> None:
 def test_workers_that_join_after_the_controller_has_ended_end_the_run() -> None:
     run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, needs=()))).up()
     assert run.at(5, Exited(CONTROLLER, 0)) == []
-    assert run.at(6, Joined(W0)) == ["TERM worker:0"]
+    assert run.at(6, Reported(W0, Stage.JOINED)) == ["TERM worker:0"]
 
 
 def test_while_a_worker_works_no_controller_decides() -> None:
     run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, needs=()), task_plan(W1, needs=()))).up()
-    run.at(5, Joined(W1))
+    run.at(5, Reported(W1, Stage.JOINED))
     assert run.at(6, Exited(CONTROLLER, 0)) == []
 
 
 def test_programs_that_are_only_servers_any_more_wait_for_a_client_from_outside() -> None:
     run = Replay(make_plan(task_plan(W0, needs=()), task_plan(W1, needs=()))).up()
-    assert run.at(5, Joined(W0), Joined(W1)) == []
+    assert run.at(5, Reported(W0, Stage.JOINED), Reported(W1, Stage.JOINED)) == []
 
 
 def test_where_nobody_is_to_decide_nobody_does() -> None:
     run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, decides=False, needs=()))).up()
-    run.at(5, Joined(W0))
+    run.at(5, Reported(W0, Stage.JOINED))
     assert run.at(6, Exited(CONTROLLER, 0)) == []
 
 

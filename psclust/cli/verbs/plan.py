@@ -25,7 +25,7 @@ from psclust.plan.task_plan import Plan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
-from psclust.supervise.replan import recall
+from psclust.supervise.replan import read_plan_inputs
 
 
 @click.command(context_settings=REQUEST_CONTEXT)
@@ -125,7 +125,7 @@ def _plan(request: UpRequest, running: Plan | None) -> Plan:
     folder = request.cluster.current() if running else None
     if running is None or folder is None:
         return request.draft
-    inputs = recall(folder)
+    inputs = read_plan_inputs(folder)
     remote_hosts = inputs.remote_hosts if inputs else {}
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
     run = Run(folder.id, str(folder.path))
