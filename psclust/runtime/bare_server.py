@@ -1,6 +1,5 @@
-"""A bare TensorFlow server, `python -m psclust.runtime.bare_server`: what `tf.train.Server` wraps, through the C library, without `import
-tensorflow`. A fork server that has loaded the library calls `serve` in a forked child instead, which skips the start of Python and the
-load."""
+"""A bare TensorFlow server, `python -m psclust.runtime.bare_server`: the server behind `tf.train.Server`, through the C library, without
+`import tensorflow`. In a child of a fork server that has loaded the library, `serve` is called directly."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from psclust.runtime.tensorflow_library import Library, Refused, load_library
 
 
 class Request(NamedTuple):
-    """One server: which task of which cluster it is."""
+    """Which task of which cluster to serve, and how."""
 
     cluster: Cluster
     job: str
@@ -36,7 +35,7 @@ class Request(NamedTuple):
 
     @property
     def listens_on(self) -> int | None:
-        """The port to listen on; None where the address has none."""
+        """The port to listen on; None if the address has none."""
         port = self.cluster[self.job][self.task].rpartition(":")[2]
         return self.port if self.port is not None else int(port) if port.isdigit() else None
 
@@ -47,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> Request:
-    """The request in a command line. Raises UsageError."""
+    """Parse a command line. Raises UsageError."""
     parser = _Parser(prog="psclust.runtime.bare_server", description="Serve one task of a TensorFlow cluster.")
     parser.add_argument("--cluster", required=True, help='the cluster spec in JSON: {"ps": ["host:port"], "worker": [...]}')
     parser.add_argument("--job", required=True, help="the job this server belongs to")
@@ -77,20 +76,20 @@ def _between(low: int, high: int) -> Callable[[str], int]:
 
 
 def serve(argv: Sequence[str], library: Library | None = None) -> NoReturn:
-    """Serve until killed, with `library` where the process has loaded it. Every failure is one sentence on stderr and the exit code of
-    its kind: 2 for a wrong request, 3 for a server that could not start."""
+    """Serve until killed. library: if the process has loaded it. A failure is one sentence on stderr and the exit code of its kind: 2 for a
+    wrong request, 3 for a server that could not start."""
     try:
         start(parse(argv), library)
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
-        # Not sys.exit: the library's static destructors must not run under the threads of a half-made server.
+        # Not sys.exit: the library's static destructors must not run while threads of a half-made server do.
         os._exit(error.exit_code)
     wait_for_a_signal()
 
 
 def start(request: Request, library: Library | None = None) -> str:
-    """Start the server; the address it answers at. Raises StartError."""
+    """Start the server; returns its address. Raises StartError."""
     if library is None:
         with quiet_import():
             library = load_library()
@@ -107,7 +106,7 @@ def start(request: Request, library: Library | None = None) -> str:
 
 
 def not_started(request: Request, message: str) -> str:
-    """Why a server did not start. Of a port it cannot have, TensorFlow's own message says nothing."""
+    """Why a server did not start. TensorFlow's own message does not mention a port in use."""
     return f"{request.name}: {_port_problem(request.listens_on) or f'TensorFlow could not start its server: {message}'}"
 
 
@@ -126,8 +125,8 @@ def _port_problem(port: int | None) -> str | None:
 
 
 def wait_for_a_signal(server: object = None) -> NoReturn:
-    """Sleep for ever, holding `server`, until a signal ends the process: at once, by the default action, without unwinding Python under
-    the server's threads."""
+    """Sleep, holding `server`, until a signal ends the process by its default action, without unwinding Python under the server's
+    threads."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     while True:
         signal.pause()

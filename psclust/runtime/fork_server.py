@@ -1,14 +1,19 @@
-"""A process that has loaded what tasks need, and forks a task per request: run as a file,
+"""A process that has TensorFlow in memory and forks a task per request. It is run as a file,
 
     python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|nothing --socket FD
 
-FD is one end of a Unix stream socket. Every message, both ways, is JSON behind a length (`psclust.framing`). The first comes unasked:
-{"ready": true, "preload_s": 0.4} or {"error": "..."}. A request is {"argv", "env" (complete), "cwd", "supervisor" (pid),
-"recovery_wait" (seconds or null)} with one file descriptor, sent with the length, that becomes the task's stdout and stderr; its reply
-is {"pid": n} or {"error": "..."}. End of file ends the fork server, and so does the death of its parent; no task is harmed by its end.
+FD is one end of a Unix stream socket; the client, `psclust/transport/fork_server_client.py`, has the other. Every message, both ways, is
+JSON behind a length (`psclust.framing`).
 
-A task is forked twice, so that the supervisor, a subreaper, becomes its parent and waits for it directly. There is one thread here and
-must be no other: a fork copies only the thread that calls it.
+- first, from the fork server: {"ready": true, "preload_s": 0.4} or {"error": "..."}
+- request: {"argv", "env" (complete), "cwd", "supervisor" (pid), "recovery_wait_s" (or null)}, with one file descriptor, sent with the
+  length, that becomes the task's stdout and stderr
+- reply: {"pid": n} or {"error": "..."}
+
+End of file ends the fork server, and so does the death of its parent, without effect on its tasks.
+
+A task is forked twice, so that the supervisor, a subreaper, becomes its parent and waits for it. This process must have a single thread,
+because a fork copies only the thread that calls it.
 """
 
 from __future__ import annotations
@@ -24,8 +29,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 if __name__ == "__main__":
-    # As a file it finds its own folder on sys.path, or with -I nothing; it needs the folder that holds the package, and last, so that
-    # it hides nothing of the interpreter's own.
+    # sys.path starts with this folder, or with -I lacks it. Replace it by the folder that holds the package, last, so that it hides none
+    # of the interpreter's own modules.
     _here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     _home = os.path.dirname(os.path.dirname(_here))
@@ -45,7 +50,7 @@ def main() -> None:
     parser.add_argument("--socket", required=True, type=int, help="file descriptor of the socket to serve")
     flags = parser.parse_args()
     linux_process.die_with_parent()
-    # A Ctrl-C or a TERM is for the supervisor, which ends this process by closing the socket.
+    # Ctrl-C and TERM are for the supervisor, which ends this process by closing the socket.
     for number in linux_process.CHANGED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     requests = socket.socket(fileno=flags.socket)
@@ -63,7 +68,7 @@ def main() -> None:
 
 
 def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[str, object]:
-    """Start the task that a request asks for; the reply."""
+    """Start the requested task; returns the reply."""
     if output is None:
         return {"error": "the request carried no file descriptor for the task's output"}
     try:
@@ -78,20 +83,20 @@ def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[s
 
 
 def start(wanted: start_task.Task, output: int, loaded: preload.Loaded) -> int:
-    """Fork twice; the pid of the task, which by then leads its own session and is its supervisor's child: the process in between, its
-    first parent, has ended."""
-    told, tell = os.pipe()
+    """Fork twice; returns the pid of the task, which by then leads its own session. The process in between, its first parent, has ended, so
+    that the task is the supervisor's child."""
+    read, write = os.pipe()
     middle = os.fork()
     if middle == 0:
         parent = os.getpid()
         try:
             if os.fork() == 0:
-                start_task.run(wanted, output, tell, parent, loaded)
+                start_task.run(wanted, output, write, parent, loaded)
         except OSError as error:
-            os.write(tell, json.dumps({"errno": error.errno}).encode())
+            os.write(write, json.dumps({"errno": error.errno}).encode())
         os._exit(0)
-    os.close(tell)
-    with open(told, "rb") as pipe:
+    os.close(write)
+    with open(read, "rb") as pipe:
         outcome = json.loads(pipe.readline() or b"{}")
     os.waitpid(middle, 0)
     if "pid" not in outcome:
@@ -100,7 +105,6 @@ def start(wanted: start_task.Task, output: int, loaded: preload.Loaded) -> int:
 
 
 def send(requests: socket.socket, message: Mapping[str, object]) -> None:
-    """Send one message."""
     framing.send(requests, json.dumps(message).encode())
 
 

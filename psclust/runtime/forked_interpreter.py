@@ -1,5 +1,5 @@
-"""Make a forked interpreter what a freshly started one would be (its path, streams, random numbers, environment), and see what it cannot
-be: another interpreter, or one that would have imported other modules."""
+"""Makes a forked interpreter like a fresh one (path, streams, random numbers, environment), and detects when that is impossible: for
+another interpreter, or one that would have imported other modules."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from psclust.runtime.shadowed_modules import hidden, path_entries
 
 @dataclass(frozen=True)
 class Interpreter:
-    """This interpreter as it was when its modules were loaded."""
+    """The state of this interpreter when its modules were loaded."""
 
     path: tuple[str, ...]
     modules: Mapping[str, str]
-    """Top-level modules in memory, and the file of each; "" for those without one."""
+    """Top-level modules in memory -> file, or ""."""
     python_path: str
     added: Mapping[str, str]
-    """What the imports put into the environment."""
+    """Variables that the imports added to the environment."""
 
     @classmethod
     def snapshot(cls, environment: Mapping[str, str], path: Sequence[str]) -> Interpreter:
-        """This process now; `environment` and `path` are those from before the imports."""
+        """The current process. environment, path: from before the imports."""
         python_path = environment.get("PYTHONPATH", "")
         own = set(path_entries(python_path))
         return cls(
@@ -44,7 +44,7 @@ class Interpreter:
         )
 
     def runs(self, command: str, search_path: str | None) -> bool:
-        """Whether `command` is this very interpreter, in the same virtual environment."""
+        """Whether `command` is this interpreter, in the same virtual environment."""
         found = _which(command, search_path)
         if found is None:
             return False
@@ -52,15 +52,15 @@ class Interpreter:
         return same_folder and os.path.realpath(found) == os.path.realpath(sys.executable)
 
     def shadowed(self, folder: str, python_path: str) -> str | None:
-        """A file in the script's folder, or in a PYTHONPATH that is not this process's, that a fresh interpreter would import in place of
-        a module in memory, or run as it starts; None for none."""
+        """A file in the script's folder, or in a PYTHONPATH other than this process's, that a fresh interpreter would import instead of a
+        module in memory, or run at its start; None if there is none."""
         entries = path_entries(python_path) if python_path != self.python_path else []
         hooks = dict.fromkeys(("sitecustomize", "usercustomize"), "")
         places = [(folder, self.modules), *((entry, {**self.modules, **hooks}) for entry in entries)]
         return next((file for place, modules in places if (file := hidden(place, modules))), None)
 
     def refresh(self, environment: Mapping[str, str], first: str, argv: Sequence[str], command: Sequence[str]) -> None:
-        """Set what a start with this environment, `sys.path[0]`, `sys.argv` and whole command would have set."""
+        """Set what a fresh start would have set. first: `sys.path[0]`. command: the whole command line."""
         for name, value in self.added.items():
             os.environ.setdefault(name, value)
         entries = path_entries(environment.get("PYTHONPATH", ""))
@@ -70,7 +70,7 @@ class Interpreter:
         sys.orig_argv[:] = command
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _open_streams(bool(environment.get("PYTHONUNBUFFERED")))
-        _forget()
+        _drop_shared_state()
         _resize_blas(environment)
 
 
@@ -82,7 +82,7 @@ def _which(command: str, search_path: str | None) -> str | None:
 
 
 def _open_streams(unbuffered: bool) -> None:
-    """New sys.stdin, stdout and stderr on descriptors 0 to 2, as the interpreter makes them when they are not a terminal."""
+    """Open sys.stdin, stdout and stderr on descriptors 0 to 2 as the interpreter does if they are no terminal."""
     encoding, errors = sys.stdout.encoding, sys.stdout.errors
     keyboard = io.FileIO(0, closefd=False)
     keyboard.name = "<stdin>"
@@ -102,8 +102,8 @@ def _writer(descriptor: int, encoding: str, errors: str | None, unbuffered: bool
     return stream
 
 
-def _forget() -> None:
-    """Drop what siblings must not share: the state of random generators, and folders found for another environment."""
+def _drop_shared_state() -> None:
+    """Drop state that siblings must not share: of random generators, and folders found for another environment."""
     random.seed()
     tempfile.tempdir = None
     numpy_random = sys.modules.get("numpy.random")
@@ -115,8 +115,8 @@ def _forget() -> None:
 
 
 def _resize_blas(environment: Mapping[str, str]) -> None:
-    """Give OpenBLAS, loaded with one thread, the number that the task's environment asks for. Unasked it stays at one: tasks share
-    their machine, and TensorFlow does not use it."""
+    """Give OpenBLAS, which was loaded with one thread, the number of threads in the task's environment. The default stays one: tasks share
+    a machine, and TensorFlow does not use OpenBLAS."""
     wanted = environment.get("OPENBLAS_NUM_THREADS") or environment.get("OMP_NUM_THREADS", "")
     if not wanted.isdigit() or int(wanted) < 2:
         return

@@ -1,4 +1,4 @@
-"""Change modules when a program imports them."""
+"""Changes modules when a program imports them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Change = Callable[[ModuleType], None]
 
 
 def when_imported(changes: Mapping[str, Change]) -> None:
-    """Apply each change to its module: now where that is in memory, else once it has been imported."""
+    """Apply each change to its module: now if it is in memory, else when it is imported."""
     for name in [name for name in changes if name in sys.modules]:
         _apply(changes[name], sys.modules[name])
     later = {name: change for name, change in changes.items() if name not in sys.modules}
@@ -22,13 +22,13 @@ def when_imported(changes: Mapping[str, Change]) -> None:
 
 
 def _apply(change: Change, module: ModuleType) -> None:
-    # A TensorFlow of another version, in which the program runs all the same.
+    # Another version of TensorFlow may lack these names; the program runs all the same.
     with suppress(AttributeError, TypeError, ValueError):
         change(module)
 
 
 class _Watch(MetaPathFinder):
-    """Finds nothing of its own; asks the other finders, and adds the change to what they find."""
+    """Asks the other finders, and adds the change to the module they find."""
 
     def __init__(self, changes: Mapping[str, Change]) -> None:
         self._changes = changes

@@ -1,4 +1,4 @@
-"""What a fork server loads before its first request, one function per kind, and what a child forked from it may rely on."""
+"""The kinds of preload: what a fork server loads before its first request, and what its children may rely on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Loaded(NamedTuple):
-    """What this process has loaded, and the environment it was loaded under: a task that wants another one is executed instead."""
+    """What this process has loaded, and the environment at that time; a task with another environment is executed instead of forked."""
 
     environment: Mapping[str, str]
     library: Library | None = None
@@ -25,26 +25,26 @@ class Loaded(NamedTuple):
 
 
 def nothing() -> Loaded:
-    """Every task is executed."""
+    """Nothing; every task is executed."""
     return Loaded(dict(os.environ))
 
 
 def library() -> Loaded:
     """TensorFlow's C library, for bare servers."""
     environment = dict(os.environ)
-    return _alone(Loaded(environment, library=load_library()))
+    return _refuse_threads(Loaded(environment, library=load_library()))
 
 
 def tensorflow() -> Loaded:
-    """The Python package, for clients: `import tensorflow` brings Keras and everything else that a script touches at its start."""
-    import psclust.runtime.run_in_fork  # noqa: F401 - what every child needs
+    """The Python package, for programs: `import tensorflow` loads Keras and all else that scripts import at their start."""
+    import psclust.runtime.run_in_fork  # noqa: F401 - every child needs it
     from psclust.runtime.forked_interpreter import Interpreter
 
     environment = dict(os.environ)
     path = list(sys.path)
-    # A pool of BLAS threads would not survive the fork; a child gets as many as its environment asks for.
+    # BLAS threads would not survive a fork; a child gets the number in its environment.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    # The import makes millions of objects and no garbage: a fifth of its time is the collector looking for some.
+    # The import makes millions of objects and no garbage; the collector would take a fifth of the time.
     gc.disable()
     try:
         with environment_while_loading({}):
@@ -56,17 +56,17 @@ def tensorflow() -> Loaded:
     except Exception as error:
         raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {type(error).__name__}: {error}") from error
     _restore("OPENBLAS_NUM_THREADS", environment)
-    # Objects that live as long as the process: no collection in a child looks at them, which would copy their pages.
+    # A collection in a child would touch these objects, and thereby copy their pages.
     gc.freeze()
     gc.enable()
-    return _alone(Loaded(environment, interpreter=Interpreter.snapshot(environment, path)))
+    return _refuse_threads(Loaded(environment, interpreter=Interpreter.snapshot(environment, path)))
 
 
 KINDS: Mapping[str, Callable[[], Loaded]] = {"library": library, "tensorflow": tensorflow, "nothing": nothing}
 
 
-def _alone(loaded: Loaded) -> Loaded:
-    # What an import may have printed must not be printed again by every child.
+def _refuse_threads(loaded: Loaded) -> Loaded:
+    # Children must not print again what an import has left in a buffer.
     sys.stdout.flush()
     sys.stderr.flush()
     linux_process.flush_c_streams()

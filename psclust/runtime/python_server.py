@@ -1,5 +1,5 @@
-"""A plain `tf.train.Server` for one task, `python -m psclust.runtime.python_server`: the same flags as the bare server, for ops that
-exist only where Python does (`tf.py_func` and its kin)."""
+"""A `tf.train.Server` for one task, `python -m psclust.runtime.python_server`, with the flags of the bare server. For ops that need Python,
+such as `tf.py_func`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psclust.runtime.quiet_import import quiet_import
 
 
 def serve(argv: Sequence[str]) -> NoReturn:
-    """Serve until killed. Every failure is one sentence on stderr and the exit code of its kind, as of the bare server."""
+    """Serve until killed. A failure is one sentence on stderr and the exit code of its kind, as with the bare server."""
     try:
         server = start(parse(argv))
     except PsclustError as error:
@@ -23,7 +23,7 @@ def serve(argv: Sequence[str]) -> NoReturn:
 
 
 def start(request: Request) -> object:
-    """The started server, which lives as long as the process. Raises StartError."""
+    """Start the server, which lives as long as the process. Raises StartError."""
     try:
         with quiet_import():
             import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Loads TensorFlow without what it writes to stderr on every machine: that oneDNN is on, and that there is no GPU."""
+"""Loads TensorFlow without the notices it writes on every machine: oneDNN is on, there is no GPU."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 @contextmanager
 def quiet_import() -> Iterator[None]:
-    """If TensorFlow is loaded inside, its notices are dropped; warnings, errors and everything else go to stderr at the end. Later it logs
-    errors alone, as in a cluster. Does nothing if the user has set TF_CPP_MIN_LOG_LEVEL=0, or without a stderr."""
+    """Drop TensorFlow's notices while it loads inside; all else goes to stderr at the end. Later it logs errors only, as in a cluster. Does
+    nothing if TF_CPP_MIN_LOG_LEVEL=0 is set, or without a stderr."""
     if "tensorflow" in sys.modules or os.environ.get(_LEVEL) == "0" or sys.stderr is None or not hasattr(os, "memfd_create"):
         yield
         return
@@ -28,9 +28,9 @@ def quiet_import() -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(stderr, 2)
         os.close(stderr)
-        with open(aside, "rb") as said:
-            said.seek(0)
-            os.write(2, b"".join(line for line in said if not _is_notice(line)))
+        with open(aside, "rb") as captured:
+            captured.seek(0)
+            os.write(2, b"".join(line for line in captured if not _is_notice(line)))
 
 
 def _is_notice(line: bytes) -> bool:

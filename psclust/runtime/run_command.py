@@ -1,4 +1,4 @@
-"""Execute a command, a Python program through `run_in_interpreter`, and say in one sentence why it cannot be."""
+"""Execute a command, a Python program through `interpreter_entry`; a failure is one sentence on stderr."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "interpreter_entry.py")
 
 
-def through_entry(argv: Sequence[str], recovery_wait: float | None) -> Sequence[str]:
-    """The command that runs `argv` by `psclust.runtime.run_in_interpreter`; `argv` itself where it is no Python program."""
+def through_entry(argv: Sequence[str], recovery_wait_s: float | None) -> Sequence[str]:
+    """`argv` with `interpreter_entry.py` before its program; unchanged if it is no Python program."""
     program = program_at(argv)
-    # psclust's own servers say themselves what they are.
+    # psclust's own servers need no changes.
     if program is None or "".join(argv[program : program + 2]).startswith("-mpsclust.runtime."):
         return argv
-    wait = "-" if recovery_wait is None else str(recovery_wait)
+    wait = "-" if recovery_wait_s is None else str(recovery_wait_s)
     return [*argv[:program], _ENTRY, wait, *argv[1:]]
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a command, looked up on the PATH of `env`; exit as a shell would where that fails."""
-    # Ignored by Python, expected by programs.
+    """Replace this process by a command, looked up on the PATH of `env`; if that fails, exit with a shell's code."""
+    # Python ignores these; programs expect the default.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -50,7 +50,7 @@ def _why(name: str, error: OSError) -> tuple[str, int]:
 
 
 def refuse(sentence: str, status: int) -> NoReturn:
-    """Say why on stderr and end."""
+    """Exit with a sentence on stderr."""
     os.write(2, f"{sentence}\n".encode(errors="surrogateescape"))
     sys.stderr.flush()
     os._exit(status)

@@ -1,5 +1,5 @@
-"""Run a program in a fresh interpreter with what a forked one gets: `server.join()` is noticed, TensorFlow's 30 s wait is lowered, and
-a script that ended well keeps its server. TensorFlow is not imported here; it is patched when the program imports it."""
+"""Run a program in a fresh interpreter with the same changes as in a forked one: `server.join()` is reported, TensorFlow's 30 s wait is
+lowered, and a script that ended successfully keeps its server. TensorFlow is patched when the program imports it, not imported here."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from psclust.spec.python_command import option_count
 
 
 def run(wait: str, arguments: Sequence[str], before: Collection[str]) -> None:
-    """Run the program in the arguments of an interpreter. `wait` is the recovery wait in seconds, or `-`; `before` names the modules of
-    an interpreter without this one. Returns where the program must be started without this: its options or its form say so, or its folder
-    holds a module of the same name as one imported here."""
+    """Run the program in an interpreter's arguments. wait: the recovery wait in seconds, or `-`. before: modules that any interpreter has
+    in memory. Returns if the program must run without this module: because of its options or form, or because its folder has a module
+    with the name of one imported here."""
     options = option_count(arguments)
     program = run_script.program(arguments[options:]) if options is not None else None
     if program is None:
@@ -36,7 +36,7 @@ def run(wait: str, arguments: Sequence[str], before: Collection[str]) -> None:
 
 
 def _installed(library: tuple[str, ...]) -> frozenset[str]:
-    """Names of the loaded modules that are not the program's own: built in, frozen or installed."""
+    """The loaded modules that are built in, frozen or installed, not the program's own."""
     own = {"__main__"}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

@@ -1,5 +1,5 @@
-"""Run a Python program, in a forked child or in front of it in a fresh interpreter, exactly as `python program.py`, `python -m program` or
-`python -c code` would: the same `__main__`, the same tracebacks, the same end."""
+"""Run a Python program in this process exactly as `python program.py`, `python -m program` or `python -c code` would: the same `__main__`,
+tracebacks and end. For `run_in_fork` and `run_in_interpreter`."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from psclust.runtime import linux_process
 
 @dataclass(frozen=True)
 class Program:
-    """What stands after the interpreter in a command line."""
+    """A program in an interpreter's command line."""
 
     argv: tuple[str, ...]
-    """`sys.argv` as the program sees it first."""
+    """The initial `sys.argv`."""
     folder: str
     """`sys.path[0]`."""
     module: str | None = None
@@ -42,8 +42,8 @@ class Program:
 
 
 def program(arguments: Sequence[str]) -> Program | None:
-    """The program in the arguments of an interpreter; None for all that is better left to the interpreter: its own options, folders
-    and archives, files that are not there, programs that do not compile."""
+    """The program in an interpreter's arguments; None if only the interpreter can run them: options, folders, archives, missing files,
+    programs that do not compile."""
     first, rest = (arguments[0], tuple(arguments[1:])) if arguments else ("", ())
     if first == "-m" and rest:
         return Program(("-m", *rest[1:]), os.getcwd(), module=rest[0])
@@ -64,13 +64,13 @@ def program(arguments: Sequence[str]) -> Program | None:
 
 
 def run(wanted: Program, after_success: Callable[[], None] | None, lasting: Callable[[], frozenset[str]]) -> NoReturn:
-    """Run it as `__main__` and end the process as the interpreter would, short of tearing down the modules that `lasting` names.
-    `after_success` is called last, when all is said and written."""
+    """Run it as `__main__` and end the process as the interpreter would, except that the modules in `lasting()` stay. `after_success` is
+    called last, after all output has been written."""
     finish(_run(wanted), after_success, lasting)
 
 
 def finish(status: int | None, after_success: Callable[[], None] | None, lasting: Callable[[], frozenset[str]]) -> NoReturn:
-    """End as the interpreter does, by SIGINT where `status` is None."""
+    """End as the interpreter does; `status` None: by SIGINT."""
     for last_duty in (threading._shutdown, atexit._run_exitfuncs, lambda: _let_go(lasting())):  # type: ignore[attr-defined]
         _guarded(last_duty)
     if not _flush_last(sys.stdout) and status == 0:
@@ -87,11 +87,11 @@ def finish(status: int | None, after_success: Callable[[], None] | None, lasting
 
 
 def _flush_last(stream: TextIO | None) -> bool:
-    """Write what a stream still holds, and say in the interpreter's own words why that cannot be done; False then."""
+    """Flush a stream; on failure print the interpreter's own message and return False."""
     try:
         if stream is not None and not getattr(stream, "closed", False):
             stream.flush()
-    except Exception as error:  # noqa: BLE001 - the program may have put any object there
+    except Exception as error:  # noqa: BLE001 - the stream may be any object of the program's
         where = "on flushing sys.stdout:" if sys.version_info >= (3, 13) else f"in: {stream!r}"
         os.write(2, f"Exception ignored {where}\n{type(error).__name__}: {error}\n".encode(errors="backslashreplace"))
         return False
@@ -106,7 +106,7 @@ def _compiled(source: str, name: str) -> CodeType | None:
 
 
 def _run(wanted: Program) -> int | None:
-    """The exit status of the program; None where a Ctrl-C ended it."""
+    """Run the program; returns its exit status, None after Ctrl-C."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main
     scope = main.__dict__
@@ -127,13 +127,13 @@ def _run(wanted: Program) -> int | None:
     except KeyboardInterrupt as interrupt:
         _show(interrupt)
         return None
-    except BaseException as error:  # noqa: BLE001 - the program's own, told as the interpreter tells it
+    except BaseException as error:  # noqa: BLE001 - the program's own, shown as by the interpreter
         return _show(error)
     return 0
 
 
 def _flush_streams(wanted: Program) -> None:
-    # A file's output, unlike that of -m and -c, is written before its traceback.
+    # For a file, unlike -m and -c, the interpreter flushes before the traceback.
     for stream in (sys.stderr, sys.stdout) if wanted.path is not None else ():
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()
@@ -149,7 +149,7 @@ def _exit_status(end: SystemExit) -> int:
 
 
 def _show(error: BaseException) -> int:
-    """Print a traceback through `sys.excepthook`, without the frames of this file; the exit status."""
+    """Print a traceback through `sys.excepthook`, without the frames of this file; returns the exit status."""
     error.__traceback__ = _from_the_program_on(error.__traceback__)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     try:
@@ -172,17 +172,17 @@ def _from_the_program_on(trace: TracebackType | None) -> TracebackType | None:
 def _guarded(last_duty: Callable[[], object]) -> None:
     try:
         last_duty()
-    except BaseException as error:  # noqa: BLE001 - nothing that the program left behind may keep the process from ending
+    except BaseException as error:  # noqa: BLE001 - no leftover of the program may prevent the end of the process
         _show(error)
 
 
 def _let_go(lasting: frozenset[str]) -> None:
-    """Write the files that the program left open and drop its modules, last one first, so that `__del__` methods run. Where other threads
-    still run in those modules, only the files."""
+    """Flush the files that the program left open and drop its modules, last one first, so that `__del__` methods run. If other threads
+    still run in those modules, only flush."""
     _flush_files(but=sys.__stdout__)
     if len(sys._current_frames()) > 1:
         return
-    sys.last_type = sys.last_value = sys.last_traceback = None  # they hold the frames of the program's failure
+    sys.last_type = sys.last_value = sys.last_traceback = None  # they keep the frames of the failure alive
     names = [name for name in sys.modules if name not in lasting]
     modules = [weakref.ref(sys.modules[name]) for name in names if isinstance(sys.modules[name], types.ModuleType)]
     for name in names:
@@ -194,8 +194,8 @@ def _let_go(lasting: frozenset[str]) -> None:
 
 
 def _empty(module: types.ModuleType | None) -> None:
-    """Unset what a module holds that is still referred to: private names first, builtins never, and set to None rather than deleted, the
-    interpreter's own order, which `__del__` methods rely on."""
+    """Set the names of a module that is still referenced to None, private ones first, builtins never. `__del__` methods rely on this order,
+    the interpreter's own."""
     scope = module.__dict__ if module is not None else {}
     for private in (True, False):
         for name in list(scope):

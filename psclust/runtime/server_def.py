@@ -1,5 +1,5 @@
-"""TensorFlow's `ServerDef` message, encoded by hand: a bare server then needs neither TensorFlow's Python package nor protobuf. Field
-numbers are those of tensorflow_server.proto, cluster.proto and config.proto; a protobuf's field numbers never change."""
+"""Encodes TensorFlow's `ServerDef` message without protobuf or TensorFlow's Python package. Field numbers are from tensorflow_server.proto,
+cluster.proto and config.proto; a protobuf's field numbers never change."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ def _addresses(job: str, tasks: object) -> Mapping[int, str]:
 def server_def(
     cluster: Cluster, job: str, task: int, *, port: int | None = None, threads: int | None = None, devices: int | None = None
 ) -> bytes:
-    """The serialized ServerDef. `port` is the port to listen on where it is not the one peers dial; `threads` is the size of both
-    thread pools (between ops and within one), None for TensorFlow's choice, a thread per core in each; `devices` is how many CPU devices
-    the server has, and how many GPUs at most; None for one CPU and all GPUs."""
+    """The serialized ServerDef. port: to listen on, if not the one that peers dial. threads: size of both thread pools (inter-op and
+    intra-op); None: one per core. devices: number of CPU devices, and of GPUs at most; None: one CPU and all GPUs."""
     jobs = b"".join(_field(1, _job(name, tasks)) for name, tasks in cluster.items())
     config = b"" if devices is None else b"".join(_field(1, _field(1, kind) + _number(2, devices)) for kind in (b"CPU", b"GPU"))
     config += b"" if threads is None else _number(2, threads) + _number(5, threads)

@@ -1,4 +1,4 @@
-"""Modules in memory that a program's own folders would replace."""
+"""Modules in memory that a program's own folders would shadow."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from importlib.machinery import all_suffixes
 
 
 def path_entries(python_path: str) -> list[str]:
-    """The folders of a PYTHONPATH, as an interpreter puts them on sys.path."""
+    """The folders of a PYTHONPATH as an interpreter puts them on sys.path."""
     return [os.path.abspath(entry) for entry in python_path.split(os.pathsep)] if python_path else []
 
 
 def hidden(folder: str, modules: Mapping[str, str]) -> str | None:
-    """A file in `folder` that a fresh interpreter would import in place of one of `modules` (name to file, "" for none); None for none."""
+    """A file in `folder` that a fresh interpreter would import instead of one of `modules` (name -> file, or ""), or None."""
     for entry in _listing(folder):
         name, dot, rest = entry.partition(".")
         file = os.path.join(folder, entry) if dot else os.path.join(folder, entry, "__init__.py")

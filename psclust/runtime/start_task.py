@@ -1,5 +1,5 @@
-"""What happens in a task's process between the fork and its program: it becomes the supervisor's child, in its own session, with its
-own environment, folder and output; then it serves, runs a script or executes a command."""
+"""A task's process between the fork and its program: it becomes the supervisor's child, in its own session, with its own environment,
+folder and output. Then it runs a bare server (`bare_server`), a script in this process (`run_in_fork`), or a command (`run_command`)."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ SERVER = ["-m", "psclust.runtime.bare_server"]
 
 
 class Task(NamedTuple):
-    """One request."""
+    """A request to start one task."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     supervisor: int
-    recovery_wait: float | None
+    recovery_wait_s: float | None
 
     @classmethod
     def from_json(cls, message: Mapping[str, Any]) -> Task:
-        """Raises KeyError, TypeError or ValueError for a message that is not a request."""
-        argv, env, wait = tuple(message["argv"]), dict(message["env"]), message.get("recovery_wait")
+        """Raises KeyError, TypeError or ValueError for any other message."""
+        argv, env, wait = tuple(message["argv"]), dict(message["env"]), message.get("recovery_wait_s")
         if not argv or not all(isinstance(text, str) for text in (*argv, *env, *env.values(), message["cwd"])):
             raise ValueError("argv, env and cwd must hold text, argv at least one")
         return cls(argv, env, message["cwd"], int(message["supervisor"]), None if wait is None else float(wait))
 
 
-def run(task: Task, output: int, tell: int, parent: int, loaded: Loaded) -> NoReturn:
-    """Become the task, a child of process `parent` for now, and say so on `tell` in a line of JSON. Does not return, and never lets an
-    exception reach the fork server's own code."""
+def run(task: Task, output: int, reply: int, parent: int, loaded: Loaded) -> NoReturn:
+    """Become the task, for now a child of process `parent`, and write {"pid": ...} to `reply`. Never returns and never raises, so that the
+    fork server's own code does not run on in the child."""
     try:
         os.setsid()
-        # Before anybody can know the pid: a TERM that came earlier would be ignored, as the fork server ignores it.
+        # Before the pid is known: until here a TERM is ignored, as in the fork server.
         linux_process.default_signals()
-        os.write(tell, f'{{"pid": {os.getpid()}}}\n'.encode())
+        os.write(reply, f'{{"pid": {os.getpid()}}}\n'.encode())
         os.dup2(output, 1)
         os.dup2(output, 2)
         _settle(task)
@@ -53,12 +53,12 @@ def run(task: Task, output: int, tell: int, parent: int, loaded: Loaded) -> NoRe
 
 
 def _settle(task: Task) -> None:
-    nowhere = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nowhere, 0)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
     os.closerange(3, 1 << 20)
     os.environ.clear()
     os.environ.update(task.env)
-    # All forked tasks share the fork server's command line; a command that is executed gets its own name back.
+    # All forked tasks have the fork server's command line; exec gives a command its own name back.
     linux_process.set_name(task.env.get("PSCLUST_TASK", "python"))
     try:
         os.chdir(task.cwd)
@@ -72,18 +72,18 @@ def _begin(task: Task, parent: int, loaded: Loaded) -> NoReturn:
         _belong_to(task.supervisor, parent)
         bare_server.serve(arguments[2:], loaded.library)
     if loaded.interpreter is not None and arguments[:2] != SERVER and not stale(task.env, loaded.environment, IMPORT_READS):
-        from psclust.runtime import run_in_fork  # imported by who has loaded TensorFlow, and no business of who has not
+        from psclust.runtime import run_in_fork  # a process without TensorFlow never needs it
 
-        run_in_fork.run(task.argv, task.env, task.recovery_wait, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
+        run_in_fork.run(task.argv, task.env, task.recovery_wait_s, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
     _belong_to(task.supervisor, parent)
-    run_command.execute(run_command.through_entry(task.argv, task.recovery_wait), task.env)
+    run_command.execute(run_command.through_entry(task.argv, task.recovery_wait_s), task.env)
 
 
 def _belong_to(supervisor: int, parent: int) -> None:
-    """Be the supervisor's child in place of `parent`'s, and die with it. Done as late as may be: the process in between is still giving
-    up its copy of a large memory, and is the parent until it has."""
+    """Wait to become the supervisor's child instead of `parent`'s, and die with it from then on. Called as late as possible, because the
+    process in between is the parent until it has freed its copy of a large memory."""
     linux_process.wait_for_new_parent(parent)
     linux_process.die_with_parent()
-    # Checked after that: of a supervisor that died before, the kernel would tell nothing.
+    # Checked afterwards: the kernel does not signal the death of a supervisor that died before the call.
     if os.getppid() != supervisor:
         run_command.refuse(f"the supervisor, process {supervisor}, is gone, or is not a subreaper above the fork server", 1)

@@ -13,17 +13,17 @@ from psclust.errors import StartError
 
 NAME = "libtensorflow_cc.so.2"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Present where a machine has a GPU that TensorFlow can use: the driver of NVIDIA, of Windows (in WSL), of AMD."""
+"""Exist on machines with a GPU that TensorFlow can use: the drivers of NVIDIA, Windows (in WSL) and AMD."""
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
 
 class Refused(Exception):
-    """The library refused a call; the message is its own."""
+    """The library refused a call; the message is the library's."""
 
 
 class Library:
-    """The loaded library. It keeps no thread until a server is made, so a process that holds one may fork."""
+    """The loaded library. It has no threads until a server is made, so the process may fork."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -53,8 +53,8 @@ class Library:
         self._check()
 
     def start_server(self, definition: bytes) -> str:
-        """Make a server and start it; the address it answers at, as `grpc://host:port`. It lives as long as the process: TensorFlow has
-        no call that stops a started server. Raises Refused."""
+        """Make and start a server; returns its address, `grpc://host:port`. It lives as long as the process: TensorFlow cannot stop a
+        started server. Raises Refused."""
         with _roomy_heaps():
             server = self._c.TF_NewServer(definition, len(definition), self._status)
             self._check()
@@ -68,8 +68,8 @@ class Library:
 
 
 def _open(path: str) -> int:
-    """What dlopen makes of a library whose functions are found when they are first called, which ctypes does not offer: finding some
-    230,000, of which a server calls few, takes a third of the time of loading. Raises OSError."""
+    """dlopen with lazy binding, which ctypes does not offer: binding some 230,000 functions, of which a server calls few, takes a third of
+    the load time. Raises OSError."""
     c = ctypes.CDLL(None)
     c.dlopen.restype, c.dlopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_int]
     c.dlerror.restype = ctypes.c_char_p
@@ -86,9 +86,7 @@ def load_library() -> Library:
 
 
 def find_library() -> str:
-    """The library inside the installed package `tensorflow`, or in the folder that PSCLUST_TENSORFLOW names.
-
-    Raises StartError where there is none."""
+    """The library in the installed package `tensorflow`, or in the folder PSCLUST_TENSORFLOW. Raises StartError if there is none."""
     folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
     if folder is None:
         raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow")
@@ -105,9 +103,9 @@ def _package_folder() -> str | None:
 
 @contextmanager
 def environment_while_loading(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that TensorFlow reads once, while it is loaded, where the user has not, and take them away again: `settings`, and on
-    a machine without a GPU the devices to look for. Left alone it asks there for a GPU driver whenever a server or session is made, and
-    logs an error for want of one. Plug-in devices may need other drivers than these, so with any installed nothing is narrowed."""
+    """Set variables that TensorFlow reads once, while it loads, unless the user has: `settings` and, on a machine without a GPU, the device
+    types. Otherwise TensorFlow looks for a GPU driver whenever a server or session is made, and logs an error. Plug-in devices may need
+    other drivers, so device types stay unset if there are any."""
     settings = dict(settings)
     if not any(map(os.path.exists, GPU_DEVICES)) and not _has_plug_ins():
         settings["TF_ENABLED_DEVICE_TYPES"] = "CPU,XLA_CPU"
@@ -127,12 +125,12 @@ def _has_plug_ins() -> bool:
 
 @contextmanager
 def _roomy_heaps() -> Iterator[None]:
-    """Let each thread that starts in here begin with room for 6 MiB on its heap.
+    """Let each thread that starts inside begin with a heap of 6 MiB.
 
-    Each of a server's eight request threads allocates 4.5 MiB in small pieces as it starts, and glibc enlarges a thread's heap one page,
-    one mprotect, at a time: ten thousand calls a server, which took four fifths of the time in which 64 servers start. Touching any of
-    these settings also fixes the size above which a block gets a mapping of its own; that is put where it would have risen by itself
-    with the first large tensors. Settings of the user's own are left alone."""
+    Each of a server's eight request threads allocates 4.5 MiB in small pieces at its start, and glibc enlarges a thread's heap one page,
+    one mprotect, at a time: ten thousand calls a server, four fifths of the time in which 64 servers start. Changing any of these
+    settings also freezes the size above which a block gets its own mapping; it is set to what it would reach with the first large
+    tensors. The user's own settings stay."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt") or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         yield

@@ -1,4 +1,4 @@
-"""What psclust changes in the TensorFlow of a script."""
+"""The changes that psclust makes to TensorFlow in a script's process."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from psclust.runtime.bare_server import wait_for_a_signal
 from psclust.runtime.import_hook import when_imported
 
 
-def patch(recovery_wait: float | None, environment: Mapping[str, str]) -> Callable[[], None] | None:
-    """Change TensorFlow for one script, also where the script has yet to import it; what to call once the script has ended well."""
-    if recovery_wait is not None:
-        lower_recovery_wait(recovery_wait)
-    if "PSCLUST_PROGRESS" not in environment or "PSCLUST_REPLICATION" in environment:  # psclust's own programs end together
+def patch(recovery_wait_s: float | None, environment: Mapping[str, str]) -> Callable[[], None] | None:
+    """Change TensorFlow for one script, now or when the script imports it; returns what to call after the script has ended successfully."""
+    if recovery_wait_s is not None:
+        lower_recovery_wait(recovery_wait_s)
+    if "PSCLUST_PROGRESS" not in environment or "PSCLUST_REPLICATION" in environment:  # psclust programs end together
         return None
     servers = OwnServers(environment["PSCLUST_PROGRESS"])
     servers.watch()
     return servers.outlive_program
 
 
-def lower_recovery_wait(seconds: float) -> None:
-    """Poll every `seconds` where TensorFlow would sleep 30: the default of `recovery_wait_secs` in SessionManager, behind
+def lower_recovery_wait(wait_s: float) -> None:
+    """Poll every `wait_s` where TensorFlow would sleep 30 s: the default of `recovery_wait_secs` in SessionManager, behind
     MonitoredTrainingSession, and in Supervisor. A worker that looks before the chief has initialised the variables sleeps that long.
-    A value that a program passes itself stays its own."""
+    A value that a program passes stays."""
 
     def lower(owner: str) -> Callable[[ModuleType], None]:
-        return lambda module: _set_default(inspect.unwrap(getattr(module, owner).__init__), "recovery_wait_secs", seconds)
+        return lambda module: _set_default(inspect.unwrap(getattr(module, owner).__init__), "recovery_wait_secs", wait_s)
 
     when_imported(
         {
@@ -44,11 +44,11 @@ def lower_recovery_wait(seconds: float) -> None:
 
 
 class OwnServers:
-    """Watches the TensorFlow servers that a program starts in its own process, and tells psclust what the program's exit code cannot.
+    """Reports the state of TensorFlow servers in the program's own process, which its exit code cannot show.
 
-    A program that calls `Server.join`, which never returns, is a server from then on: to be stopped when the work of the others is done,
-    and not waited for. And a server lives on when its program has ended well: a client whose session has no device filters
-    contacts every task when it begins, and would wait for ever for one that has finished already."""
+    A program that calls `Server.join`, which never returns, is only a server from then on: psclust stops it when the others are done,
+    instead of waiting for it. A server outlives its program if that ends successfully: a client without device filters connects to
+    every task at its start, and would wait for ever for one that has ended."""
 
     def __init__(self, progress_file: str) -> None:
         self._progress_file = Path(progress_file)
@@ -56,33 +56,33 @@ class OwnServers:
         self._started = False
 
     def watch(self) -> None:
-        """From now on, for the life of the process."""
-        when_imported({"tensorflow.python.training.server_lib": self._watch})
+        """Watch until the process ends."""
+        when_imported({"tensorflow.python.training.server_lib": self._patch_server})
 
-    def _watch(self, server_lib: Any) -> None:
+    def _patch_server(self, server_lib: Any) -> None:
         join, start = server_lib.Server.join, server_lib.Server.start
 
-        def announced_join(server: Any) -> None:
-            self._say(SERVING)
+        def reported_join(server: Any) -> None:
+            self._report(SERVING)
             join(server)
 
         def noted_start(server: Any) -> None:
             self._started = self._started or self._is_here()
             start(server)
 
-        server_lib.Server.join, server_lib.Server.start = announced_join, noted_start
+        server_lib.Server.join, server_lib.Server.start = reported_join, noted_start
 
     def outlive_program(self) -> None:
-        """Where the program has started a server, serve until the supervisor ends this process."""
+        """If the program has started a server, serve until the supervisor ends this process."""
         if self._started:
-            self._say(FINISHED)
+            self._report(FINISHED)
             wait_for_a_signal()
 
     def _is_here(self) -> bool:
-        """Not in a process that the program has forked, whose servers say nothing of the program itself."""
+        """False in a process that the program has forked: its servers are not those of the program."""
         return os.getpid() == self._process
 
-    def _say(self, phase: str) -> None:
+    def _report(self, phase: str) -> None:
         if not self._is_here():
             return
         with suppress(OSError):

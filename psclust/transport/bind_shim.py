@@ -1,4 +1,4 @@
-"""Where the bind shim is: the library that keeps TensorFlow's servers on one interface and notices peers that are cut off."""
+"""Locates the bind shim, the library that keeps TensorFlow's servers on one interface and detects lost peers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ import psclust
 
 
 def bind_shim() -> str | None:
-    """Its path; None where it could not be built."""
+    """Its path; None if it could not be built."""
     folder = Path(psclust.__file__).parent / "runtime"
     return next((str(path) for suffix in EXTENSION_SUFFIXES if (path := folder / f"_bind_shim{suffix}").exists()), None)

@@ -1,5 +1,7 @@
-"""The launcher's end of a fork server: a process that has loaded TensorFlow's library, or imported TensorFlow, and forks a task for each
-request. It runs `psclust/runtime/fork_server.py` and meets it only at a socket."""
+"""The launcher's end of a fork server, a process that has TensorFlow's library or Python package in memory and forks a task per request.
+
+The other end is `psclust/runtime/fork_server.py`, whose docstring defines the messages; the two share nothing but the socket.
+"""
 
 from __future__ import annotations
 
@@ -24,41 +26,51 @@ from psclust import framing
 from psclust.transport.open_files import explain_shortage
 
 Load = Literal["library", "tensorflow", "nothing"]
-_WHAT = {"library": "TensorFlow's library", "tensorflow": "TensorFlow", "nothing": "anything"}
-_SHORT = "Perhaps the memory was used up, or a limit of it (ulimit -v)."
-_END_S = 5.0  # for a process whose socket has closed
+_LOADED = {"library": "TensorFlow's library", "tensorflow": "TensorFlow", "nothing": "anything"}
+_CURE_KILLED = "Perhaps the memory was used up, or a limit of it (ulimit -v)."
+_CURE_EXITED = "Name a Python from 3.10 on that has TensorFlow (`python:`, --python)."
+_EXIT_S = 5.0  # for the exit code of a process whose socket has closed
 _LINES = 10
 _PROGRAM = Path(psclust.__file__).parent / "runtime" / "fork_server.py"
 
 
 @dataclass(frozen=True, slots=True)
+class StartFailure:
+    """reason: a sentence. retry: the fork server was killed, and nothing seems wrong with its interpreter; another one may do better."""
+
+    reason: str
+    retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class StartRequest:
-    """What a fork server is told of a task. `output` is a pipe's write end; the fork server's thread closes it."""
+    """output: the write end of a pipe, which the fork server's thread closes. done: called on that thread with the pid or a failure."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
-    recovery_wait: float | None
+    recovery_wait_s: float | None
     output: int
-    done: Callable[[int | None, str], None]  # the pid, or None and a sentence
+    done: Callable[[int | StartFailure], None]
 
 
 class ForkServer:
-    """One fork server process. Requests are served in order by a thread, so that nobody waits for the loading. `output` is a pipe's write
-    end, `said` waits for its end and answers the last bytes of it. open_files: soft and hard limit for it and its tasks."""
+    """One fork server process. A thread passes requests to it, in order, so that callers do not wait until it has loaded.
+
+    output: the write end of a pipe, for what it prints. last_output: waits for the end of that pipe and returns its last bytes.
+    open_files: soft and hard limit for it and its tasks."""
 
     def __init__(
-        self, python: str, load: Load, env: Mapping[str, str], output: int, said: Callable[[], bytes], open_files: tuple[int, int]
+        self, python: str, load: Load, env: Mapping[str, str], output: int, last_output: Callable[[], bytes], open_files: tuple[int, int]
     ) -> None:
-        self._python, self._load, self._said = python, load, said
+        self._python, self._load, self._last_output = python, load, last_output
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._requests: queue.SimpleQueue[StartRequest | None] = queue.SimpleQueue()
-        self._failure: str | None = None
+        self._failure: StartFailure | None = None  # of every start from now on
         self._ready = False
         self._exit_code: int | None = None
         self._ended = threading.Event()
-        self.killed = False  # though nothing is wrong with the interpreter, so that another one may do better
         self._process: subprocess.Popen[bytes] | None = None
         options, known = _shortcuts(python, load)
         argv = [python, *options, str(_PROGRAM), "--preload", load, "--socket", str(theirs.fileno())]
@@ -76,9 +88,9 @@ class ForkServer:
                 )
                 resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, open_files)
             except ProcessLookupError:
-                pass  # dead already, which the first answer will tell
+                pass  # it has ended already, as the first request will find
             except OSError as error:
-                self._failure = _not_begun(python, error)
+                self._failure = StartFailure(_describe_popen_error(python, error))
         threading.Thread(target=self._serve, name=f"fork-server-{load}", daemon=True).start()
 
     @property
@@ -90,7 +102,7 @@ class ForkServer:
         return self._failure is not None
 
     def note_end(self, pid: int, code: int) -> None:
-        """A process has ended, perhaps this one. Python's exit code: negative for a signal."""
+        """Take note that a child of this process ended, if it was this fork server. code: as Python gives it, negative for a signal."""
         if pid == self.pid:
             self._exit_code = code
             self._ended.set()
@@ -99,42 +111,43 @@ class ForkServer:
         self._requests.put(request)
 
     def close(self) -> None:
-        """The process ends when its socket closes."""
+        """End the process, by closing its socket."""
         self._requests.put(None)
 
     def _serve(self) -> None:
         while (request := self._requests.get()) is not None:
-            pid, reason = self._ask(request)
+            answer = self._failure or self._ask(request)
             os.close(request.output)
-            request.done(pid, reason)
+            request.done(answer)
         self._socket.close()
 
-    def _ask(self, request: StartRequest) -> tuple[int | None, str]:
-        if self._failure is None:
-            try:
-                if not self._ready:
-                    self._failure = self._receive().get("error")
-                    self._ready = self._failure is None
-                if self._failure is None:
-                    self._send(request)
-                    reply = self._receive()
-                    return reply.get("pid"), reply.get("error", "")
-            except OSError:
-                self._ended.wait(_END_S)
-                self.killed = self._ready or self._exit_code is None or self._exit_code < 0
-                self._failure = self._why_ended()
-        return None, self._failure or ""
+    def _ask(self, request: StartRequest) -> int | StartFailure:
+        try:
+            if not self._ready:
+                error = self._receive().get("error")
+                if error is not None:
+                    self._failure = StartFailure(error)
+                    return self._failure
+                self._ready = True
+            self._send(request)
+            reply = self._receive()
+        except OSError:
+            self._ended.wait(_EXIT_S)
+            killed = self._ready or self._exit_code is None or self._exit_code < 0
+            self._failure = StartFailure(self._describe_end(), retry=killed)
+            return self._failure
+        return StartFailure(reply["error"]) if "error" in reply else int(reply["pid"])
 
-    def _why_ended(self) -> str:
+    def _describe_end(self) -> str:
         """How the process ended, and its last lines."""
         code = self._exit_code
         end = "ended" if code is None else f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
         if self._ready:
             return f"{self._python}: the process that starts tasks {end}"
-        said = [f"  {line}" for line in self._said().decode(errors="replace").splitlines() if line.strip()][-_LINES:]
-        cure = "Name a Python from 3.10 on that has TensorFlow (`python:`, --python)." if (code or 0) >= 0 else _SHORT
-        text = f"{self._python} {end} before it had loaded {_WHAT[self._load]}"
-        return "\n".join([f"{text}{', and printed:' if said else ' and printed nothing.'}", *said, cure])
+        lines = [f"  {line}" for line in self._last_output().decode(errors="replace").splitlines() if line.strip()][-_LINES:]
+        text = f"{self._python} {end} before it had loaded {_LOADED[self._load]}"
+        cure = _CURE_EXITED if (code or 0) >= 0 else _CURE_KILLED
+        return "\n".join([f"{text}{', and printed:' if lines else ' and printed nothing.'}", *lines, cure])
 
     def _send(self, request: StartRequest) -> None:
         message = {
@@ -142,7 +155,7 @@ class ForkServer:
             "env": dict(request.env),
             "cwd": request.cwd,
             "supervisor": os.getpid(),
-            "recovery_wait": request.recovery_wait,
+            "recovery_wait_s": request.recovery_wait_s,
         }
         framing.send(self._socket, json.dumps(message).encode(), [request.output])
 
@@ -151,14 +164,14 @@ class ForkServer:
         return reply
 
 
-def _not_begun(python: str, error: OSError) -> str:
+def _describe_popen_error(python: str, error: OSError) -> str:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC, errno.ELOOP):
         return f"{python}: {error.strerror}. Name an interpreter that exists (`python:`)."
     return f"{python}: {explain_shortage(OSError(error.errno, error.strerror))}"
 
 
 def _shortcuts(python: str, load: Load) -> tuple[list[str], dict[str, str]]:
-    """Interpreter options and variables that save the fork server the search for its packages, where this process knows the answer."""
+    """Interpreter options and variables that spare the fork server the search for its packages, if this process knows where they are."""
     if load == "tensorflow" or python != sys.executable:
         return [], {}
     if load == "nothing":

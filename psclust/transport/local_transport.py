@@ -1,14 +1,12 @@
-"""Tasks as processes of this machine. They are forked by fork servers but re-parented to this process (a subreaper), which therefore
-waits for them itself: a fork server may die and no task notices."""
+"""Tasks as processes of this machine, forked by fork servers."""
 
 from __future__ import annotations
 
 import os
 import signal as signals
 import socket
-import threading
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,26 +16,19 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.preload_limits import is_read
 from psclust.transport.api import Listener, Output
-from psclust.transport.fork_server_client import ForkServer, Load, StartRequest
-from psclust.transport.log_pump import LogPump, _Sink
+from psclust.transport.fork_server_client import ForkServer, Load, StartFailure, StartRequest
+from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
+from psclust.transport.task_processes import StartInFlight, TaskProcesses
 
-# A fork server that was killed is replaced this often for one start.
-_TRIES = 2
+_TRIES = 2  # for a start whose fork server is killed
 _LAST_OUTPUT_S = 1.0
 
 
-@dataclass
-class _Start:
-    """A task's way to a process."""
-
-    cancelled: bool = False
-
-
 class LocalTransport:
-    """`environ` is the environment tasks inherit; `library_env` what fork servers get on top of it; `log` where they complain. This process
-    opens as many files as it may; its tasks get the limits it had before."""
+    """environ: inherited by tasks and fork servers. library_env: for fork servers alone. log: the file descriptor that fork servers write
+    to. Raises this process's limit of open files; its tasks get the limits it had before. Called on one thread, as every Transport."""
 
     def __init__(self, listener: Listener, environ: Mapping[str, str], library_env: Mapping[str, str], log: int) -> None:
         self._listener = listener
@@ -48,15 +39,11 @@ class LocalTransport:
         self._ports = PortReservations()
         self._pump = LogPump()
         self._fork_servers: dict[tuple[str, Load, frozenset[tuple[str, str]]], ForkServer] = {}
-        self._sinks: dict[Task, _Sink] = {}
-        self._lock = threading.Lock()  # guards what fork server threads and the reaper share
-        self._pids: dict[int, Task] = {}
-        self._starts: dict[Task, _Start] = {}  # that no fork server has answered yet
-        self._pending = 0
-        self._early: dict[int, int] = {}  # exits seen before the fork server's reply
+        self._sinks: dict[Task, Sink] = {}
+        self._processes = TaskProcesses(listener)
 
     def warm(self, python: str, load: Load, env: Mapping[str, str]) -> None:
-        """Begin to load what tasks with this environment are forked from, so that the first start need not wait."""
+        """Begin to load the fork server of tasks with this environment, so that the first start need not wait for it."""
         self._fork_server(python, load, env)
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
@@ -66,27 +53,23 @@ class LocalTransport:
         self._ports.release(task)
 
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
-        start = self._starts[plan.task] = _Start()
-        self._attempt(plan, attempt, log, _TRIES, start)
+        start = StartInFlight(plan, attempt, log, _TRIES)
+        self._processes.begin(start)
+        self._try(start)
 
     def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
-        """A task that its fork server has not started yet, because it is still loading perhaps, never will be."""
-        number = signals.SIGTERM if signal == "TERM" else signals.SIGKILL
-        with self._lock:
-            start = self._starts.pop(task, None)
-            if start is not None:
-                start.cancelled = True
-            for pid in [pid for pid, owner in self._pids.items() if owner == task]:
-                _signal_group(pid, number)
-        if start is not None:
-            self._listener.not_started(task, "it was to end before it had begun")
+        self._processes.signal(task, signals.SIGTERM if signal == "TERM" else signals.SIGKILL)
 
     def output(self, task: Task) -> Output:
         sink = self._sinks.get(task)
         return sink.output if sink else Output()
 
+    def drain(self, task: Task, timeout_s: float) -> None:
+        """A process that has left the task's group may keep the pipe open, hence the timeout."""
+        if task in self._sinks:
+            self._sinks[task].ended.wait(timeout_s)
+
     def serving(self, plan: TaskPlan) -> bool:
-        """Whether the task's port accepts a connection."""
         host, _, port = (plan.address or "").rpartition(":")
         try:
             with socket.create_connection((host, int(port)), timeout=0.2):
@@ -94,138 +77,70 @@ class LocalTransport:
         except OSError:
             return False
 
-    def drain(self, task: Task, timeout: float) -> None:
-        """Wait until all of the task's output is in its log; a process that left the group may hold the pipe, hence the timeout."""
-        if task in self._sinks:
-            self._sinks[task].ended.wait(timeout)
+    def reap(self) -> None:
+        for pid, code in self._processes.reap().items():
+            for server in self._fork_servers.values():
+                server.note_end(pid, code)
 
     def close(self) -> None:
+        """Free the ports and end the fork servers. No task may be alive any more."""
         for server in self._fork_servers.values():
             server.close()
         self._pump.close()
         self._ports.close()
 
-    def reap(self) -> None:
-        """Take note of every child that has ended. Call when SIGCHLD came. The group goes with its leader, while the leader's pid cannot
-        have been given to anybody else."""
-        while (pid := _ended_child()) is not None:
-            with self._lock:
-                task = self._pids.get(pid)
-                if task is not None:
-                    _signal_group(pid, signals.SIGKILL)
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                if task is None:
-                    if self._pending:
-                        self._early[pid] = code
-                    for server in self._fork_servers.values():
-                        server.note_end(pid, code)
-                    continue
-                del self._pids[pid]
-            self._listener.exited(task, code)
-
-    def _attempt(self, plan: TaskPlan, attempt: int, log: Path, tries: int, start: _Start) -> None:
-        """Every way in which this process cannot do it is news for the listener: files, threads, processes run out."""
+    def _try(self, start: StartInFlight) -> None:
         if start.cancelled:
+            self._processes.failed(start, "")
             return
+        start.tries_left -= 1
         try:
-            self._ask(plan, attempt, log, tries, start)
-        except (OSError, RuntimeError) as error:
-            self._starts.pop(plan.task, None)
-            self._listener.not_started(plan.task, explain_shortage(error))
+            self._ask(start)
+        except (OSError, RuntimeError) as error:  # files, processes or threads have run out
+            self._processes.failed(start, explain_shortage(error))
 
-    def _ask(self, plan: TaskPlan, attempt: int, log: Path, tries: int, start: _Start) -> None:
-        server = self._fork_server(plan.argv[0] if plan.preload else _own_python(), plan.preload or "nothing", plan.env)
-        output, sink = self._pump.add(log)
-        self._sinks[plan.task] = sink
-        with self._lock:
-            self._pending += 1
+    def _ask(self, start: StartInFlight) -> None:
+        plan = start.plan
+        server = self._fork_server(plan.argv[0] if plan.preload else sys.executable, plan.preload or "nothing", plan.env)
+        output, self._sinks[plan.task] = self._pump.add(start.log)
 
-        def done(pid: int | None, reason: str) -> None:
-            if pid is None and tries > 1 and server.killed and not start.cancelled:
-                with self._lock:
-                    self._pending -= 1
-                self._listener.soon(lambda: self._attempt(plan, attempt, log, tries - 1, start))
+        def done(answer: int | StartFailure) -> None:
+            if isinstance(answer, int):
+                self._processes.started(start, answer)
+            elif answer.retry and start.tries_left and not start.cancelled:
+                self._listener.soon(lambda: self._try(start))
             else:
-                self._report(plan.task, start, pid, reason)
+                self._processes.failed(start, answer.reason)
 
-        env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(attempt)}
-        server.start(StartRequest((_at_home(plan.argv[0]), *plan.argv[1:]), env, plan.cwd, plan.recovery_wait_s, output, done))
-
-    def _report(self, task: Task, start: _Start, pid: int | None, reason: str) -> None:
-        with self._lock:
-            self._pending -= 1
-            code = self._early.pop(pid, None) if pid is not None else None
-            if not self._pending:
-                self._early.clear()
-            if pid is not None and code is None:
-                if start.cancelled:
-                    _signal_group(pid, signals.SIGKILL)
-                else:
-                    self._pids[pid] = task
-            if start.cancelled:
-                return
-            self._starts.pop(task, None)
-        if pid is None:
-            self._listener.not_started(task, reason)
-            return
-        self._listener.started(task, pid)
-        if code is not None:
-            self._listener.exited(task, code)
+        env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(start.attempt)}
+        server.start(StartRequest((_expand_home(plan.argv[0]), *plan.argv[1:]), env, plan.cwd, plan.recovery_wait_s, output, done))
 
     def _fork_server(self, python: str, load: Load, env: Mapping[str, str]) -> ForkServer:
-        """One for every interpreter, kind and environment that it reads while it loads."""
-        python = _at_home(python)
+        """One for each interpreter, kind of preload, and set of variables that are read while it loads."""
+        python = _expand_home(python)
         common = {**self._environ, **self._library_env}
         own = {name: value for name, value in env.items() if common.get(name) != value and _is_read(name, python, load)}
         key = (python, load, frozenset(own.items()))
-        with self._lock:
-            server = self._fork_servers.get(key)
-            if server is None or server.failed:
-                output, sink = self._pump.add(self._log)
-                try:
-                    server = ForkServer(python, load, {**common, **own}, output, lambda: _whole(sink), self._open_files)
-                finally:
-                    os.close(output)
-                self._fork_servers[key] = server
-            return server
+        server = self._fork_servers.get(key)
+        if server is None or server.failed:
+            output, sink = self._pump.add(self._log)
+            try:
+                server = ForkServer(python, load, {**common, **own}, output, lambda: _whole_output(sink), self._open_files)
+            finally:
+                os.close(output)
+            self._fork_servers[key] = server
+        return server
 
 
 def _is_read(name: str, python: str, load: Load) -> bool:
     return load != "nothing" and (is_read(name, load) or (name == "PATH" and "/" not in python))
 
 
-def _whole(sink: _Sink) -> bytes:
+def _whole_output(sink: Sink) -> bytes:
     sink.ended.wait(_LAST_OUTPUT_S)
     return sink.output.tail
 
 
-def _at_home(program: str) -> str:
-    """A home is that of this machine, and no shell looks at it."""
+def _expand_home(program: str) -> str:
+    """`~` means the home on this machine; no shell expands it."""
     return os.path.expanduser(program)
-
-
-def _own_python() -> str:
-    import sys
-
-    return sys.executable
-
-
-def _ended_child() -> int | None:
-    try:
-        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return None
-    return found.si_pid if found is not None else None
-
-
-def _signal_group(pid: int, number: int) -> None:
-    """To the group, or to the process alone in the moment before it has a group of its own."""
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            return
-    except PermissionError:
-        return

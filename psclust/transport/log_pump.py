@@ -1,5 +1,5 @@
-"""From pipes to log files: one thread copies what every task prints, byte for byte, so that a flood neither stalls a task nor loses a
-line. When the disk is full the task goes on; what found no room is counted, and the last of it kept in memory, to be shown."""
+"""From pipes to log files: one thread copies the output of every task, byte for byte, so that a flood neither stalls a task nor loses a
+line. When the disk is full, tasks go on; lost bytes are counted, and the last of them stay in memory for display."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
 @dataclass
-class _Sink:
+class Sink:
     source: int
     target: Path | int
     file: int | None
@@ -35,12 +35,11 @@ class LogPump:
         self._thread = threading.Thread(target=self._run, name="log-pump", daemon=True)
         self._thread.start()
 
-    def add(self, target: Path | int) -> tuple[int, _Sink]:
-        """A new pipe into a file, or into an open one: its write end, which the caller closes once the task has it, and the sink to ask
-        about it."""
+    def add(self, target: Path | int) -> tuple[int, Sink]:
+        """Open a pipe into a file or file descriptor; returns its write end, which the caller closes once the task has it, and its sink."""
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
-        sink = _Sink(read, target, _open(target))
+        sink = Sink(read, target, _open(target))
         self._selector.register(read, selectors.EVENT_READ, sink)
         self._wake()
         return write, sink
@@ -65,7 +64,7 @@ class LogPump:
                 self._copy(key.data)
                 self._end(key.data)
 
-    def _copy(self, sink: _Sink) -> None:
+    def _copy(self, sink: Sink) -> None:
         try:
             data = os.read(sink.source, _CHUNK)
         except BlockingIOError:
@@ -77,7 +76,7 @@ class LogPump:
             sink.file = _open(sink.target)
         sink.output = sink.output.plus(data, _write(sink.file, data))
 
-    def _end(self, sink: _Sink) -> None:
+    def _end(self, sink: Sink) -> None:
         if sink.ended.is_set():
             return
         self._selector.unregister(sink.source)
@@ -88,7 +87,7 @@ class LogPump:
 
 
 def append(path: Path, data: bytes) -> int:
-    """How many bytes found room at the end of a file."""
+    """Append to a file; returns how many bytes found room."""
     file = _open(path)
     try:
         return _write(file, data)
@@ -98,7 +97,7 @@ def append(path: Path, data: bytes) -> int:
 
 
 def _open(target: Path | int) -> int | None:
-    """None where there is no room even for the name."""
+    """None if there is no room even for the file's name."""
     try:
         return os.dup(target) if isinstance(target, int) else os.open(target, _APPEND, 0o600)
     except OSError:
@@ -106,7 +105,7 @@ def _open(target: Path | int) -> int | None:
 
 
 def _write(file: int | None, data: bytes) -> int:
-    """How many bytes found room."""
+    """Write as much as there is room for; returns the number of bytes."""
     done = 0
     view = memoryview(data)
     while file is not None and done < len(data):

@@ -1,5 +1,5 @@
-"""Ports, reserved where they are used. A reservation is a bound socket that never listens: TensorFlow's server binds the same port beside
-it (TF_GRPC_REUSE_PORT), and nobody else can take it for as long as the task may be started again."""
+"""Ports, reserved on the host that uses them. A reservation is a bound socket that never listens: TensorFlow's server binds the same port
+beside it (TF_GRPC_REUSE_PORT), and no other process can take the port while the task may start again."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class PortReservations:
         self._sockets: dict[Task, _Reserved] = {}
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        """All or none. A task that holds a port which suits the request keeps it. Raises PortBusyError, which names who holds a fixed port,
-        or StartError for a range without a free port or an address that is not this machine's."""
+        """Reserve all or none. A task keeps a port it holds if that suits the request. Raises PortBusyError, naming the holder of a fixed
+        port, or StartError for a range without a free port or an address that is not this machine's."""
         taken: dict[Task, _Reserved] = {}
         with ExitStack() as undo, _one_at_a_time():
             for request in requests:
@@ -58,7 +58,7 @@ class PortReservations:
 
 
 class _Reserved(NamedTuple):
-    """A bound socket; for a lenient one also the name that keeps other runs of psclust away from its port."""
+    """A bound socket; for a lenient one also the claim that keeps other runs of psclust off its port."""
 
     sock: socket.socket
     claim: socket.socket | None
@@ -74,7 +74,7 @@ class _Reserved(NamedTuple):
 
 
 def listen_in(address: str, ports: str) -> socket.socket:
-    """A listening socket on the first free port of `ports`, a range or auto. Raises StartError."""
+    """A listening socket on the first free port of `ports` (a range, or auto). Raises StartError."""
     low, high = parse_port_range(ports)
     for port in range(low, high + 1):
         try:
@@ -104,7 +104,7 @@ def _reserve(request: PortRequest) -> _Reserved:
 
 
 def _claim(host: str, port: int) -> socket.socket:
-    """A name that one process at a time can hold, and that goes with it, in the same network namespace as the port. Raises OSError."""
+    """An abstract socket name: held by one process at a time, freed with it, and local to the port's network namespace. Raises OSError."""
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         claim.bind(f"\0psclust-port-{host}:{port}")
@@ -115,9 +115,9 @@ def _claim(host: str, port: int) -> socket.socket:
 
 
 def _bind(host: str, port: int, *, lenient: bool) -> _Reserved:
-    """Exclusively first, so that a port somebody else uses is refused even if they would share it; shared only afterwards.
-    SO_REUSEADDR lets a port be used again whose old connections are still in TIME_WAIT; it stays on where `lenient`, for a server that
-    shares nothing (TensorBoard, http.server) but sets it as servers do."""
+    """Bind exclusively, so that a port in use is refused even if its owner would share it, and share it only then. SO_REUSEADDR allows a
+    port whose old connections are in TIME_WAIT; it stays set if `lenient`, for servers that do not set SO_REUSEPORT (TensorBoard,
+    http.server)."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1 if port else 0)
@@ -136,7 +136,7 @@ def _bind(host: str, port: int, *, lenient: bool) -> _Reserved:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Between bind and the socket options two runs of one user could both believe a fixed port theirs; they take turns."""
+    """Serialize the runs of one user: between bind and the socket options, two of them could both take the same fixed port."""
     path = os.path.join(tempfile.gettempdir(), f"psclust-ports-{os.getuid()}.lock")
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -102,5 +102,5 @@ def request_for(
         "env": {**server.environment, **(env or {})},
         "cwd": str(cwd),
         "supervisor": os.getpid(),
-        "recovery_wait": wait,
+        "recovery_wait_s": wait,
     }

@@ -93,7 +93,7 @@ def test_a_script_that_cannot_be_run_says_why(plain: ForkServer, tmp_path: Path,
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"argv": []}, {"argv": [1]}, {"env": {"A": 1}}, {"cwd": None}, {"supervisor": "me"}, {"recovery_wait": "soon"}, {"argv": None}],
+    [{"argv": []}, {"argv": [1]}, {"env": {"A": 1}}, {"cwd": None}, {"supervisor": "me"}, {"recovery_wait_s": "soon"}, {"argv": None}],
 )
 def test_a_wrong_request_is_refused_and_the_next_one_served(plain: ForkServer, wrong: dict[str, object]) -> None:
     told, tell = os.pipe()

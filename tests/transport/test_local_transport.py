@@ -54,7 +54,7 @@ class Bed:
         argv = (str(python), "-c", "print('ran')")
         task = Task("worker", 0)
         plan = TaskPlan(
-            task, "localhost", None, argv, env or {}, "/", "tensorflow", "program", False, (), True, (0,), never, recovery_wait=None
+            task, "localhost", None, argv, env or {}, "/", "tensorflow", "program", False, (), True, (0,), never, recovery_wait_s=None
         )
         self.transport.start(plan, 1, self.folder / "log")
 
