@@ -1,5 +1,5 @@
-"""Every file name of a run, and where runs live: `<state>/<cluster name>/<run id>/`. The lock beside the runs is held by whoever
-supervises the live one, so that liveness never depends on a pid."""
+"""Every file name of a run, and the place of runs: `<state>/<cluster name>/<run id>/`. The supervisor of the live run holds the lock beside
+them, so that liveness never depends on a pid."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pathlib import Path
 
 from psclust.spec.cluster import Task
 
-KEPT_RUNS = 10  # finished runs of one name whose folders stay
-ENDING_BYTES = 32768  # set aside for the end of a run, should the disk be full then
-_LONGEST_SOCKET = 100  # bytes that fit a Unix socket's address, with room to spare
+KEPT_RUNS = 10  # of each cluster
+ENDING_BYTES = 32768  # reserved on disk to record the end of a run even if the disk is full
+_LONGEST_SOCKET = 100  # bytes; a Unix socket's address takes a few more
 
 
 def state_root(environ: Mapping[str, str], given: str | None = None) -> Path:
-    """Where runs live: `given` (--run-dir), else PSCLUST_STATE, else `psclust` in the XDG state directory."""
+    """The folder of all runs: `given` (--run-dir), else PSCLUST_STATE, else `psclust` in the XDG state directory."""
     chosen = given or environ.get("PSCLUST_STATE")
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -29,14 +29,14 @@ def state_root(environ: Mapping[str, str], given: str | None = None) -> Path:
 
 
 def xdg_folder(environ: Mapping[str, str], variable: str) -> str | None:
-    """None where it is not set, or relative: the XDG Base Directory Specification has such paths ignored."""
+    """None if unset or relative: the XDG Base Directory Specification says to ignore relative paths."""
     folder = environ.get(variable, "")
     return folder if os.path.isabs(folder) else None
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """One run's files. Nobody else puts a path together."""
+    """The files of one run. No other code builds these paths."""
 
     path: Path
 
@@ -54,17 +54,17 @@ class RunFolder:
 
     @property
     def ending(self) -> Path:
-        """How the run ended, where the disk was too full for a last status; blank before."""
+        """How the run ended, if the disk was too full for a last status; blank before."""
         return self.path / "ending.json"
 
     @property
     def plan_inputs(self) -> Path:
-        """What the plan of a run on other hosts was made of."""
+        """The inputs of the plan, for a run on other hosts."""
         return self.path / "plan_inputs.json"
 
     @property
     def origin(self) -> Path:
-        """The cluster file or folder that it was started from."""
+        """The cluster file or folder that the run was started from."""
         return self.path / "origin.json"
 
     @property
@@ -93,7 +93,7 @@ class RunFolder:
         return self.path / "model"
 
     def create(self) -> None:
-        """Readable by its owner only: logs and environments hold people's secrets."""
+        """Readable by the owner only: logs and environments may contain secrets."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path.mkdir(mode=0o700)
         for folder in (self.logs, self.path / "progress"):
@@ -101,7 +101,8 @@ class RunFolder:
         self.ending.write_bytes(b" " * ENDING_BYTES)
 
     def socket_address(self) -> str:
-        """gRPC's address of the control socket; a path too long for one is reached through an open folder, which this process keeps."""
+        """The control socket's address for gRPC. A path too long for a socket is replaced by one through a file descriptor of the folder,
+        which this process keeps open."""
         path = str(self.socket)
         if len(os.fsencode(path)) > _LONGEST_SOCKET:
             path = f"/proc/{os.getpid()}/fd/{os.open(self.path, os.O_PATH | os.O_CLOEXEC)}/{self.socket.name}"
@@ -120,7 +121,7 @@ class ClusterFolder:
 
     @property
     def hosts(self) -> Path:
-        """What all runs have left on other hosts, also those whose folders are gone here, and how to reach it."""
+        """What runs have left on other hosts, and how to reach those hosts; includes runs whose folders are gone here."""
         return self.path / "hosts.json"
 
     @property
@@ -129,18 +130,18 @@ class ClusterFolder:
         return self.path / "lock"
 
     def lock(self) -> int | None:
-        """Become the one who may run this cluster: a file descriptor to keep open, or None when a run is live."""
+        """Lock the cluster for a new run; a file descriptor to keep open, or None if a run is live."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
-            return self.lock()  # pruned in between
+            return self.lock()  # the folder was pruned meanwhile
         if not _is_free(descriptor):
             os.close(descriptor)
             return None
         if not _is_same(descriptor, self.lock_file):
             os.close(descriptor)
-            return self.lock()  # pruned in between: others would lock another file
+            return self.lock()  # the file was replaced meanwhile, and others would lock the new one
         return descriptor
 
     def is_live(self) -> bool:
@@ -154,7 +155,7 @@ class ClusterFolder:
             os.close(descriptor)
 
     def new_run(self) -> RunFolder:
-        """A new run's folder, made current. Call with the lock held."""
+        """Create the folder of a new run and make it current. Requires the lock."""
         run = RunFolder(self.path / self._next_id(time.time_ns() // 1000))
         run.create()
         link = Path(tempfile.mktemp(prefix=".current-", dir=self.path))
@@ -165,7 +166,7 @@ class ClusterFolder:
         return run
 
     def _next_id(self, now: int) -> str:
-        """`now` in microseconds since the epoch. Ids are in the order of the runs, even if the clock goes back."""
+        """`now`: microseconds since the epoch. Ids sort in the order of the runs, even if the clock goes back."""
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now // 1_000_000))
         wanted = f"{stamp}-{now % 1_000_000:06d}{os.urandom(1).hex()}"
         last = max((run.id for run in self.runs()), default="")
@@ -187,7 +188,7 @@ class ClusterFolder:
 
 
 def _is_free(descriptor: int) -> bool:
-    """Lock a file, unless somebody has."""
+    """Lock a file unless another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -203,12 +204,12 @@ def _is_same(descriptor: int, path: Path) -> bool:
 
 
 def agent_folder(state: str, name: str, run: str, host: str) -> str:
-    """The path of a run on another host, which keeps runs in `state`; hosts may share a home."""
+    """The path of a run's folder on another host, below that host's `state`; hosts may share a home."""
     return os.path.join(state, "agents", name, run, host)
 
 
 def clusters(root: Path) -> list[ClusterFolder]:
-    """Every cluster that has had a run, by name."""
+    """Every cluster that has had a run, sorted by name."""
     if not root.is_dir():
         return []
     return [ClusterFolder(entry) for entry in sorted(root.iterdir()) if (entry / "current").is_symlink()]

@@ -1,4 +1,4 @@
-"""Reading the logs of a run: the lines that a terminal would be left with, in time and memory that do not depend on how long a line is."""
+"""Reads logs as a terminal would show them, with time and memory per byte independent of the length of lines."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import codecs
 import re
 from pathlib import Path
 
-# "Erase the line" at either end of a line that is drawn anew: every redraw does that anyway.
+# "Erase the line" at either end of a redrawn line, which a redraw does anyway.
 _ERASE = re.compile(r"\A\x1b\[[0-2]?K|\x1b\[[0-2]?K\Z")
 _CHUNK = 1 << 18  # bytes of a file that are read at once
-LONGEST = 1 << 16  # characters of a line that are kept until its end comes
+LONGEST = 1 << 16  # characters of a line that are buffered until its end
 
 
 class LineSplitter:
-    """Bytes in, lines out, each with its newline. A line that grows longer than LONGEST comes in pieces, of which only the last one ends in
-    a newline. A carriage return starts the line anew, as on a terminal, so that a progress bar is one line: its last state. An incomplete
-    UTF-8 character waits for its rest; a wrong one is shown as U+FFFD."""
+    """Bytes in, lines out, each with its newline. A line longer than LONGEST comes in pieces, and only the last piece ends in a newline. A
+    carriage return starts the line again, as on a terminal, so that a progress bar is one line: its last state. An incomplete UTF-8
+    character is kept until its rest comes; an invalid one becomes U+FFFD."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._parts: list[str] = []  # of the line that has no end yet
+        self._parts: list[str] = []  # of the line without an end so far
         self._size = 0
-        self._state: str | None = None  # what the line was when its last carriage return came
-        self._cut = False  # whether pieces of the line are out already
+        self._state: str | None = None  # the line at its last carriage return
+        self._split = False  # whether pieces of the line have been returned
 
     @property
     def redrawn(self) -> str | None:
-        """A line that has been started anew and has not ended: a progress bar as it is now."""
+        """The current state of a redrawn line that has not ended, such as a progress bar."""
         return None if self._state is None else self._text() or self._state
 
     def feed(self, data: bytes) -> list[str]:
@@ -35,26 +35,26 @@ class LineSplitter:
         self._add(rest)
         if self._size > LONGEST:
             lines.append("".join(self._parts))
-            self._parts, self._size, self._state, self._cut = [], 0, None, True
+            self._parts, self._size, self._state, self._split = [], 0, None, True
         return lines
 
     def close(self) -> list[str]:
-        """The last line, when it had no end."""
+        """The last line, if it has no newline."""
         self._add(self._decoder.decode(b"", final=True))
-        unended = self._cut or bool((self._text() or self._state or "").strip())
+        unended = self._split or bool((self._text() or self._state or "").strip())
         return [self._end_line("")] if unended else []
 
     def _end_line(self, text: str) -> str:
-        if self._parts or self._state is not None or self._cut or "\r" in text:
+        if self._parts or self._state is not None or self._split or "\r" in text:
             self._add(text)
             text = self._text() or self._state or ""
-            self._parts, self._size, self._state, self._cut = [], 0, None, False
+            self._parts, self._size, self._state, self._split = [], 0, None, False
         return f"{text}\n"
 
     def _add(self, text: str) -> None:
         """Text without a newline."""
-        if "\r" in text and self._cut:
-            text = text.replace("\r", "")  # the pieces that are out cannot be drawn anew
+        if "\r" in text and self._split:
+            text = text.replace("\r", "")  # pieces that were returned cannot be redrawn
         elif "\r" in text:
             first, *states, text = text.split("\r")
             self._parts.append(first)
@@ -71,13 +71,13 @@ class LineSplitter:
 
 
 class LogReader:
-    """One log file, read as it grows. The file need not exist yet."""
+    """Follows a log file as it grows. The file need not exist yet."""
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
         self.path = path
         self._offset = offset
         self._lines = LineSplitter()
-        self.behind = False  # whether the last `read` may have left something
+        self.behind = False  # whether there may be more than the last `read` returned
 
     @property
     def redrawn(self) -> str | None:
@@ -85,7 +85,7 @@ class LogReader:
         return self._lines.redrawn
 
     def read(self) -> list[str] | None:
-        """The lines, and pieces of lines, in the next bytes that have come; None when there are no more."""
+        """The lines, and pieces of lines, in the next bytes; None if there are no more."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
@@ -98,15 +98,15 @@ class LogReader:
         return self._lines.feed(data) if data else None
 
     def feed(self, data: bytes) -> list[str]:
-        """Lines in what follows the end of the file, where the file found no room for it."""
+        """The lines in output that found no room in the file."""
         return self._lines.feed(data)
 
     def finish(self) -> list[str]:
-        """A last line without its end."""
+        """The last line, if it has no newline."""
         return self._lines.close()
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of some bytes, without their newlines."""
+    """The lines in `data`, without their newlines."""
     splitter = LineSplitter()
     return "".join([*splitter.feed(data), *splitter.close()]).split("\n")[:-1]

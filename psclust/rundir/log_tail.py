@@ -1,4 +1,4 @@
-"""Where the last lines of logs begin, without reading all of them."""
+"""The last lines of logs and texts, without reading all of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_IN_TAIL = 2000  # characters
 
 
 def tail_offsets(logs: Sequence[Path], count: int) -> dict[Path, int]:
-    """At which byte to begin in each log of a task, the oldest first, so that `count` lines are read of all together."""
+    """The byte offset in each log of a task (oldest first) behind which there are `count` lines in all."""
     begin: dict[Path, int] = {}
     for log in reversed(logs):
         begin[log], found = _begin(log, count)
@@ -21,7 +21,7 @@ def tail_offsets(logs: Sequence[Path], count: int) -> dict[Path, int]:
 
 
 def _begin(log: Path, count: int) -> tuple[int, int]:
-    """The offset of the last `count` lines of a file, and how many there are; a last line without its end is one."""
+    """The offset of the last `count` lines of a file, and how many there are; a last line without a newline counts."""
     try:
         with log.open("rb") as file:
             end = file.seek(0, 2)
@@ -49,8 +49,8 @@ def last_line(text: str) -> str:
 
 
 def tail(data: bytes, count: int) -> tuple[str, ...]:
-    """The last `count` lines of some bytes that may begin in the middle of a line; empty lines at the end do not count, and of a long line
-    the middle is left out."""
+    """The last `count` lines of output that may begin in the middle of a line, without empty lines at the end. Long lines are shortened in
+    the middle."""
     lines = [line.rstrip() for line in lines_of(data)]
     while lines and not lines[-1]:
         lines.pop()
@@ -58,7 +58,7 @@ def tail(data: bytes, count: int) -> tuple[str, ...]:
 
 
 def tail_of(path: Path, count: int, *, most: int = 1 << 16) -> tuple[str, ...]:
-    """The last `count` lines of a file, of its last `most` bytes; nothing where there is no file."""
+    """The last `count` lines in the last `most` bytes of a file; none if there is no file."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""Which old runs are removed, and their removal. A live run never is."""
+"""Chooses and removes old runs; never a live one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters
 
-KEPT_IN_ALL = 100  # runs of all names whose folders stay
+KEPT_IN_ALL = 100  # of all clusters
 
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A run that has ended. `ended` in seconds since the epoch; `is_last` of its cluster."""
+    """A run that has ended. ended: seconds since the epoch. is_last: whether it is the last run of its cluster."""
 
     name: str
     run: str
@@ -26,7 +26,7 @@ class OldRun:
 
 
 def old_runs(root: Path) -> list[OldRun]:
-    """All runs of this user that are not live, the latest first."""
+    """All runs of this user that are not live, latest first."""
     found = []
     for cluster in clusters(root):
         try:
@@ -43,7 +43,7 @@ def old_runs(root: Path) -> list[OldRun]:
 def chosen(
     runs: Iterable[OldRun], *, names: Collection[str] = (), keep: int | None = None, older_than: float | None = None
 ) -> list[OldRun]:
-    """Of `runs`, the latest first: those of `names` (all when empty), beyond the `keep` last of each, that ended before `older_than`."""
+    """Filter `runs` (latest first): those of `names` (empty: all), except the `keep` last of each, that ended before `older_than`."""
     count: dict[str, int] = {}
     found = []
     for run in runs:
@@ -54,8 +54,8 @@ def chosen(
 
 
 def remove(root: Path, runs: Iterable[OldRun]) -> list[OldRun]:
-    """Those that are gone now. What is live again meanwhile stays, and the last run of a cluster that has left something on other hosts,
-    for which `psclust down --purge` needs it."""
+    """Remove runs; returns the removed ones. The last run of a cluster stays if it is live again, or has left files on other hosts, for
+    `psclust down --purge`."""
     by_name: dict[str, list[OldRun]] = {}
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
@@ -82,7 +82,7 @@ def _remove(cluster: ClusterFolder, runs: list[OldRun]) -> list[OldRun]:
 
 
 def prune_beyond_limit(root: Path) -> None:
-    """Keep no more runs than anybody needs; of one name, `new_run` sees to it."""
+    """Keep at most KEPT_IN_ALL runs; `ClusterFolder.new_run` limits those of one cluster."""
     with suppress(OSError):
         remove(root, old_runs(root)[KEPT_IN_ALL:])
 
@@ -106,7 +106,7 @@ def size(run: RunFolder) -> int:
 
 
 def _ended(run: RunFolder) -> float:
-    """The last change of its status; of a run without one, of its folder."""
+    """When its status last changed or, without one, its folder."""
     for path in (run.status, run.path):
         with suppress(OSError):
             return path.stat().st_mtime

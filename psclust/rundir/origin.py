@@ -1,4 +1,4 @@
-"""What a run was started from. Clusters are named after a file or a folder, so two of one name may have nothing else in common."""
+"""What a run was started from. Clusters are named after a file or folder, so two of one name may be unrelated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psclust.rundir.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The cluster file, if there was one, and the folder in which `up` was called; paths without symbolic links."""
+    """The cluster file, if any, and the working folder of `up`; paths without symbolic links."""
 
     file: str | None
     folder: str
@@ -26,7 +26,7 @@ class Origin:
         return self.file or self.folder
 
     def is_of(self, other: Origin) -> bool:
-        """Whether both are of the same file; where one has no file, of the same folder."""
+        """Whether both have the same file or, if one has none, the same folder."""
         if self.file is not None and other.file is not None:
             return self.file == other.file
         return self.folder == other.folder
@@ -37,7 +37,7 @@ class Origin:
 
     @classmethod
     def read(cls, run: RunFolder) -> Origin | None:
-        """None for a run that does not say, such as one of an older psclust."""
+        """None if the run has no such record, as one of an older psclust."""
         try:
             data = json.loads(Path(run.origin).read_text(encoding="utf-8"))
             return cls(data["file"], data["folder"])

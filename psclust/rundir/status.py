@@ -1,4 +1,4 @@
-"""A run as seen from outside: one snapshot, the same in the run folder, over RPC and behind `--json`."""
+"""A run as seen from outside: one snapshot, the same in the run folder, over RPC and with `--json`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """One task now. `exit_code` as a shell shows it (128+n for a signal); `since` in seconds since the epoch."""
+    """One task. exit_code: as a shell shows it (128+n for a signal). since: seconds since the epoch."""
 
     task: str
     role: str
@@ -24,16 +24,16 @@ class TaskStatus:
     exit_code: int | None
     since: float
     log: str | None
-    joined: bool = False  # a program whose process is only a server any more
-    served: bool = False  # this attempt has answered at its address
+    joined: bool = False  # a program whose process is only a server by now
+    served: bool = False  # this attempt has accepted a connection at its address
     lost_output: int = 0  # bytes that found no room on disk
-    unkept: str = ""  # the last of those, a character for each
+    unkept: str = ""  # the last of those, as Latin-1
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run now. `waiting`: for whom, when its work is done; `exit_code` and `text` are set once it is clear how the run ends; psclust: the
-    version that supervises it; clock: seconds from the machine's monotonic clock to the times in here."""
+    """A run. ok, exit_code, text: set once it is decided how the run ends. waiting: which tasks a finishing run waits for, as a clause.
+    psclust: version of its supervisor. clock: what to add to the machine's monotonic clock to get the times in here."""
 
     name: str
     run: str
@@ -55,7 +55,7 @@ class RunStatus:
     clock: float | None = None
 
     def age(self, moment: float) -> float:
-        """Seconds since `moment`, one of this record's times. While the run is live, a system clock that was set since does not count."""
+        """Seconds since `moment`, one of this record's times. For a live run, setting the system clock has no effect."""
         now = time.time() if self.ended or self.clock is None else time.monotonic() + self.clock
         return max(0.0, now - moment)
 
@@ -65,7 +65,7 @@ class RunStatus:
 
     @property
     def was_stopped(self) -> bool:
-        """By somebody, or by its time limit: no task is to blame."""
+        """Whether a user or the time limit ended the run, and not a task."""
         return not self.ok and self.cause is None and self.exit_code in (124, 130, 143)
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -73,7 +73,7 @@ class RunStatus:
 
     @classmethod
     def from_json(cls, text: str) -> RunStatus:
-        """Also of another version's run, as far as the two know the same."""
+        """Reads records of other versions too, without the fields this one does not know."""
         data: dict[str, Any] = json.loads(text)
         tuples = {name: tuple(data[name]) for name in ("cause_tail", "collateral", "notes")}
         tasks = tuple(TaskStatus(**_known(TaskStatus, task)) for task in data["tasks"])
@@ -81,6 +81,6 @@ class RunStatus:
 
 
 def _known(record: type, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what this version has no field for."""
+    """Drop the fields this version does not know."""
     names = {field.name for field in fields(record)}
     return {name: value for name, value in data.items() if name in names}

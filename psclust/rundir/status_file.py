@@ -1,4 +1,4 @@
-"""The record of a run on disk: its status, and its end also where the disk is full or where its supervisor could not write it."""
+"""The status of a run on disk. Its end is recorded even if the disk is full, or the supervisor was killed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from psclust.rundir.folder import ENDING_BYTES, ClusterFolder, RunFolder
 from psclust.rundir.log_tail import tail_of
 from psclust.rundir.status import RunStatus
 
-_LOG_LINES = 60  # of the supervisor, which a traceback does not exceed
-_LONGEST_TEXT = 1000  # characters of a sentence, and of all lines of a tail, that fit the ending on a full disk
+_LOG_LINES = 60  # enough for a traceback
+_LONGEST_TEXT = 1000  # characters of the text, and of the tail, that fit into ENDING_BYTES
 
 
 def write_status(folder: RunFolder, status: RunStatus) -> None:
-    """Replace the status. The end of a run is recorded on a full disk as well, in room that was set aside at its beginning. Raises OSError
-    where a status finds no room."""
+    """Replace the status; on a full disk, the last status goes into the space reserved for it. Raises OSError if an earlier one finds no
+    room."""
     try:
         write_atomically(folder.status, status.to_json(indent=1))
     except OSError:
@@ -29,7 +29,7 @@ def write_status(folder: RunFolder, status: RunStatus) -> None:
 
 
 def read_status(folder: RunFolder) -> RunStatus:
-    """The last status of a run, also where its supervisor had no last word. Raises NoRunError for a run that is just beginning."""
+    """The last status of a run, completed if its supervisor could not write the end. Raises NoRunError for a run that has just begun."""
     cluster = ClusterFolder(folder.path.parent)
     current = cluster.current()
     live = cluster.is_live() and current is not None and current.path.name == folder.path.name
@@ -52,9 +52,9 @@ def record_death(folder: RunFolder, how: str) -> None:
     status = _read(folder.status)
     if status is None or status.ended:
         return
-    said = tail_of(folder.supervisor_log, _LOG_LINES)
-    # Its log ends with a traceback where it was a mistake of its own.
-    why = f" ({said[-1]})" if any(line.startswith("Traceback") for line in said) else ""
+    lines = tail_of(folder.supervisor_log, _LOG_LINES)
+    # A fault of psclust's own left a traceback.
+    why = f" ({lines[-1]})" if any(line.startswith("Traceback") for line in lines) else ""
     text = f"the supervisor {how}{why}; every task of the run was stopped"
     with suppress(OSError):
         now = status.began + status.age(status.began)
@@ -62,9 +62,9 @@ def record_death(folder: RunFolder, how: str) -> None:
 
 
 def not_started(folder: RunFolder) -> str:
-    """A clause about a supervisor that did not come up, with its last words."""
-    said = tail_of(folder.supervisor_log, 1)
-    return "the supervisor did not start: " + (said[-1] if said else "it said nothing")
+    """A clause about a supervisor that did not start, with the last line of its log."""
+    lines = tail_of(folder.supervisor_log, 1)
+    return "the supervisor did not start: " + (lines[-1] if lines else "it logged nothing")
 
 
 def _read(path: Path) -> RunStatus | None:
@@ -75,13 +75,13 @@ def _read(path: Path) -> RunStatus | None:
 
 
 def _ended(status: RunStatus, at: float | None, /, **outcome: Any) -> RunStatus:
-    """`at`: when its last tasks ended, where that is known."""
+    """at: when the last tasks ended, if known."""
     tasks = tuple(replace(task, phase="stopped", pid=None, since=at or task.since) if task.pid else task for task in status.tasks)
     return replace(status, phase="ended", tasks=tasks, **outcome)
 
 
 def _blank(folder: RunFolder) -> RunStatus:
-    """Of a run that has left no status."""
+    """The status of a run that never wrote one."""
     try:
         began = folder.path.stat().st_mtime
     except OSError:
@@ -90,11 +90,11 @@ def _blank(folder: RunFolder) -> RunStatus:
 
 
 def _write_ending(folder: RunFolder, status: RunStatus) -> None:
-    """As much of the status as there is room for: without the tasks, if they are too many."""
+    """Write as much of the status as there is room for, without the tasks if they are too many."""
     tail = "\n".join(status.cause_tail)[-_LONGEST_TEXT:].splitlines()
     tasks = tuple(replace(task, unkept="", log=None) for task in status.tasks)
     short = replace(status, text=(status.text or "")[:_LONGEST_TEXT], cause_tail=tuple(tail), notes=(), tasks=tasks)
     text = next(text for one in (short, replace(short, tasks=())) if len(text := one.to_json().encode()) <= ENDING_BYTES)
-    # Written over what is there: no new block is needed.
+    # Overwriting needs no new block.
     with folder.ending.open("r+b") as file:
         file.write(text.ljust(ENDING_BYTES))

@@ -1,4 +1,4 @@
-"""The real command in a folder of its own: run it, follow it, break it, and see that it left nothing behind."""
+"""Run the real `psclust` command in its own folder, and check that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from psclust.testing.wait import PATIENCE_S, wait_until
 
 @dataclass
 class Running:
-    """A `psclust` in the background; its output, stdout and stderr as one, is in a file."""
+    """A `psclust` process in the background, with stdout and stderr in one file."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -32,12 +32,12 @@ class Running:
     def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
-    def wait(self, deadline: float = PATIENCE_S) -> int:
+    def wait(self, deadline_s: float = PATIENCE_S) -> int:
         """The exit code. Raises TimeoutError, with the output so far."""
         try:
-            return self.process.wait(deadline)
+            return self.process.wait(deadline_s)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"psclust still runs after {deadline:g} s; it said:\n{self.output}") from None
+            raise TimeoutError(f"psclust still runs after {deadline_s:g} s; its output:\n{self.output}") from None
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -45,7 +45,7 @@ class Running:
 
 @dataclass
 class CommandBed:
-    """A folder with its own state directory. Everything started here carries a mark in its environment, by which leftovers are found."""
+    """A folder with its own state directory. Every process started from it has a mark in its environment, by which leftovers are found."""
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
@@ -73,10 +73,10 @@ class CommandBed:
             )
         return Running(process, log)
 
-    def run(self, *args: str, env: Mapping[str, str] | None = None, deadline: float = PATIENCE_S) -> tuple[int, str]:
+    def run(self, *args: str, env: Mapping[str, str] | None = None, deadline_s: float = PATIENCE_S) -> tuple[int, str]:
         """Exit code and output."""
         running = self.start(*args, env=env)
-        return running.wait(deadline), running.output
+        return running.wait(deadline_s), running.output
 
     def run_here(self, *args: str) -> tuple[int, str]:
         """Exit code and output of a command that starts no process, called in this one: many times faster than `run`."""
@@ -95,11 +95,9 @@ class CommandBed:
         return code, said.getvalue()
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What the command gets."""
+        """The environment of the command."""
         own = {"PSCLUST_STATE": str(self.state), "CUDA_VISIBLE_DEVICES": "", "COMMAND_BED": self.mark}
         return {**os.environ, **own, **self.environ, **(extra or {})}
-
-    # ---- what is there
 
     def cluster(self, name: str | None = None) -> ClusterFolder:
         return ClusterFolder(self.state / (name or self.name))
@@ -119,14 +117,14 @@ class CommandBed:
         status = self.status(name)
         return next((entry for entry in status.tasks if entry.task == task), None) if status else None
 
-    def wait_for(self, task: str, phase: str, *, attempt: int = 1, deadline: float = PATIENCE_S, name: str | None = None) -> TaskStatus:
-        """Until the task is in `phase` in that attempt, or a later one."""
+    def wait_for(self, task: str, phase: str, *, attempt: int = 1, deadline_s: float = PATIENCE_S, name: str | None = None) -> TaskStatus:
+        """Wait until the task is in `phase`, in that attempt or a later one."""
 
         def there() -> TaskStatus | None:
             entry = self.task(task, name)
             return entry if entry and entry.phase == phase and entry.attempt >= attempt else None
 
-        found = wait_until(there, deadline, what=f"{task} {phase}, attempt {attempt}")
+        found = wait_until(there, deadline_s, what=f"{task} {phase}, attempt {attempt}")
         assert found is not None
         return found
 
@@ -135,7 +133,7 @@ class CommandBed:
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def processes(self) -> list[psutil.Process]:
-        """Everything alive that was started from here."""
+        """All live processes started from this folder."""
         needle = f"COMMAND_BED={self.mark}".encode()
         found = []
         for process in psutil.process_iter():
@@ -145,14 +143,14 @@ class CommandBed:
         return found
 
     def bound_ports(self, status: RunStatus) -> list[str]:
-        """Addresses of the run on which something still listens."""
+        """The addresses of the run at which a process still listens."""
         ports = {int(task.address.rpartition(":")[2]) for task in status.tasks if task.address}
         return [
             str(entry.laddr) for entry in psutil.net_connections("tcp") if entry.laddr and entry.laddr.port in ports and not entry.raddr
         ]
 
     def end(self) -> Sequence[str]:
-        """End whatever is left and say what it was."""
+        """Kill the processes that are left; returns their pids and command lines."""
         left = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in self.processes()]
         for process in self.processes():
             with suppress(psutil.Error):

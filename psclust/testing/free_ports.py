@@ -1,4 +1,4 @@
-"""Ports for tests that must write an address down before anything runs."""
+"""Free ports for tests that need an address before a process has bound it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _FIRST, _END = 20000, 32000
 
 
 def free_ports(count: int) -> int:
-    """The first of `count` ports in a row that were free a moment ago, on every address of this machine.
+    """The first of `count` consecutive ports that were free a moment ago, on every address of this machine.
 
-    Below the ephemeral range, and beginning elsewhere in each process, so that tests side by side seldom meet.
+    They are below the ephemeral range, and each process searches from another port, so that parallel tests seldom collide.
     Raises OSError if there are none.
     """
     start = _FIRST + os.getpid() * count % (_END - _FIRST)

@@ -1,8 +1,7 @@
 """Hosts for tests, on one machine, each with a real sshd: `with host_bed(folder, 4) as bed: ...`.
 
-As root each host is a set of namespaces: an address, a name, process ids, `/tmp`, `/run` and a home of its own, so that it can be cut off
-and switched off like a machine. Without root each is an sshd on an address of its own in 127.0.0.0/8, with a home of its own, which shares
-all the rest.
+As root, each host is a set of namespaces with its own address, name, process ids, `/tmp`, `/run` and home, so that it can be cut off and
+switched off like a machine. Without root, each is an sshd with its own address in 127.0.0.0/8 and its own home, and shares all the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from psclust.testing.namespaces import Network
 from psclust.testing.sshd import find_program, make_keys, sshd_config, write_client_config
 from psclust.testing.wait import wait_until
 
-# Run by the first process of a host's namespaces. $1: name, $2: the bed's folder, $3: sshd, $4: its configuration, others: paths to keep.
+# Run by the first process in a host's namespaces. $1: name, $2: the bed's folder, $3: sshd, $4: its configuration, others: paths to keep.
 _BOOT = """
 set -e
 name=$1 bed=$2 sshd=$3 config=$4; shift 4
@@ -37,7 +36,7 @@ mount --bind "$bed/hosts" /etc/hosts
 mount -t tmpfs tmpfs /run
 mkdir -p /run/sshd "$bed/$name/tmp"
 chmod 1777 "$bed/$name/tmp"
-# What lies below /tmp and is needed there (the bed itself, an environment) stays where it is.
+# Keep the paths below /tmp that the host needs (the bed itself, an environment).
 for kept in "$bed" "$@"; do
     case $kept in /tmp/*) mkdir -p "$bed/$name/tmp/${kept#/tmp/}";; esac
 done
@@ -54,14 +53,14 @@ mount --bind "$bed/$name/home" /run/home
 cd /
 sleep infinity &
 "$sshd" -D -e -f "$config" &
-# As the first process of its namespace the shell also takes leave of everybody's orphans.
+# As the first process of its namespace, the shell also reaps all orphans.
 wait
 """
 
 
 @dataclass
 class BedHost:
-    """One host. address: IPv4. home: where its user's home is, seen from outside. process: the first of its processes."""
+    """One host. address: IPv4. home: its user's home as seen from outside. process: the first of its processes."""
 
     name: str
     address: str
@@ -73,16 +72,16 @@ class BedHost:
 
     @property
     def isolated(self) -> bool:
-        """Whether it is more than an address: can be cut off, and sees its own processes only."""
+        """Whether it has namespaces: can be cut off, and sees only its own processes."""
         return self.network is not None
 
     @property
     def own_home(self) -> str:
-        """Its user's home, as the host itself sees it."""
+        """Its user's home as seen on the host."""
         return "/run/home" if self.isolated else str(self.home)
 
     def processes(self) -> list[psutil.Process]:
-        """All that run on the host, sshd included."""
+        """All processes on the host, sshd included."""
         if self.network is None:
             found = set(self._at_home())
             with suppress(psutil.NoSuchProcess):
@@ -96,7 +95,7 @@ class BedHost:
         return [process for process in psutil.process_iter() if _namespace(process.pid) == space]
 
     def _at_home(self) -> list[psutil.Process]:
-        """What was started by a log-in to the host, wherever it is now: the host's home is nobody else's."""
+        """Processes started by a log-in to the host, recognised by HOME: no other host has the same home."""
         home = f"HOME={self.home}".encode()
         return [process for process in psutil.process_iter() if home in _environment(process.pid)]
 
@@ -107,7 +106,7 @@ class BedHost:
         return None
 
     def programs(self) -> list[str]:
-        """The command lines of what runs on the host beside what always does."""
+        """The command lines of the processes on the host, without those that always run."""
         found = []
         for process in self._programs():
             with suppress(psutil.Error):
@@ -115,7 +114,7 @@ class BedHost:
         return found
 
     def end_programs(self) -> None:
-        """Kills what runs on the host beside what always does."""
+        """Kill the processes on the host, except those that always run."""
         for process in self._programs():
             with suppress(psutil.Error):
                 process.kill()
@@ -127,8 +126,7 @@ class BedHost:
                     yield process
 
     def cut(self) -> None:
-        """No packet reaches or leaves the host any more, except its own to itself. Where it is not isolated none of its processes makes a
-        move, which looks the same to others."""
+        """Drop all packets between the host and others. Without isolation, stop all of its processes, which looks the same from outside."""
         if self.network is not None:
             self.network.cut(self.name)
         else:
@@ -146,24 +144,24 @@ class BedHost:
                 process.send_signal(number)
 
     def command(self, *arguments: str) -> list[str]:
-        """A command line that runs `arguments` on the host, past sshd."""
+        """A command line that runs `arguments` on the host without sshd."""
         if self.network is None:
             return list(arguments)
         return [find_program("nsenter"), "--target", str(self._first()), "--mount", "--uts", "--net", "--pid", "--", *arguments]
 
     def run(self, *arguments: str) -> str:
-        """What `arguments` prints on the host. Raises CalledProcessError."""
+        """Run `arguments` on the host; returns the output. Raises CalledProcessError."""
         return subprocess.run(self.command(*arguments), check=True, capture_output=True, text=True).stdout
 
     def stop_sshd(self) -> None:
-        """Nobody can log in any more; who is in stays in."""
+        """Allow no more log-ins; existing sessions stay."""
         for process in self.processes():
             with suppress(psutil.Error):
                 if process.name() == "sshd" and "-D" in process.cmdline():
                     process.kill()
 
     def switch_off(self) -> None:
-        """Everything on the host is gone at once."""
+        """Kill everything on the host at once."""
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -173,8 +171,8 @@ class BedHost:
 
 @dataclass(frozen=True)
 class HostBed:
-    """home: what HOME must be for a client to reach the hosts by name (`ssh`, fabric). shared: a folder that all hosts and this machine see
-    at the same path, as a network file system would be."""
+    """home: the HOME with which a client (`ssh`, fabric) reaches the hosts by name. shared: a folder with the same path on all hosts and
+    this machine, like a network file system."""
 
     hosts: Sequence[BedHost]
     home: Path
@@ -191,8 +189,8 @@ class HostBed:
 
 @contextmanager
 def host_bed(folder: Path, count: int, *, isolated: bool | None = None) -> Iterator[HostBed]:
-    """`count` hosts, h1, h2, ..., that accept log-ins with the key in the bed's home. `isolated`: with namespaces, which needs root; None:
-    if this is root. Raises FileNotFoundError where a system program is missing, and TimeoutError where a host does not come up."""
+    """`count` hosts, h1, h2, ..., that accept log-ins with the key in the bed's home. isolated: with namespaces, which needs root; None: if
+    this is root. Raises FileNotFoundError if a system program is missing, and TimeoutError if a host does not start."""
     isolated = os.geteuid() == 0 if isolated is None else isolated
     folder.mkdir(parents=True, exist_ok=True)
     keys = make_keys(folder)
@@ -205,7 +203,7 @@ def host_bed(folder: Path, count: int, *, isolated: bool | None = None) -> Itera
         _write_system_files(folder, {name: address for name, (address, _) in places.items()})
         hosts = []
         for name, (address, _) in places.items():
-            # Namespaces have a home of their own in /etc/passwd.
+            # With namespaces, /etc/passwd names the home.
             home = None if network else folder / name / "home"
             host = _start(folder, name, address, port, network, sshd_config(folder, keys, address, port, home))
             stack.callback(host.switch_off)
@@ -220,13 +218,13 @@ def _start(folder: Path, name: str, address: str, port: int, network: Network | 
     (folder / name / "home").mkdir(parents=True)
     log, sshd = folder / name / "sshd.log", find_program("sshd")
     if network:
-        # An interpreter or a checkout below /tmp would be hidden by the host's own.
+        # The host's own /tmp would hide an interpreter or a checkout below /tmp.
         kept = {str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])}
         separate = [find_program("unshare"), "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc"]
         command = [*network.command(name), *separate, "sh", "-c", _BOOT, "boot", name, str(folder), sshd, str(config), *sorted(kept)]
     else:
         if os.geteuid() == 0:
-            # As its service does; without it sshd does not start.
+            # As the service does; sshd does not start without it.
             Path("/run/sshd").mkdir(exist_ok=True)
         command = [sshd, "-D", "-e", "-f", str(config)]
     with log.open("wb") as file:
@@ -235,7 +233,7 @@ def _start(folder: Path, name: str, address: str, port: int, network: Network | 
 
 
 def _write_system_files(folder: Path, addresses: dict[str, str]) -> None:
-    """What namespaces see as /etc/passwd, where root's home is a host's own, and as /etc/hosts."""
+    """Write /etc/passwd for namespaces, in which root's home is the host's own, and /etc/hosts."""
     lines = Path("/etc/passwd").read_text(encoding="utf-8").splitlines()
     users = [line.split(":") for line in lines]
     own = [":".join([*user[:5], "/run/home", *user[6:]]) if user[2:3] == ["0"] else ":".join(user) for user in users]
@@ -245,7 +243,7 @@ def _write_system_files(folder: Path, addresses: dict[str, str]) -> None:
 
 
 def _environment(pid: int) -> Sequence[bytes]:
-    """The variables with which a process was started; none of one that is not ours to look at."""
+    """The environment a process was started with; empty if we may not read it."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:

@@ -1,4 +1,4 @@
-"""A network of hosts in namespaces: a bridge of this machine, and for each host an interface of its own with an address. Needs root."""
+"""A network of hosts in namespaces: a bridge on this machine, and an interface with an address for each host. Needs root."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ table inet psclust_cut {
 
 
 class Network(AbstractContextManager["Network"]):
-    """`names` get addresses in a /24 of 10.77.0.0/16 that no other network of this kind uses; this machine has the last one in it."""
+    """`names` get addresses in a /24 of 10.77.0.0/16 that no other such network uses; this machine gets the last one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
@@ -46,11 +46,11 @@ class Network(AbstractContextManager["Network"]):
         return f"{self.bridge}-{name}"
 
     def command(self, name: str) -> list[str]:
-        """What to put before a command line to run it on a host's network."""
+        """The prefix of a command line that runs it on a host's network."""
         return [find_program("ip"), "netns", "exec", self.namespace(name)]
 
     def cut(self, name: str) -> None:
-        """No packet goes in or out."""
+        """Drop all packets in and out."""
         subprocess.run([*self.command(name), find_program("nft"), "-f", "-"], input=_CUT.encode(), check=True)
 
     def heal(self, name: str) -> None:
@@ -67,7 +67,7 @@ class Network(AbstractContextManager["Network"]):
 
     def _remove(self) -> None:
         for index, name in enumerate(self._names):
-            # Not left to the end of the namespace, which the kernel brings about some time later.
+            # Deleted explicitly: the kernel ends a namespace some time later.
             for command in (("link", "delete", f"{self.bridge}-{index + 1}"), ("netns", "delete", self.namespace(name))):
                 with suppress(subprocess.CalledProcessError):
                     _ip(*command)
@@ -76,7 +76,7 @@ class Network(AbstractContextManager["Network"]):
 
 
 def _free_number() -> int:
-    """Makes a bridge that does not exist yet, with its address; the number in its name."""
+    """Create a bridge with a new name, and give it its address; returns the number in its name."""
     for number in range(256):
         with suppress(subprocess.CalledProcessError):
             _ip("link", "add", f"psclust{number}", "type", "bridge")

@@ -1,4 +1,4 @@
-"""A real sshd and the keys to log in to it, all in files of one folder: nothing of anybody's own `~/.ssh` is read or written."""
+"""A real sshd and the keys to log in to it, in files of one folder; no user's `~/.ssh` is read or written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SEARCH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
 def find_program(name: str) -> str:
-    """The path of a system program, also of one that only root has on its PATH. Raises FileNotFoundError, which says what to install."""
+    """The path of a system program, even if only root has it on PATH. Raises FileNotFoundError naming the package to install."""
     path = shutil.which(name, path=_SEARCH)
     if path is None:
         package = _PACKAGES.get(name, name)
@@ -31,7 +31,7 @@ class Keys:
 
     @property
     def host_public(self) -> str:
-        """Type and key, as known_hosts has them."""
+        """Type and key, as in known_hosts."""
         return " ".join(self.host.with_suffix(".pub").read_text(encoding="ascii").split()[:2])
 
 
@@ -46,8 +46,7 @@ def make_keys(folder: Path) -> Keys:
 
 
 def sshd_config(folder: Path, keys: Keys, address: str, port: int, home: Path | None = None) -> Path:
-    """Writes the configuration of the sshd at `address:port`; the limits on log-ins are sshd's own. `home`: what HOME is there, unless it
-    is the user's."""
+    """Write the configuration of an sshd at `address:port`, with its default limits on log-ins. home: HOME, by default the user's."""
     path = folder / f"sshd-{address}.conf"
     settings: dict[str, object] = {
         "ListenAddress": address,
@@ -67,7 +66,7 @@ def sshd_config(folder: Path, keys: Keys, address: str, port: int, home: Path | 
 
 
 def write_client_config(home: Path, keys: Keys, places: Mapping[str, tuple[str, int]]) -> None:
-    """Writes `home/.ssh` so that a client whose HOME it is reaches the hosts by name: name -> (address, port)."""
+    """Write `home/.ssh` so that a client with that HOME reaches the hosts by name. places: name -> (address, port)."""
     folder = home / ".ssh"
     folder.mkdir(parents=True, mode=0o700)
     known, config = [], []

@@ -1,4 +1,4 @@
-"""A terminal to run the real command on: a pseudo-terminal, and the screen that what was written there leaves."""
+"""Run the real command on a pseudo-terminal, and render its output as a screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEP = re.compile(r"\x1b\[(\d*)([AJKm])|\x1b\[[0-9;]*m|([\r\n])|([^\r\n\x1b]+)|
 
 
 class Terminal:
-    """One command on a pseudo-terminal of `columns` times `rows`; `written` is all that it has written there."""
+    """One command on a pseudo-terminal of `columns` times `rows`; `written` is all of its output."""
 
     def __init__(self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = 100, rows: int = 30) -> None:
         self._columns = columns
@@ -39,10 +39,10 @@ class Terminal:
     def screen(self) -> list[str]:
         return screen(self.written, self._columns)
 
-    def wait(self, deadline: float = PATIENCE_S) -> int:
-        """The exit code, once all that was written has been read. Raises subprocess.TimeoutExpired."""
-        code = self.process.wait(deadline)
-        self._reader.join(deadline)
+    def wait(self, deadline_s: float = PATIENCE_S) -> int:
+        """The exit code, once all output has been read. Raises subprocess.TimeoutExpired."""
+        code = self.process.wait(deadline_s)
+        self._reader.join(deadline_s)
         return code
 
     def _read(self, ours: int) -> None:
@@ -50,12 +50,12 @@ class Terminal:
             while data := os.read(ours, 1 << 16):
                 self._data += data
         except OSError:
-            pass  # Linux's way to say that nobody has it open any more
+            pass  # Linux reports EIO when no process has the other end open
         os.close(ours)
 
 
 def screen(written: str, columns: int) -> list[str]:
-    """The lines, without colors, of a terminal that can move its cursor up and erase lines. Raises AssertionError for any other command."""
+    """The lines, without colors, on a terminal that can move its cursor up and erase lines. Raises AssertionError for any other command."""
     lines, row, column = [""], 0, 0
     for number, command, move, text, other in _STEP.findall(written):
         assert not other, f"a terminal gets a command: {written!r}"

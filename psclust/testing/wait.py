@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline: what a test does in place of sleeping."""
+"""Wait for a condition with a deadline, where a test would otherwise sleep."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 
-# For anything that is to come true: long enough for a machine that has much else to do, since only a fault ever waits for it.
+# Long enough for a busy machine; only a fault waits that long.
 PATIENCE_S = 300.0
 
 
-def wait_until(condition: Callable[[], _T], deadline: float = PATIENCE_S, *, what: str = "the condition") -> _T:
-    """The first true value of `condition`, asked every 10 ms. Raises TimeoutError after `deadline` seconds."""
-    end = time.monotonic() + deadline
+def wait_until(condition: Callable[[], _T], deadline_s: float = PATIENCE_S, *, what: str = "the condition") -> _T:
+    """Poll `condition` every 10 ms; returns its first true value. Raises TimeoutError after `deadline_s`."""
+    end = time.monotonic() + deadline_s
     while not (value := condition()):
         if time.monotonic() > end:
-            raise TimeoutError(f"{what} did not come true within {deadline:g} s")
+            raise TimeoutError(f"{what} did not come true within {deadline_s:g} s")
         time.sleep(0.01)
     return value

@@ -47,7 +47,7 @@ with tf.Session(master, config=tf.ConfigProto(device_filters=["/job:ps", "/job:w
 )
 def test_a_call_may_be_quiet_for_as_long_as_it_likes(bed: CommandBed, replication: list[str]) -> None:
     bed.write("waits.py", WAITS)
-    code, said = bed.run("up", "--ps", "1", "--workers", "1", *replication, "waits.py", str(QUIET_S), deadline=PATIENCE_S + QUIET_S)
+    code, said = bed.run("up", "--ps", "1", "--workers", "1", *replication, "waits.py", str(QUIET_S), deadline_s=PATIENCE_S + QUIET_S)
     assert code == 0, said
     quiet = re.search(r"got 7 after (\d+) s", said)
     assert quiet, said
