@@ -82,17 +82,12 @@ def _role(name: str, program: ProgramCommand | None) -> Role:
 
 def _deciders(file: ClusterFile, roles: Mapping[str, Role]) -> Sequence[str]:
     """The jobs whose end ends the run: `ends_with`, by default the chief, else the workers, else all that run a program."""
-    working = [name for name, role in roles.items() if role == "program"]
-    chosen = {
-        "chief": [name for name in working if is_chief(name)],
-        "workers": [name for name in working if name == WORKER],
-        "all": working,
-        "never": [],
-    }
     if isinstance(file.ends_with, list):
         return file.ends_with
-    if file.ends_with == "auto":
-        return chosen["chief"] or chosen["workers"] or working
-    if file.ends_with in ("chief", "workers") and not chosen[file.ends_with]:
+    working = [name for name, role in roles.items() if role == "program"]
+    chiefs = [name for name in working if is_chief(name)]
+    workers = [name for name in working if name == WORKER]
+    found = {"auto": chiefs or workers or working, "chief": chiefs, "workers": workers, "all": working, "never": []}[file.ends_with]
+    if not found and file.ends_with in ("chief", "workers"):
         raise UsageError(f"ends_with: no {file.ends_with.rstrip('s')} task runs a program here; name the jobs that decide, as a list.")
-    return chosen[file.ends_with]
+    return found

@@ -1,4 +1,4 @@
-"""What psclust tells a script of its place at a real prompt, and what it finds missing before anything starts."""
+"""How scripts learn their role with `psclust up`, and what is found missing before anything starts."""
 
 from __future__ import annotations
 
