@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
     ("replication", "update", "victim"),
     [
         ("between-graph", "--async", "ps:0"),
-        ("in-graph", "--sync", "worker:0"),
+        pytest.param("in-graph", "--sync", "worker:0", marks=pytest.mark.long),
         pytest.param("between-graph", "--sync", "worker:1", marks=pytest.mark.long),
         pytest.param("in-graph", "--async", "client:0", marks=pytest.mark.long),
     ],

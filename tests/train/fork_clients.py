@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,21 @@ HERE = Path(__file__).parent
 SERVER = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["psclust.train.command_line", "psclust.runtime.bare_server"])
+FORKS.set_forkserver_preload(["preloaded"])
+
+
+def fork(target: Any, *args: Any) -> Any:
+    """Call `target` in a process that has loaded the modules of `preloaded`, which its fork server finds by PYTHONPATH alone."""
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), path] if path else [str(HERE)])
+    forkserver.ensure_running()
+    if path is None:
+        del os.environ["PYTHONPATH"]
+    else:
+        os.environ["PYTHONPATH"] = path
+    process = FORKS.Process(target=target, args=args, daemon=True)
+    process.start()
+    return process
 
 
 def run_program(arguments: list[str], environment: dict[str, str], log: str) -> None:
@@ -31,9 +46,7 @@ def run_program(arguments: list[str], environment: dict[str, str], log: str) -> 
 
 
 def fork_client(arguments: list[str], environment: dict[str, str], log: Path) -> Any:
-    process = FORKS.Process(target=run_program, args=(arguments, environment, str(log)), daemon=True)
-    process.start()
-    return process
+    return fork(run_program, arguments, environment, str(log))
 
 
 def run_server(arguments: list[str]) -> None:
@@ -47,6 +60,4 @@ def run_server(arguments: list[str]) -> None:
 def fork_server(cluster: str, job: str, task: int, devices: int = 1) -> Any:
     """Starts a bare server of the cluster spec in JSON, with so many CPU devices; it may take a moment to answer."""
     arguments = ["--cluster", cluster, "--job", job, "--task", str(task), "--device-count", str(devices)]
-    process = FORKS.Process(target=run_server, args=(arguments,), daemon=True)
-    process.start()
-    return process
+    return fork(run_server, arguments)

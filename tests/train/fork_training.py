@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-from fork_clients import FORKS, SERVER
+from fork_clients import FORKS, SERVER, fork
 
 from psclust.testing.wait import PATIENCE_S, wait_until
 from psclust.train.program_options import Options
@@ -53,8 +53,7 @@ class Training:
     def run_apart(self) -> None:
         """The same in a process of its own, which sees a copy of the program."""
         answer, theirs = FORKS.Pipe()
-        process = FORKS.Process(target=_run, args=(cloudpickle.dumps(self), theirs), daemon=True)
-        process.start()
+        process = fork(_run, cloudpickle.dumps(self), theirs)
         theirs.close()
         try:
             error = cloudpickle.loads(answer.recv_bytes()) if answer.poll(PATIENCE_S) else TimeoutError("no answer")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.mark.parametrize(
     "placement",
-    [PlacementSettings(), PlacementSettings("balanced"), PlacementSettings(max_shard_bytes=8)],
+    [PlacementSettings(), pytest.param(PlacementSettings("balanced"), marks=pytest.mark.long), PlacementSettings(max_shard_bytes=8)],
     ids=["round robin", "balanced", "cut"],
 )
 def test_another_order_of_creation_is_the_same_model(train_here: Callable[..., Any], placement: PlacementSettings) -> None:

@@ -21,7 +21,10 @@ def test_who_stops_early_leaves_nobody_waiting(train_here: Callable[..., Any]) -
     assert train_here(program, "between-graph", sync=True).step == pytest.approx(6, abs=1)
 
 
-@pytest.mark.parametrize(("lost", "devices"), [pytest.param("worker:1", 1, marks=pytest.mark.long), ("worker:0", 1), ("worker:1", 2)])
+@pytest.mark.parametrize(
+    ("lost", "devices"),
+    [pytest.param("worker:1", 1, marks=pytest.mark.long), pytest.param("worker:0", 1, marks=pytest.mark.long), ("worker:1", 2)],
+)
 def test_a_killed_worker_leaves_nobody_waiting_and_changes_no_weight(
     processes: Callable[..., Any], train_here: Callable[..., Any], lost: str, devices: int
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_ps_that_comes_back_empty_is_filled_from_the_last_checkpoint(processes
     assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [150.0, 150.0, 0.0, 0.0]
 
 
+@pytest.mark.long
 def test_asynchronous_workers_recover_from_a_lost_ps_as_well(processes: Callable[..., Any]) -> None:
     cluster = processes("between-graph", False, *_tally(400), "--save-seconds", "0.2")
     cluster.reach("worker:1", 50)

@@ -68,9 +68,11 @@ def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[
     [
         (None, 1, 2, False),
         ("between-graph", 2, 2, True),
-        ("in-graph", 2, 1, False),
         *(pytest.param("between-graph", 2, 1, split, marks=LONG) for split in (False, True)),
-        *(pytest.param(*how, marks=LONG) for how in ((None, 1, 2, True), ("between-graph", 2, 2, False), ("in-graph", 2, 1, True))),
+        *(
+            pytest.param(*how, marks=LONG)
+            for how in ((None, 1, 2, True), ("between-graph", 2, 2, False), ("in-graph", 2, 1, False), ("in-graph", 2, 1, True))
+        ),
     ],
 )
 def test_what_is_uneven_is_dropped_where_that_is_asked_for(
