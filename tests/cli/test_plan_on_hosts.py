@@ -16,23 +16,23 @@ HOSTS = ("-H", "nowhere1,nowhere2", "--ps", "1", "--workers", "1")
 
 
 def test_the_plan_names_the_command_that_each_host_would_be_given(bed: CommandBed) -> None:
-    code, said = bed.run("plan", "--json", *HOSTS)
+    code, said = bed.run_here("plan", "--json", *HOSTS)
     assert code == 0, said
     plan = json.loads(said)
     assert set(plan["remote"]) == {"nowhere1", "nowhere2"}
     (command,) = set(plan["remote"].values())
     assert shlex.split(command)[-2:] == [sys.executable, "python3"]
     assert {task["host"] for task in plan["tasks"]} == set(plan["remote"])
-    code, said = bed.run("plan", *HOSTS)
+    code, said = bed.run_here("plan", *HOSTS)
     assert code == 0, said
     assert f"first, on nowhere1, nowhere2, by ssh:\n  {command}\n" in said
 
 
 def test_the_interpreter_of_the_cluster_file_is_the_only_one_looked_for(bed: CommandBed) -> None:
-    plan = json.loads(bed.run("plan", "--json", "--python", "~/venv/bin/python", *HOSTS)[1])
+    plan = json.loads(bed.run_here("plan", "--json", "--python", "~/venv/bin/python", *HOSTS)[1])
     assert {shlex.split(command)[-1] for command in plan["remote"].values()} == {"~/venv/bin/python"}
     assert shlex.split(plan["remote"]["nowhere1"])[-2] != sys.executable
 
 
 def test_on_this_machine_nothing_is_run_elsewhere(bed: CommandBed) -> None:
-    assert json.loads(bed.run("plan", "--json", "--ps", "1")[1])["remote"] == {}
+    assert json.loads(bed.run_here("plan", "--json", "--ps", "1")[1])["remote"] == {}

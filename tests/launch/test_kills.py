@@ -77,10 +77,10 @@ def test_a_frozen_worker_is_shown_as_such_and_can_be_started_anew(patient: Comma
     victim = patient.wait_for("worker:1", "running")
     assert victim.pid is not None
     os.kill(victim.pid, signal.SIGSTOP)
-    wait_until(lambda: patient.run("ps")[1].count("running, frozen") == 1, what="a frozen worker")
+    wait_until(lambda: patient.run_here("ps")[1].count("running, frozen") == 1, what="a frozen worker")
     assert patient.run("restart", "worker:1")[0] == 0
     patient.wait_for("worker:1", "running", attempt=2)
-    assert "frozen" not in patient.run("ps")[1]
+    assert "frozen" not in patient.run_here("ps")[1]
     patient.write("finish", "")
     assert up.wait() == 0, up.output
 
@@ -142,7 +142,7 @@ def test_a_guard_and_supervisor_killed_together_leave_no_task_and_ps_tells(patie
     for process in (guard, psutil.Process(status.supervisor)):
         process.kill()
     wait_until(lambda: not patient.processes(), what="the end of the tasks")
-    _, said = patient.run("ps")
+    _, said = patient.run_here("ps")
     assert "the supervisor and its guard were killed" in said
 
 
@@ -151,7 +151,7 @@ def test_a_killed_up_ends_the_run_it_held(patient: CommandBed) -> None:
     patient.wait_for("worker:1", "running")
     up.process.kill()
     wait_until(lambda: not patient.processes(), what="the end of the run")
-    code, said = patient.run("ps")
+    code, said = patient.run_here("ps")
     assert code == 0
     assert "the `psclust up` that held this run is gone" in said
 

@@ -47,17 +47,17 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
     code, said = far.run("up", "-d")
     assert code == 0, said
     far.wait_for("worker:1", "running")
-    code, said = far.run("ps", "--json")
+    code, said = far.run_here("ps", "--json")
     assert [task["host"] for task in json.loads(said)["tasks"]] == ["h1", "h2", "h3", "h4"]
     assert far.run("restart", "worker:1")[0] == 0
     far.wait_for("worker:1", "running", attempt=2)
     wait_until(lambda: "up" in far.log("worker:1", 2), what="the second attempt's output")
-    assert "up" in far.run("logs", "worker:1")[1]
+    assert "up" in far.run_here("logs", "worker:1")[1]
     watching = far.start("attach")
     wait_until(lambda: watching.output.count("| up") == 5, what="the output of all attempts")
     watching.interrupt()
     assert watching.wait() == 0
-    (row,) = json.loads(far.run("clusters", "--json")[1])
+    (row,) = json.loads(far.run_here("clusters", "--json")[1])
     assert (row["name"], row["state"], row["hosts"]) == ("bed", "live", ["h1", "h2", "h3", "h4"])
     watching = far.start("attach")
     code, said = far.run("down")

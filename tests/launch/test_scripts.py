@@ -43,7 +43,7 @@ def test_a_script_that_exits_3_fails_the_run_and_its_code_is_reported(script: Co
     code, said = script.run("up")
     assert code == 1
     assert "worker:1 exited with code 3" in said
-    code, said = script.run("ps", "--json")
+    code, said = script.run_here("ps", "--json")
     tasks = {task["task"]: task["exit_code"] for task in json.loads(said)["tasks"]}
     assert tasks == {"worker:0": 143, "worker:1": 3}
 

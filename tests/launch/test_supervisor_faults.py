@@ -104,7 +104,7 @@ def test_an_interrupt_kills_a_supervisor_that_stands_still(bed: CommandBed, numb
     assert up.wait() == (130 if number == signal.SIGINT else 143), up.output
     assert "the supervisor did not answer" in up.output
     assert not bed.processes()
-    assert "the supervisor did not answer" in bed.run("ps")[1]
+    assert "the supervisor did not answer" in bed.run_here("ps")[1]
 
 
 @pytest.mark.parametrize("guard_too", [False, True])
@@ -130,7 +130,7 @@ def test_guard_and_supervisor_killed_together_are_named_by_up_and_by_ps(bed: Com
     for one in both:
         one.kill()
     assert up.wait() == 1, up.output
-    for said in (up.output, bed.run("ps")[1]):
+    for said in (up.output, bed.run_here("ps")[1]):
         assert "the supervisor and its guard were killed" in said
 
 
@@ -138,7 +138,7 @@ def test_a_supervisor_that_cannot_start_is_quoted_by_up_and_by_ps(bed: CommandBe
     up = bed.start("up", *SLEEP, env={"PYTHONPATH": str(_without_grpc_server(bed.folder))})
     assert up.wait() == 3, up.output
     assert "the supervisor did not start: RuntimeError: no server today" in up.output
-    assert "the supervisor did not start: RuntimeError: no server today" in bed.run("ps")[1]
+    assert "the supervisor did not start: RuntimeError: no server today" in bed.run_here("ps")[1]
 
 
 def _without_grpc_server(folder: Path) -> Path:

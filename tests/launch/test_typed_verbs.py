@@ -43,17 +43,17 @@ def test_down_ends_several_runs_all_runs_and_takes_an_ended_one_for_done(script:
 
 def test_logs_of_a_job_and_the_last_lines(script: CommandBed) -> None:
     assert "note: --workers stands after script.py" in up(script, "script.py", "--workers", "4")
-    _, said = script.run("logs", "worker", "-n", "2")
+    _, said = script.run_here("logs", "worker", "-n", "2")
     assert sorted(said.splitlines()) == sorted(f"worker:{task} | line {n}" for task in (0, 1) for n in (3, 4))
-    _, said = script.run("logs", "bed", "worker:1", "-n", "1")
+    _, said = script.run_here("logs", "bed", "worker:1", "-n", "1")
     assert said == "worker:1 | line 4\n"
-    code, said = script.run("logs", "chief")
+    code, said = script.run_here("logs", "chief")
     assert (code, "bed has no such task; it has worker:0, worker:1; there are runs of bed" in said) == (2, True), said
 
 
 def test_a_dry_run_is_the_plan(script: CommandBed) -> None:
     words = ["--ps", "1", "script.py", "--lr", "1"]
-    assert script.run("up", "--dry-run", *words) == script.run("plan", *words)
+    assert script.run_here("up", "--dry-run", *words) == script.run_here("plan", *words)
     assert not script.state.exists()
 
 
@@ -61,17 +61,17 @@ def test_prune_removes_old_runs_and_clusters_shows_live_ones_first(script: Comma
     up(script, "-d", "--name", "live", "script.py", "stay")
     for name in ("a", "b", "b"):
         up(script, "--name", name, "script.py")
-    _, said = script.run("clusters", "--json")
+    _, said = script.run_here("clusters", "--json")
     assert [(row["name"], row["live"]) for row in json.loads(said)] == [("live", True), ("b", False), ("a", False)]
     assert json.loads(said)[0]["origin"] == str(script.folder)
-    code, said = script.run("prune", "--keep", "1", "--dry-run")
+    code, said = script.run_here("prune", "--keep", "1", "--dry-run")
     assert (code, "would remove 1 run" in said) == (0, True), said
     code, said = script.run("prune", "--keep", "0", "--json")
     assert code == 0
     assert [(run["name"], run["removed"], run["bytes"] > 0) for run in json.loads(said)] == [(name, True, True) for name in "bba"]
-    _, said = script.run("clusters", "--json")
+    _, said = script.run_here("clusters", "--json")
     assert [row["name"] for row in json.loads(said)] == ["live"]
-    assert script.run("prune", "live") == (0, "no old run fits; nothing is removed\n")
+    assert script.run_here("prune", "live") == (0, "no old run fits; nothing is removed\n")
     assert script.run("down")[0] == 0
 
 

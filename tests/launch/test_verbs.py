@@ -57,7 +57,7 @@ def test_a_second_up_changes_only_what_differs(patient: CommandBed) -> None:
     patient.run("up", "-d")
     first = patient.wait_for("worker:0", "running").pid
     patient.write("psclust.yaml", FILE.replace("{worker: 2}", "{worker: {count: 2, task_args: {1: [--late]}}}"))
-    code, said = patient.run("plan")
+    code, said = patient.run_here("plan")
     assert code == 0
     assert "~ worker:1 (argv)" in said
     code, said = patient.run("up")
@@ -84,7 +84,7 @@ def test_a_second_up_adds_and_removes_tasks_outside_the_cluster(patient: Command
 
 
 def test_plan_starts_nothing_and_shows_arguments_and_tf_config(patient: CommandBed) -> None:
-    code, said = patient.run("plan", "--json", "-f", "psclust.yaml", "patient.py", "--lr", "0.1")
+    code, said = patient.run_here("plan", "--json", "-f", "psclust.yaml", "patient.py", "--lr", "0.1")
     assert code == 0, said
     plan = json.loads(said)
     assert plan["tasks"][1]["argv"] == [sys.executable, "patient.py", "--lr", "0.1"]
@@ -158,11 +158,11 @@ def test_restart_gives_a_task_a_new_attempt(patient: CommandBed) -> None:
 def test_logs_shows_one_task_or_all(patient: CommandBed) -> None:
     patient.write("finish", "")
     assert patient.run("up")[0] == 0
-    _, said = patient.run("logs")
+    _, said = patient.run_here("logs")
     assert sorted(said.splitlines()) == ["worker:0 | args []", "worker:1 | args []"]
-    _, said = patient.run("logs", "worker:1")
+    _, said = patient.run_here("logs", "worker:1")
     assert said == "worker:1 | args []\n"
-    code, said = patient.run("logs", "worker:9")
+    code, said = patient.run_here("logs", "worker:9")
     assert code == 2
     assert "worker:9: bed has no such task" in said
 
@@ -177,7 +177,7 @@ def test_logs_follow_until_the_run_ends(patient: CommandBed) -> None:
 
 def test_verbs_without_a_run_say_so(bed: CommandBed) -> None:
     for verb in ("ps", "down", "logs"):
-        code, said = bed.run(verb)
+        code, said = bed.run_here(verb)
         assert (code, said) == (2, "psclust: no run is live. Start one with `psclust up`.\n")
 
 
@@ -185,14 +185,14 @@ def test_init_writes_a_file_that_up_takes_and_never_overwrites_one(bed: CommandB
     code, said = bed.run("init", "train.py")
     assert code == 0, said
     bed.write("train.py", "print('trained')\n")
-    code, said = bed.run("plan")
+    code, said = bed.run_here("plan")
     assert code == 0, said
-    code, said = bed.run("init")
+    code, said = bed.run_here("init")
     assert code == 2
     assert "psclust.yaml exists already" in said
 
 
 def test_schema_prints_json(bed: CommandBed) -> None:
-    code, said = bed.run("schema")
+    code, said = bed.run_here("schema")
     assert code == 0
     assert "jobs" in json.loads(said)["properties"]
