@@ -12,6 +12,7 @@ import pytest
 pytestmark = [pytest.mark.tensorflow, pytest.mark.filterwarnings("ignore:`layer.add_variable` is deprecated")]
 
 EXAMPLES = ["digits", "residual", "segmentation", "wide_deep", "skip_gram", "recommender"]
+WAYS = ["in-graph", "between-graph"]
 
 
 @pytest.fixture
@@ -20,8 +21,14 @@ def program(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     return import_module(f"psclust.examples.{request.param}").program
 
 
-@pytest.mark.parametrize("program", EXAMPLES, indirect=True)
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize(
+    ("program", "replication"),
+    [
+        *zip(EXAMPLES, WAYS * 3, strict=True),
+        *(pytest.param(*pair, marks=pytest.mark.long) for pair in zip(EXAMPLES, reversed(WAYS * 3), strict=True)),
+    ],
+    indirect=["program"],
+)
 def test_it_can_be_built(program: Any, replication: str) -> None:
     import tensorflow as tf
 
