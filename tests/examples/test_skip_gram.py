@@ -26,6 +26,7 @@ def test_words_tell_their_neighbours(train_example: Callable[..., Any], tmp_path
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_workers_that_do_not_wait_train_tables_in_shards(up_example: Callable[..., Any]) -> None:
     import tensorflow as tf
 

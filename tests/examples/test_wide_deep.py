@@ -27,6 +27,7 @@ def test_it_is_trained_evaluated_and_predicts(train_example: Callable[..., Any],
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_asynchronous_towers_learn_without_a_page_of_deprecations(up_example: Callable[..., Any]) -> None:
     ran = up_example("wide-deep")
     assert ran.metrics["accuracy"] >= 0.63
