@@ -150,6 +150,7 @@ def test_a_killed_up_ends_the_run_it_held(patient: CommandBed) -> None:
     up = patient.start("up")
     patient.wait_for("worker:1", "running")
     up.process.kill()
+    up.wait()
     wait_until(lambda: not patient.processes(), what="the end of the run")
     code, said = patient.run_here("ps")
     assert code == 0

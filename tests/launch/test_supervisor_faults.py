@@ -81,6 +81,7 @@ def test_an_up_killed_before_its_supervisor_answers_leaves_nothing(bed: CommandB
     wait_until(lambda: bed.cluster().current() is not None, what="a run's folder")
     wait_until(lambda: len(bed.processes()) > 1, what="the guard")
     up.process.kill()
+    up.wait()
     wait_until(lambda: not bed.processes(), what="the end of the run")
 
 
