@@ -1,5 +1,5 @@
 """The ways to reach hosts, and the one place that chooses among them. A new way is a module with `connect` and `open_tunnel` (`Way`), a
-line in WAYS, and its word in `spec.cluster_file.ReachBy`."""
+line in WAYS, and its word in `spec.key_types.ReachBy`."""
 
 from __future__ import annotations
 

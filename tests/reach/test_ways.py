@@ -13,7 +13,7 @@ from psclust.reach.python.host_facts import gather_facts
 from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.ways import WAYS
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ReachBy
+from psclust.spec.key_types import ReachBy
 
 
 def test_every_way_that_a_cluster_file_may_name_is_in_the_table() -> None:
