@@ -17,9 +17,11 @@ RETIRED = {
     "fleet": "remote transport",
     "keeper": "agent",
     "ledger": "event log",
+    "news": "events or updates",
     "nonce": "incarnation",
     "recipe": "plan inputs",
     "survey": "dry build",
+    "whoever": "a noun",
 }
 # The same in some parts only: elsewhere these words have another meaning.
 RETIRED_IN = {
