@@ -30,6 +30,8 @@ from psclust.train.progress_file import ProgressFile
 from psclust.train.report import Reporter
 from psclust.train.task_context import TaskContext, read_context
 
+LOG = logging.getLogger(__name__)
+
 _DESCRIBE = "--describe"
 
 
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
             run(job)
             if context.is_chief and "train" in options.do and job.model_dir.is_dir() and (options.model_dir or context.run_dir):
-                logging.getLogger("psclust.train").info("the model is in %s", job.model_dir)
+                LOG.info("the model is in %s", job.model_dir)
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

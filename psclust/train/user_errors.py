@@ -83,9 +83,9 @@ def _sentence(error: Any, graph: Any) -> str:
         frames = graph.get_operation_by_name(name).traceback
     except (KeyError, ValueError):  # an op inside a function, such as one that a dataset maps
         frames = ()
-    who = "input_fn" if "IteratorGetNext" in name else "model_fn"
-    what = f"{who} failed on its data in {name or 'a step'}{_place(frames)}: {_first_line(message)}"
-    return f"{what}; look at the shapes and values of the batches"
+    function = "input_fn" if "IteratorGetNext" in name else "model_fn"
+    failure = f"{function} failed on its data in {name or 'a step'}{_place(frames)}: {_first_line(message)}"
+    return f"{failure}; look at the shapes and values of the batches"
 
 
 def _place(frames: Iterable[Any]) -> str:
@@ -101,8 +101,8 @@ def _of_library(filename: str) -> bool:
 
 def _first_line(message: str) -> str:
     lines = [line.strip() for line in message.splitlines()]
-    told = [line for line in lines if not _WHERE.fullmatch(line)]
-    return _LABEL.sub("", told[0]) if told else message
+    causes = [line for line in lines if not _WHERE.fullmatch(line)]
+    return _LABEL.sub("", causes[0]) if causes else message
 
 
 def _shown(value: Any) -> str:

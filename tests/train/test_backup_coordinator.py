@@ -24,7 +24,7 @@ def bench() -> Iterator[Bench]:
 def _join_by_hand(bench: Bench, replica: int, incarnation: int) -> int:
     """The round of the token of a replica that the test plays itself."""
     ops = bench.workers[replica]
-    bench.session.run(ops.say, {ops.kind: Kind.JOIN, ops.incarnation: incarnation, ops.round: 0})
+    bench.session.run(ops.send, {ops.kind: Kind.JOIN, ops.incarnation: incarnation, ops.round: 0})
     kind, _, round_, _ = bench.session.run(ops.token)
     assert kind == Kind.GO
     return int(round_)
@@ -55,13 +55,13 @@ def test_half_a_gradient_that_arrives_before_the_step_is_made_is_not_in_it(bench
     assert _values(bench)[:2] == (_ones(1.0), _ones(1.0))
     # The rest arrives, and says so: late.
     bench.session.run(bench.other_halves[2], {ops.round: round_})
-    bench.session.run(ops.say, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: round_})
+    bench.session.run(ops.send, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: round_})
     kind, incarnation, next_round, step = bench.session.run(ops.token)
     assert (kind, incarnation, next_round, step) == (Kind.LATE, 5, round_ + 1, 1)
     assert bench.dropped == [2]
     # It goes on in the step that is being made, and nothing of the dropped gradient is left.
     bench.session.run([bench.half_pushes[2], bench.other_halves[2]], {ops.round: next_round})
-    bench.session.run(ops.say, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: next_round})
+    bench.session.run(ops.send, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: next_round})
     assert one.step()[0] == Grant(True, 2, True)
     # This gradient by hand brought no examples and 7 for each variable: (-2 + 7) / 2 examples.
     assert _values(bench) == (

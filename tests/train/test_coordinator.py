@@ -144,7 +144,7 @@ def test_a_worker_that_died_before_it_pushed_anything_is_simply_replaced(bench: 
 def test_a_worker_that_died_half_way_through_its_push_voids_the_round(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.drive()
     ops = bench.workers[1]
-    bench.session.run(ops.say, {ops.kind: Kind.JOIN, ops.incarnation: 5, ops.round: 0})
+    bench.session.run(ops.send, {ops.kind: Kind.JOIN, ops.incarnation: 5, ops.round: 0})
     survivor = bench.join(0)
     kind, _, round_, _ = bench.session.run(ops.token)
     assert kind == Kind.GO

@@ -1,7 +1,7 @@
 """The ops of backup workers: each worker pushes into its own accumulators, and the chief moves the gradients that count into the sums.
 
 In accumulators shared by all, a late gradient could not be separated: some variables' sums would hold it when the chief takes them, others
-not. A worker's own accumulators hold its gradient until its message says that it is complete; then the gradient is added to the sums or
+not. A worker's own accumulators hold its gradient until its message reports that it is complete; then the gradient is added to the sums or
 thrown away. It moves within its variable's ps, so nothing more travels; each ps holds one gradient for each worker beside the sums.
 """
 

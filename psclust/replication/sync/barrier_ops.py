@@ -56,7 +56,7 @@ class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
     step: fetches (token, loss, examples) after one gradient was computed, pushed and reported; feeds `incarnation` and `round`.
-    next_step: int64 scalar, the global step that `step` leads to. say: sends a message of `kind` without a gradient. token: waits for this
+    next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
     worker's next token, an encoded `Token`.
     """
 
@@ -65,7 +65,7 @@ class ParticipantOps:
     round: Tensor
     step: Sequence[Tensor]
     next_step: Tensor
-    say: Operation
+    send: Operation
     token: Tensor
 
 
@@ -141,7 +141,7 @@ def participant_ops(tower: Tower, channel: Channel, layout: Layout, replica: int
             round=round_,
             step=(token, tower.loss, tower.input.examples),
             next_step=token[position(Token, "step")],
-            say=channel.messages.enqueue(other),
+            send=channel.messages.enqueue(other),
             token=channel.tokens[replica].dequeue(),
         )
 

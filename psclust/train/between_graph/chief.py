@@ -84,8 +84,8 @@ class Chief(Replica):
     def _look(self, session: Session, step: int) -> None:
         self._next_look = time.monotonic() + _LOOK_S
         # The last updates of a replica that has exited could not be made again: save them.
-        somebody_ended = self._ended.add(self.done(session))
-        self.saver.maybe(session, step, event=somebody_ended)
+        new = self._ended.add(self.done(session))
+        self.saver.maybe(session, step, event=new)
 
     def _lead_in_step(self, session: Session, ops: CoordinatorOps, *, fresh: bool) -> None:
         """Synchronous: runs the chief's replica in this thread, the barrier in another."""

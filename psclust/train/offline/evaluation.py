@@ -111,7 +111,7 @@ def _finite(dataset: Any, steps: int | None) -> Any:
     with tf.compat.v1.Session() as session:
         endless = session.run(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
     if endless and steps is None:
-        raise UsageError("the held-out data never ends: leave `repeat()` out in mode 'eval', or say how many batches with --eval-steps")
+        raise UsageError("the held-out data never ends: leave `repeat()` out in mode 'eval', or limit the batches with --eval-steps")
     return dataset
 
 

@@ -27,7 +27,7 @@ class BarrierParticipant:
 
     def __init__(self, session: Session, ops: ParticipantOps, hooks: Hooks | None = None) -> None:
         self._step = (hooks or Hooks()).callable(session, ops.step, [ops.incarnation, ops.round])
-        self._say = session.make_callable(ops.say, [ops.kind, ops.incarnation, ops.round])
+        self._send = session.make_callable(ops.send, [ops.kind, ops.incarnation, ops.round])
         self._receive = session.make_callable(ops.token)
         self._incarnation = 0
         self._round = 0
@@ -44,14 +44,14 @@ class BarrierParticipant:
 
     def leave(self) -> None:
         """Reports that this replica has ended its training, and waits until the chief confirms it."""
-        self._say(Kind.LEAVE, self._incarnation, self._round)
+        self._send(Kind.LEAVE, self._incarnation, self._round)
         while self._grant(self._token(), any_round=True).go:
-            self._say(Kind.LEAVE, self._incarnation, self._round)
+            self._send(Kind.LEAVE, self._incarnation, self._round)
 
     def _introduce(self) -> None:
         self._incarnation = secrets.randbits(62)
         self._round = 0
-        self._say(Kind.JOIN, self._incarnation, 0)
+        self._send(Kind.JOIN, self._incarnation, 0)
 
     def _token(self) -> Token:
         return decode_token(self._receive())
@@ -65,7 +65,7 @@ class BarrierParticipant:
                 if self._round:
                     self._introduce()
                 else:
-                    self._say(Kind.JOIN, self._incarnation, 0)
+                    self._send(Kind.JOIN, self._incarnation, 0)
             elif token.kind is not Kind.RESYNC and token.incarnation == self._incarnation and (any_round or token.round > self._round):
                 self._round = token.round
                 # The round after a void one is greater by two, the first of a new barrier by any number: see Barrier._void.
