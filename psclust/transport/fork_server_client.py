@@ -71,13 +71,12 @@ class ForkServer:
         self._ready = False
         self._exit_code: int | None = None
         self._ended = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
+        self.pid: int | None = None
         options, known = _shortcuts(python, load)
         argv = [python, *options, str(_PROGRAM), "--preload", load, "--socket", str(theirs.fileno())]
         with theirs:
             try:
-                # Kept, and never polled: the transport reaps all children, and a forgotten Popen would wait for a pid it no longer owns.
-                self._process = subprocess.Popen(
+                process = subprocess.Popen(
                     argv,
                     env={**env, **known},
                     pass_fds=[theirs.fileno()],
@@ -86,16 +85,14 @@ class ForkServer:
                     stderr=output,
                     start_new_session=True,
                 )
-                resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, open_files)
+                self.pid = process.pid
+                process.returncode = 0  # the transport reaps all children; Popen must not wait for a pid that may have been reused
+                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, open_files)
             except ProcessLookupError:
                 pass  # it has ended already, as the first request will find
             except OSError as error:
                 self._failure = StartFailure(_describe_popen_error(python, error))
         threading.Thread(target=self._serve, name=f"fork-server-{load}", daemon=True).start()
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
 
     @property
     def failed(self) -> bool:
