@@ -11,7 +11,7 @@ from psclust.spec.cluster import Task
 
 
 class Stage(Enum):
-    """How far an attempt has come, as far as the rules care; a new attempt begins again at BEGUN."""
+    """The part of an attempt's progress that matters to the rules; a new attempt starts at BEGUN."""
 
     BEGUN = "begun"
     ANSWERED = "answered"  # a server accepted a connection at its address

@@ -76,7 +76,7 @@ class TaskProcesses:
             self._listener.not_started(task, "stopped before it started")
 
     def reap(self) -> dict[int, int]:
-        """Collect every child that has ended; pid -> exit code (Python's) of those that are no task's, as far as is known."""
+        """Collect every child that has ended; pid -> exit code (Python's) of those that are not known to be a task's."""
         others = {}
         while (pid := _ended_child()) is not None:
             with self._lock:
