@@ -151,6 +151,7 @@ class Agent:
             self._check_lease()
         LOG.info("stopping: %s", self._stopping)
         self._end_all()
+        self._mailbox.close(StoppingError(self._stopping))
         self.stopped.set()
 
     def _check_lease(self) -> None:

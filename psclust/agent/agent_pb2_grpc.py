@@ -39,11 +39,6 @@ class AgentStub(object):
                 request_serializer=psclust_dot_agent_dot_agent__pb2.ReserveRequest.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_agent__pb2.ReserveReply.FromString,
                 _registered_method=True)
-        self.Release = channel.unary_unary(
-                '/psclust.agent.v1.Agent/Release',
-                request_serializer=psclust_dot_agent_dot_agent__pb2.TaskId.SerializeToString,
-                response_deserializer=psclust_dot_agent_dot_agent__pb2.Empty.FromString,
-                _registered_method=True)
         self.Start = channel.unary_unary(
                 '/psclust.agent.v1.Agent/Start',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.StartRequest.SerializeToString,
@@ -85,14 +80,8 @@ class AgentServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Reserve(self, request, context):
-        """Reserve ports on this host until Release.
+        """Reserve ports on this host until the agent stops.
         """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def Release(self, request, context):
-        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -152,11 +141,6 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.Reserve,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.ReserveRequest.FromString,
                     response_serializer=psclust_dot_agent_dot_agent__pb2.ReserveReply.SerializeToString,
-            ),
-            'Release': grpc.unary_unary_rpc_method_handler(
-                    servicer.Release,
-                    request_deserializer=psclust_dot_agent_dot_agent__pb2.TaskId.FromString,
-                    response_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
             ),
             'Start': grpc.unary_unary_rpc_method_handler(
                     servicer.Start,
@@ -221,33 +205,6 @@ class Agent(object):
             '/psclust.agent.v1.Agent/Reserve',
             psclust_dot_agent_dot_agent__pb2.ReserveRequest.SerializeToString,
             psclust_dot_agent_dot_agent__pb2.ReserveReply.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Release(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/psclust.agent.v1.Agent/Release',
-            psclust_dot_agent_dot_agent__pb2.TaskId.SerializeToString,
-            psclust_dot_agent_dot_agent__pb2.Empty.FromString,
             options,
             channel_credentials,
             insecure,

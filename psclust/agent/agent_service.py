@@ -46,11 +46,6 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
             refuse(context, error)
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
 
-    def Release(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Empty:
-        with _retried_when_stopping(context):
-            self._agent.call(lambda transport: transport.release(_task(request)))
-        return pb.Empty()
-
     def Start(self, request: pb.StartRequest, context: grpc.ServicerContext) -> pb.Empty:
         with _retried_when_stopping(context):
             self._agent.start(TaskPlan.from_json(request.plan), request.attempt)

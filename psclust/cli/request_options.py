@@ -35,7 +35,7 @@ _OPTIONS = (
         metavar="SIZE",
         help="Partition larger variables into shards, such as 8MB (default: none).",
     ),
-    click.option("--role-by", metavar="HOW", help="How a script learns its place: auto (default), flags, tf_config, none."),
+    click.option("--role-by", metavar="HOW", help="How a script gets its role: auto (default), flags, tf_config, none."),
     click.option("--ports", metavar="PORTS", help="auto (default), a first port, or a range such as 2300-2399."),
     click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."),
     click.option("--python", metavar="PYTHON", help="The tasks' interpreter (default: this one)."),

@@ -84,9 +84,6 @@ class AgentClient:
         reply = self._call(self._stub.Reserve, pb.ReserveRequest(ports=ports))
         return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
 
-    def release(self, task: Task) -> None:
-        self._queue(self._stub.Release, _id(task))
-
     def start(self, plan: TaskPlan, attempt: int) -> None:
         self._updates.begin(plan.task, attempt)
         request = pb.StartRequest(plan=plan.to_json(), attempt=attempt)

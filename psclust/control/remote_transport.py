@@ -62,10 +62,6 @@ class RemoteTransport(Transport):
             ports |= each
         return ports
 
-    def release(self, task: Task) -> None:
-        agent = self._agent(task)
-        agent.release(task) if agent else self._local.release(task)
-
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
         self._hosts[plan.task] = plan.host
         agent = self._agent(plan.task)

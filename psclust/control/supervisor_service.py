@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 
@@ -17,7 +18,7 @@ from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.supervise import events
-from psclust.supervise.supervisor import Supervisor
+from psclust.supervise.supervisor import RunEndedError, Supervisor
 
 _WATCH_S = 1.0  # between checks whether a stream's client is still there
 
@@ -48,38 +49,31 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
 
     def AddAgents(self, request: pb.Agents, context: grpc.ServicerContext) -> pb.Empty:
         agents = [AgentAccess.from_json(text) for text in request.json]
-        self._supervisor.call(lambda: self._transport.add_agents(agents))
+        with _refusing(context):
+            self._supervisor.call(lambda: self._transport.add_agents(agents))
         return pb.Empty()
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
-        agents = self._supervisor.call(self._transport.agents)
-        try:
+        with _refusing(context):
+            agents = self._supervisor.call(self._transport.agents)
             return pb.Addresses(addresses=agents[request.host].listen(list(request.addresses), request.ports))
-        except PsclustError as error:
-            refuse(context, error)
 
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.ProbeReply:
-        agents = self._supervisor.call(self._transport.agents)
-        try:
+        with _refusing(context):
+            agents = self._supervisor.call(self._transport.agents)
             found = on_all(agents, lambda agent: agent.probe(list(request.addresses)))
-        except PsclustError as error:
-            refuse(context, error)
         hosts = [pb.ProbeReply.Host(name=name, addresses=each) for name, each in zip(agents, found, strict=True)]
         return pb.ProbeReply(hosts=hosts)
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
         wanted = [PortRequest(_task(port.task), port.address, port.wanted, port.host) for port in request.ports]
-        try:
+        with _refusing(context):
             ports = self._supervisor.call(lambda: self._transport.reserve(wanted))
-        except PsclustError as error:
-            refuse(context, error)
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
 
     def Apply(self, request: pb.Plan, context: grpc.ServicerContext) -> pb.Status:
-        try:
+        with _refusing(context):
             return pb.Status(json=self._supervisor.apply(Plan.from_json(request.json)).to_json())
-        except PsclustError as error:
-            refuse(context, error)
 
     def Restart(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Empty:
         self._supervisor.post(events.Restart(_task(request)))
@@ -96,6 +90,17 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
         deadlines = self._supervisor.deadlines()
         if deadlines is not None:
             self._transport.extend_leases(deadlines.detached_s)
+
+
+@contextmanager
+def _refusing(context: grpc.ServicerContext) -> Iterator[None]:
+    """End the RPC with an error of its work. UNAVAILABLE, once the run has ended, makes the client say that the supervisor is gone."""
+    try:
+        yield
+    except RunEndedError as error:
+        context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+    except PsclustError as error:
+        refuse(context, error)
 
 
 def _task(message: pb.TaskId) -> Task:

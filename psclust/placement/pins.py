@@ -1,4 +1,4 @@
-"""Variables pinned to a ps by name. (Tasks pinned to hosts are the spec's business: `psclust.spec.slots`.)"""
+"""Variables pinned to a ps by name. (Tasks pinned to hosts are the spec's business: `psclust.spec.slot_checks`.)"""
 
 from __future__ import annotations
 

@@ -27,6 +27,8 @@ class Mailbox(Generic[_Item]):
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[_Item | _Call | None] = queue.SimpleQueue()
+        self._closing = threading.Lock()
+        self._closed: Exception | None = None
 
     def post(self, item: _Item) -> None:
         self._queue.put(item)
@@ -40,13 +42,26 @@ class Mailbox(Generic[_Item]):
         self._queue.put(_Call(work))
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """Run `work` on the owner's thread; returns its result or raises its error."""
+        """Run `work` on the owner's thread; returns its result or raises its error, or that of `close`."""
         call = _Call(work)
-        self._queue.put(call)
+        with self._closing:
+            if self._closed is not None:
+                raise self._closed
+            self._queue.put(call)
         call.ready.wait()
         if call.error is not None:
             raise call.error
         return cast(_T, call.result)
+
+    def close(self, error: Exception) -> None:
+        """Fail all calls that wait, and every later one, with `error`: the owner's loop is over, so nothing would answer them."""
+        with self._closing:
+            self._closed = error
+        while not self._queue.empty():
+            found = self._queue.get()
+            if isinstance(found, _Call):
+                found.error = error
+                found.ready.set()
 
     def take(self, timeout_s: float, woken: Callable[[], object]) -> _Item | None:
         """The next item, on the owner's thread. None after `timeout_s`, after a call has run, and after `wake`, which calls `woken`."""

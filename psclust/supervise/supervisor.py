@@ -44,6 +44,10 @@ _STAGES = {
 }
 
 
+class RunEndedError(PsclustError):
+    """The run is over, so the supervisor carries out no request any more."""
+
+
 class Supervisor:
     """Owns a run's state and its transport. Both are used on one thread only, that of `run`; other threads `post` events, or `call`."""
 
@@ -94,7 +98,8 @@ class Supervisor:
         self._mailbox.soon(work)
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """Run `work` on the supervisor's thread, which owns the transport; returns its result or raises its error."""
+        """Run `work` on the supervisor's thread, which owns the transport; returns its result or raises its error, or RunEndedError
+        when the loop is over."""
         return self._mailbox.call(work)
 
     def apply(self, plan: Plan) -> RunStatus:
@@ -129,6 +134,7 @@ class Supervisor:
             self._probe()
             self._publish()
         self._publish(final=True)
+        self._mailbox.close(RunEndedError(f"{self.name}: the run has ended."))
         return self._status
 
     def _patience_s(self) -> float:

@@ -49,9 +49,6 @@ class LocalTransport:
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         return self._ports.reserve(requests)
 
-    def release(self, task: Task) -> None:
-        self._ports.release(task)
-
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
         start = StartInFlight(plan, attempt, log, _TRIES)
         self._processes.begin(start)

@@ -20,10 +20,12 @@ from psclust.control.certificates import Authority
 from psclust.control.remote_transport import RemoteTransport
 from psclust.control.supervisor_client import SupervisorClient
 from psclust.control.supervisor_process import serve
+from psclust.errors import NoRunError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.spec.cluster import ClusterSpec, Task
+from psclust.supervise import events
 from psclust.supervise.supervisor import Supervisor
 from psclust.transport.local_transport import LocalTransport
 
@@ -138,3 +140,16 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(agent: tu
     assert folder.log(WORKER, 1).read_text() == "trained\n"
     assert {name for name, _ in transport._calls} >= {"add_agents", "agents", "reserve", "start", "output", "extend_leases", "close"}
     assert {thread for _, thread in transport._calls} == set(owner)
+
+
+def test_a_request_after_the_end_of_the_run_is_refused(tmp_path: Path) -> None:
+    folder: RunFolder = ClusterFolder(tmp_path / "run").new_run()
+    supervisor = Supervisor(folder, "run")
+    transport = RemoteTransport(LocalTransport(supervisor, {}, {}, log=2), folder, supervisor)
+    supervisor.post(events.Stop("the test", ok=True, exit_code=0))
+    assert supervisor.run(transport).ended
+    server = serve(supervisor, transport, folder, threading.Event())
+    with SupervisorClient(folder) as client, pytest.raises(NoRunError, match="is gone"):
+        client.reserve([PortRequest(WORKER, "127.0.0.1", "auto", "h1")])
+    server.stop(None).wait()
+    transport.close()
