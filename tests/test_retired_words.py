@@ -13,15 +13,23 @@ SOURCES = sorted(path for path in (ROOT / "psclust").rglob("*") if path.suffix i
 
 # Retired word -> the word to use. Plurals and verb forms are retired as well.
 RETIRED = {
+    "anybody": "a noun",
+    "cure": "remedy",
+    "everybody": "a noun",
     "exchange": "all-reduce",
     "fleet": "remote transport",
+    "hear": "a verb of messages: receive, read",
     "keeper": "agent",
     "ledger": "event log",
     "news": "events or updates",
+    "nobody": "a noun",
     "nonce": "incarnation",
     "recipe": "plan inputs",
+    "somebody": "a noun",
     "survey": "dry build",
+    "told": "reported",
     "whoever": "a noun",
+    "wish": "a request",
 }
 # The same in some parts only: elsewhere these words have another meaning.
 RETIRED_IN = {

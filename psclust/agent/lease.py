@@ -28,9 +28,9 @@ def granted_s(lease_s: float) -> float:
     return lease_s + renewal_interval_s(lease_s) + RECONNECT_S
 
 
-def is_silent(unheard_s: float, lease_s: float) -> bool:
+def is_silent(quiet_s: float, lease_s: float) -> bool:
     """Whether an agent has been quiet for too long to wait for it."""
-    return unheard_s > min(_SILENT_S, lease_s)
+    return quiet_s > min(_SILENT_S, lease_s)
 
 
 @dataclass
@@ -120,6 +120,6 @@ def find_loss(lease_s: float, unanswered_s: float, suspended_s: float, *, over: 
         return None
     if suspended_s >= lease_s:
         found = f"the supervisor was suspended for {suspended_s:.0f} s (its machine slept, or it was stopped)"
-        cure = "Keep the machine awake, raise `deadlines.lease`, or detach with `up -d`, for which `deadlines.detached` holds"
-        return Loss(f"{found}, and without contact for {lease_s:g} s agents end their tasks. {cure}", all_hosts=True)
+        remedy = "Keep the machine awake, raise `deadlines.lease`, or detach with `up -d`, for which `deadlines.detached` holds"
+        return Loss(f"{found}, and without contact for {lease_s:g} s agents end their tasks. {remedy}", all_hosts=True)
     return Loss(f"its agent has stopped: {stopping}" if stopping is not None else f"its agent has not answered for {unanswered_s:.0f} s")

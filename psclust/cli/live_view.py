@@ -127,7 +127,7 @@ class LiveView:
 
 
 def _size() -> tuple[int, int]:
-    """Columns and rows of the terminal; 80 and 24 if it does not tell."""
+    """Columns and rows of the terminal; 80 and 24 if it does not report them."""
     try:
         size = os.get_terminal_size(sys.stdout.fileno())
     except (OSError, ValueError):

@@ -15,7 +15,7 @@ _SILENT_S = 15.0  # then `up` stops waiting for a script that serves late, or el
 
 @dataclass
 class StartupNotes:
-    """`over`: the cluster is up, or no more can be told."""
+    """`over`: the cluster is up, or there is nothing more to report."""
 
     plan: Plan
     over: bool = False

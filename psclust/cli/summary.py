@@ -20,7 +20,7 @@ def is_up(status: RunStatus) -> bool:
 
 
 def render_waits(plan: Plan, status: RunStatus) -> str:
-    """What the cluster waits for before it is up; empty if there is nothing to tell."""
+    """What the cluster waits for before it is up; empty if there is nothing to report."""
     loads: dict[str, list[str]] = {}
     silent = []
     for task in status.tasks:

@@ -71,7 +71,7 @@ class AgentClient:
         self._contact = Contact.CONNECTED
         self._changed = threading.Condition()  # guards `_contact`
         self._why_lost = ""
-        self._heard = time.monotonic()
+        self._last_reply = time.monotonic()
         self._renew_now = threading.Event()
         self._watching = threading.Thread(target=self._watch, name=f"{access.host} updates", daemon=True)
         self._watching.start()
@@ -111,7 +111,7 @@ class AgentClient:
         self._renew_now.set()
 
     def is_silent(self) -> bool:
-        return is_silent(time.monotonic() - self._heard, self._lease.lease_s)
+        return is_silent(time.monotonic() - self._last_reply, self._lease.lease_s)
 
     def stop(self) -> None:
         """Stop the agent with all its tasks, and wait for its last updates. An unreachable agent stops when its lease ends."""
@@ -152,7 +152,7 @@ class AgentClient:
                 for update in self._stub.Watch(self._updates.rest()):
                     if self._contact is Contact.LOST:
                         return
-                    self._heard = time.monotonic()
+                    self._last_reply = time.monotonic()
                     self._enter(Contact.CONNECTED)
                     if update.WhichOneof("update") == "stopping":
                         self._look_for_loss(update.stopping)
@@ -174,7 +174,7 @@ class AgentClient:
                 self._renew_now.wait(_RETRY_S)
             else:
                 self._lease.answered(sent, clock(), reply.clock)
-                self._heard = time.monotonic()
+                self._last_reply = time.monotonic()
                 self._enter(Contact.CONNECTED)
                 self._renew_now.wait(renewal_interval_s(self._lease.lease_s))
             self._renew_now.clear()

@@ -22,7 +22,7 @@ def is_chief(job: str) -> bool:
 
 
 def is_observer(job: str) -> bool:
-    """Whether its tasks only read what training writes: nobody dials them, and their end never ends the run."""
+    """Whether its tasks only read what training writes: no task dials them, and their end never ends the run."""
     return job in _OBSERVERS
 
 

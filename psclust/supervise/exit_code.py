@@ -27,5 +27,5 @@ def describe_exit(code: int) -> str:
     if number is None:
         return f"exited with code {code}"
     name = signal.Signals(number).name
-    hint = " (if nobody sent it, perhaps the machine was out of memory)" if number == signal.SIGKILL else ""
+    hint = " (if it was not sent on purpose, the machine may have been out of memory)" if number == signal.SIGKILL else ""
     return f"was killed by {name}{hint}" if code < 0 else f"exited with code {code} ({name}){hint}"

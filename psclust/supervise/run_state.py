@@ -92,7 +92,7 @@ class RunState:
     """A whole run. Times are in seconds, on a monotonic clock.
 
     deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the run ends. due: end of the finishing grace.
-    silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost hosts whose tasks nobody needs unless a
+    silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost hosts whose tasks are not needed unless a
     program starts again. notes: sentences for the user. hold: set while tasks of a lost host move; no task starts before that time, nor
     before every process that knows the old addresses has ended."""
 

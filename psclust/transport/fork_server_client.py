@@ -27,8 +27,8 @@ from psclust.transport.open_files import explain_shortage
 
 Load = Literal["library", "tensorflow", "nothing"]
 _LOADED = {"library": "TensorFlow's library", "tensorflow": "TensorFlow", "nothing": "anything"}
-_CURE_KILLED = "Perhaps the memory was used up, or a limit of it (ulimit -v)."
-_CURE_EXITED = "Name a Python from 3.10 on that has TensorFlow (`python:`, --python)."
+_REMEDY_KILLED = "Perhaps the memory was used up, or a limit of it (ulimit -v)."
+_REMEDY_EXITED = "Name a Python from 3.10 on that has TensorFlow (`python:`, --python)."
 _EXIT_S = 5.0  # for the exit code of a process whose socket has closed
 _LINES = 10
 _PROGRAM = Path(psclust.__file__).parent / "runtime" / "fork_server.py"
@@ -143,8 +143,8 @@ class ForkServer:
             return f"{self._python}: the process that starts tasks {end}"
         lines = [f"  {line}" for line in self._last_output().decode(errors="replace").splitlines() if line.strip()][-_LINES:]
         text = f"{self._python} {end} before it had loaded {_LOADED[self._load]}"
-        cure = _CURE_EXITED if (code or 0) >= 0 else _CURE_KILLED
-        return "\n".join([f"{text}{', and printed:' if lines else ' and printed nothing.'}", *lines, cure])
+        remedy = _REMEDY_EXITED if (code or 0) >= 0 else _REMEDY_KILLED
+        return "\n".join([f"{text}{', and printed:' if lines else ' and printed nothing.'}", *lines, remedy])
 
     def _send(self, request: StartRequest) -> None:
         message = {

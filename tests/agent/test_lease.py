@@ -158,9 +158,9 @@ def test_all_hosts_are_lost_when_the_supervisor_was_suspended_for_the_lease(stop
     )
 
 
-@pytest.mark.parametrize(("unheard_s", "lease_s", "silent"), [(4.0, 5.0, False), (6.0, 5.0, True), (9.0, 30.0, False), (11.0, 30.0, True)])
-def test_an_agent_is_silent_after_its_lease_or_ten_seconds(unheard_s: float, lease_s: float, silent: bool) -> None:
-    assert is_silent(unheard_s, lease_s) == silent
+@pytest.mark.parametrize(("quiet_s", "lease_s", "silent"), [(4.0, 5.0, False), (6.0, 5.0, True), (9.0, 30.0, False), (11.0, 30.0, True)])
+def test_an_agent_is_silent_after_its_lease_or_ten_seconds(quiet_s: float, lease_s: float, silent: bool) -> None:
+    assert is_silent(quiet_s, lease_s) == silent
 
 
 @pytest.mark.parametrize(

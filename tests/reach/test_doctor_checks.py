@@ -52,7 +52,7 @@ def odd(*hosts: HostFacts) -> list[str]:
 
 
 def shown(finding: Finding) -> str:
-    return f"{finding.level} {finding.host} {finding.check}: {finding.text}. {finding.cure}".rstrip()
+    return f"{finding.level} {finding.host} {finding.check}: {finding.text}. {finding.remedy}".rstrip()
 
 
 def test_equal_hosts_are_well() -> None:

@@ -1,4 +1,4 @@
-"""Real hosts by SSH: reached as OpenSSH would reach them, all at once, and everything that goes wrong said at once with its cure."""
+"""Real hosts by SSH: reached as OpenSSH would reach them, all at once, and everything that goes wrong said at once with its remedy."""
 
 from __future__ import annotations
 

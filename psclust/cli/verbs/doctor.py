@@ -62,7 +62,7 @@ def port_ranges(file: ClusterFile) -> list[tuple[int, int]]:
 
 
 def rows(found: Sequence[Finding], hosts: Sequence[str]) -> Iterable[tuple[str, str, str]]:
-    """For each check, one row for all hosts where it is ok, then one for each note or problem, with its cure."""
+    """For each check, one row for all hosts where it is ok, then one for each note or problem, with its remedy."""
     for check in dict.fromkeys(finding.check for finding in found):
         here = [finding for finding in found if finding.check == check]
         fine = [finding for finding in here if finding.level == "ok"]
@@ -70,9 +70,9 @@ def rows(found: Sequence[Finding], hosts: Sequence[str]) -> Iterable[tuple[str, 
             texts = list(dict.fromkeys(finding.text for finding in fine))
             result = "; ".join(texts[:_SHOWN]) + ("; ..." if len(texts) > _SHOWN else "")
             yield _named(fine, hosts), check, result
-        for text, cure in dict.fromkeys((finding.text, finding.cure) for finding in here if finding.level != "ok"):
-            same = [finding for finding in here if (finding.text, finding.cure) == (text, cure)]
-            yield _named(same, hosts), check, f"{same[0].level.upper()}: {text}{f'. {cure}' if cure else ''}"
+        for text, remedy in dict.fromkeys((finding.text, finding.remedy) for finding in here if finding.level != "ok"):
+            same = [finding for finding in here if (finding.text, finding.remedy) == (text, remedy)]
+            yield _named(same, hosts), check, f"{same[0].level.upper()}: {text}{f'. {remedy}' if remedy else ''}"
 
 
 def _named(found: Sequence[Finding], hosts: Sequence[str]) -> str:

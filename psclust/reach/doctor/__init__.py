@@ -4,4 +4,4 @@ log-in; python, tensorflow, psclust, packages, disk, memory, clock    quick_chec
 gpus, names, proxies, bind shim, exposure, network                    thorough_checks.py
 
 examination.py asks the hosts (reach/python/on_host/: facts, surroundings, mesh); the checks turn answers into findings, each with its
-cure, and are pure."""
+remedy, and are pure."""

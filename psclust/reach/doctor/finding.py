@@ -13,11 +13,11 @@ Level = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of one check. note: a cluster runs all the same. `cure`: what to do; empty if nothing is to be done."""
+    """The result of one check. note: a cluster runs all the same. `remedy`: what to do; empty if nothing is to be done."""
 
     level: Level
     text: str
-    cure: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Finding:
     check: str
     level: Level
     text: str
-    cure: str = ""
+    remedy: str = ""
 
     @classmethod
     def of(cls, host: str, check: str, verdict: Verdict) -> Finding:
-        return cls(host, check, verdict.level, verdict.text, verdict.cure)
+        return cls(host, check, verdict.level, verdict.text, verdict.remedy)
 
     @classmethod
     def failed(cls, host: str, check: str, text: str) -> Finding:
@@ -43,6 +43,6 @@ class Finding:
 def refuse_problems(findings: Iterable[Finding], failures: Sequence[str] = ()) -> None:
     """Raises StartError with a line for each problem, after the lines of `failures`: hosts that could not be checked."""
     lines = [*failures]
-    lines += [f"{one.host}: {one.text}. {one.cure}".rstrip() for one in findings if one.level == "problem"]
+    lines += [f"{one.host}: {one.text}. {one.remedy}".rstrip() for one in findings if one.level == "problem"]
     if lines:
         raise StartError("\n".join(lines))

@@ -38,8 +38,8 @@ class _Usual:
 
 def _python(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
     if usual.python is not None and _numbers(host.version)[:2] != _numbers(usual.python)[:2]:
-        cure = "Install the same one everywhere, or name one that all have under `python:`."
-        yield Verdict("problem", f"Python {host.version}, elsewhere {usual.python} ({host.executable})", cure)
+        remedy = "Install the same one everywhere, or name one that all have under `python:`."
+        yield Verdict("problem", f"Python {host.version}, elsewhere {usual.python} ({host.executable})", remedy)
     else:
         yield Verdict("ok", f"{host.version} ({host.executable})")
 
@@ -67,8 +67,8 @@ def _psclust(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
 
 def _packages(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
     if host.missing:
-        cure = f"Run there: {host.executable} -m pip install {shlex.join(host.missing)}"
-        yield Verdict("problem", f"{host.executable} lacks {', '.join(host.missing)}", cure)
+        remedy = f"Run there: {host.executable} -m pip install {shlex.join(host.missing)}"
+        yield Verdict("problem", f"{host.executable} lacks {', '.join(host.missing)}", remedy)
 
 
 def _disk(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:

@@ -58,8 +58,8 @@ def network(hosts: Sequence[str], unreached: Sequence[Unreached], deaf: Mapping[
         ways = [way for way in unreached if way.source == host]
         if ways:
             shown = ", ".join(f"{way.target} at {way.place} ({way.reason})" for way in ways[:4]) + (" and more" if len(ways) > 4 else "")
-            cure = "Open the ports of `ports:` between the hosts."
-            found.append(Finding(host, "network", "problem", f"cannot reach {shown}", cure))
+            remedy = "Open the ports of `ports:` between the hosts."
+            found.append(Finding(host, "network", "problem", f"cannot reach {shown}", remedy))
         elif host not in deaf:
             found.append(Finding(host, "network", "ok", "reaches all others" if len(hosts) > 1 else "servers can listen"))
     return found
@@ -72,7 +72,7 @@ def _gpus(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
 
 def _names(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     """Clusters use addresses; names matter to programs that look hosts up themselves."""
-    cure = "It matters only to programs that use names: add it to /etc/hosts or DNS."
+    remedy = "It matters only to programs that use names: add it to /etc/hosts or DNS."
     unknown = [name for name, address in host.names.items() if address is None]
     wrong = {
         name: address
@@ -80,9 +80,9 @@ def _names(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
         if address is not None and addresses.get(name) not in (None, address) and not _is_address(name)
     }
     if unknown:
-        yield Verdict("note", f"does not know the name{'s' * (len(unknown) > 1)} {', '.join(unknown)}", cure)
+        yield Verdict("note", f"does not know the name{'s' * (len(unknown) > 1)} {', '.join(unknown)}", remedy)
     if wrong:
-        yield Verdict("note", f"takes {', '.join(f'{name} {address}, not {addresses[name]}' for name, address in wrong.items())}", cure)
+        yield Verdict("note", f"takes {', '.join(f'{name} {address}, not {addresses[name]}' for name, address in wrong.items())}", remedy)
     if not unknown and not wrong and host.names:
         yield Verdict("ok", "knows all hosts")
 

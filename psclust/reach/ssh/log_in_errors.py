@@ -1,4 +1,4 @@
-"""Why a log-in failed, in one sentence with its cure."""
+"""Why a log-in failed, in one sentence with its remedy."""
 
 from __future__ import annotations
 

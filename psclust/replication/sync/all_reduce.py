@@ -18,7 +18,7 @@ takes the sum from its own, which waits until all replicas have added theirs:
                          +--|--> accumulator 1 = value 0 + value 1 --> worker 1
     worker 1   value 1 -----+-->
 
-No replica takes from another one's accumulator, so nobody has to distribute the sum. Values are stamped with the barrier's round, and an
+No replica takes from another one's accumulator, so no one distributes the sum. Values are stamped with the barrier's round, and an
 accumulator drops those of an older round, as it does with gradients. Adding every value once for each reader is cheap: moments are a
 few numbers a channel. Workers with several towers do both: `add_n` over their own towers, then the ps.
 

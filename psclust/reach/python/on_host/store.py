@@ -1,6 +1,6 @@
 """A host's store of what was shipped to it: contents by their digest, folders built from them, and which run uses which folders.
 
-A folder is built aside and renamed when it is complete, so nobody sees half of one, and it never changes afterwards, so the next run's
+A folder is built aside and renamed when it is complete, so half of one is never seen, and it never changes afterwards, so the next run's
 changes do not disturb a run that uses it. It is removed when the last run that used it is purged, or after a month without use; never
 while a process works in it."""
 
