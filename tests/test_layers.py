@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parent.parent / "psclust"
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if "_pb2" not in path.name)
 MAX_FILE = 399
 MAX_FUNCTION = 60
+SECONDS = {"timeout", "grace", "lease", "patience", "interval", "delay", "pause", "wait", "period", "age", "duration"}
 
 # The launcher, from the ground up. A part may import those below it; parts on one floor do not know each other.
 LAUNCHER = (
@@ -97,6 +99,18 @@ def ways_bypassed(path: Path, source: str) -> list[str]:
     return [f"{path}:{line}: {name}" for line, name in imports_of(path, ast.parse(source)) if f"{name}.".startswith(folders)]
 
 
+def misnamed(path: Path, source: str) -> Iterator[str]:
+    """Loggers of modules are `LOG`; parameters and fields that hold seconds end in `_s`, except the flags of verbs."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("logging.getLogger(__name__"):
+            yield from (f"{path}:{node.lineno}: {ast.unparse(name)}" for name in node.targets if ast.unparse(name) != "LOG")
+        named = (node.arg, node.annotation) if isinstance(node, ast.arg) else None
+        if isinstance(node, ast.AnnAssign):
+            named = (ast.unparse(node.target), node.annotation)
+        if named and named[1] and "float" in ast.unparse(named[1]) and named[0] in SECONDS and "verbs" not in path.parts:
+            yield f"{path}:{node.lineno}: {named[0]}"
+
+
 def long_functions(path: Path, source: str) -> list[str]:
     functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
     lengths = ((node.lineno, node.name, (node.end_lineno or node.lineno) - node.lineno + 1) for node in functions)
@@ -166,6 +180,21 @@ def test_a_host_needs_only_tensorflow() -> None:
     assert {package: name for package, name in found.items() if package not in ON_HOSTS} == {}
     assert set(found) == ON_HOSTS
     assert "pydantic" in outside_imports({"plan"})
+
+
+def test_no_file_name_occurs_twice() -> None:
+    counts = Counter(path.name for path in SOURCES if not path.name.startswith("__"))
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_loggers_and_seconds_have_their_names() -> None:
+    found = [entry for path in SOURCES for entry in misnamed(path, path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_a_wrong_name_would_be_seen() -> None:
+    source = "log = logging.getLogger(__name__)\ndef f(timeout: float) -> None: ...\nclass C:\n    grace: float | None = None\n"
+    assert len(list(misnamed(ROOT / "x.py", source))) == 3
 
 
 def test_files_stay_short() -> None:

@@ -133,9 +133,9 @@ class Agent:
         """All attempts started so far."""
         return sorted(self._attempts)
 
-    def drain(self, task: Task, timeout: float) -> None:
+    def drain(self, task: Task, timeout_s: float) -> None:
         """Wait until the task's output is in its log."""
-        self._transport.drain(task, timeout)
+        self._transport.drain(task, timeout_s)
 
     def output(self, task: Task) -> Output:
         """Of the latest attempt."""

@@ -82,10 +82,10 @@ class RemoteTransport(Transport):
     def reap(self) -> None:
         self._local.reap()
 
-    def drain(self, task: Task, timeout: float) -> None:
+    def drain(self, task: Task, timeout_s: float) -> None:
         """An agent sends a task's output before the event of its end."""
         if self._agent(task) is None:
-            self._local.drain(task, timeout)
+            self._local.drain(task, timeout_s)
 
     def progress(self, task: Task) -> str | None:
         """Content of the task's progress file, None if it has none."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
@@ -50,7 +50,7 @@ class BetweenGraph:
         return ops.step if isinstance(ops, StepOps) else ops.next_step
 
 
-def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: bool, chief: bool, backups: int = 0) -> BetweenGraph:
+def build_between_graph(model: Model, layout: DeviceLayout, replica: int, *, sync: bool, chief: bool, backups: int = 0) -> BetweenGraph:
     """Builds the graph of worker number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups` workers.
     Raises UsageError as `plan_between_graph` does, and if the user's functions break their contract."""
     plan = plan_between_graph(model.config, layout, replica, sync=sync, backups=backups)
@@ -74,7 +74,7 @@ def build_between_graph(model: Model, layout: Layout, replica: int, *, sync: boo
 
 
 def _build_towers(
-    model: Model, optimizer: Optimizer, layout: Layout, replica: int, plan: BetweenGraphPlan, outer: BetweenGraphAllReduce | None
+    model: Model, optimizer: Optimizer, layout: DeviceLayout, replica: int, plan: BetweenGraphPlan, outer: BetweenGraphAllReduce | None
 ) -> tuple[Tower, Sequence[Tower]]:
     """(the worker's towers as one, each of them). `outer` sums moments over the workers."""
     strategy, of_worker = places_for(model, layout), outer.for_replica(replica) if outer else None

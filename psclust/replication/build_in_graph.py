@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_plan import InGraphPlan, plan_in_graph
 from psclust.replication.input.end_of_data import await_batch, until_all_ended
 from psclust.replication.input.replica_input import ReplicaInput, build_input
@@ -47,7 +47,7 @@ class InGraph:
     padded: bool = False
 
 
-def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
+def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool) -> InGraph:
     """Builds the towers of all workers of `layout` in the current graph. Raises UsageError as `plan_in_graph` does, and if the user's
     functions break their contract."""
     plan = plan_in_graph(model.config, layout, sync=sync)
@@ -66,7 +66,7 @@ def build_in_graph(model: Model, layout: Layout, *, sync: bool) -> InGraph:
     return InGraph(state, steps, [tower.input for tower in (towers[:1] if plan.split_on is not None else towers)], towers, plan.padded)
 
 
-def _build_towers(model: Model, optimizer: Optimizer, layout: Layout, plan: InGraphPlan) -> list[Tower]:
+def _build_towers(model: Model, optimizer: Optimizer, layout: DeviceLayout, plan: InGraphPlan) -> list[Tower]:
     strategy = places_for(model, layout)
     inputs = _split_input(model, plan) if plan.split_on is not None else [None] * len(plan.towers)
     all_reduce = InGraphAllReduce(len(plan.towers)) if plan.share_moments else None
@@ -89,7 +89,7 @@ def _split_input(model: Model, plan: InGraphPlan) -> list[ReplicaInput]:
 
 
 def _combined_step(
-    towers: Sequence[Tower], optimizer: Optimizer, state: State, layout: Layout, settings: Settings, plan: InGraphPlan
+    towers: Sequence[Tower], optimizer: Optimizer, state: State, layout: DeviceLayout, settings: Settings, plan: InGraphPlan
 ) -> StepOps:
     """The step that updates the variables once, by the mean gradient of all towers."""
     examples = [tower.input.examples for tower in towers]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout, host_of
+from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.tf_types import Operation, Variable
 
 
@@ -36,7 +36,7 @@ def is_slot(variable: Variable) -> bool:
 
 
 @contextmanager
-def replica_scope(layout: Layout, worker: str, strategy: Strategy) -> Iterator[None]:
+def replica_scope(layout: DeviceLayout, worker: str, strategy: Strategy) -> Iterator[None]:
     """Puts ops built inside on device `worker`, and global variables on the ps that `strategy` names."""
     host = host_of(worker)
     setter = tf.compat.v1.train.replica_device_setter(

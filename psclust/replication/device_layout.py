@@ -9,7 +9,7 @@ from psclust.placement.placement_settings import PlacementSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DeviceLayout:
     """The devices of a replicated graph.
 
     ps: number of ps tasks; 0 means one process without a cluster.
@@ -34,7 +34,7 @@ class Layout:
         return "/job:ps/task:0" if self.ps else host_of(self.workers[0]) if self.workers else ""
 
     @property
-    def towers(self) -> Layout:
+    def towers(self) -> DeviceLayout:
         """The same with every device of every worker as a replica, worker by worker."""
         return replace(self, workers=tuple(worker + device for worker in self.workers for device in self.devices), devices=("",))
 
@@ -45,4 +45,4 @@ def host_of(device: str) -> str:
     return f"{task}/device:CPU:0" if named else device
 
 
-LOCAL = Layout(ps=0, workers=("",), client="")
+LOCAL = DeviceLayout(ps=0, workers=("",), client="")

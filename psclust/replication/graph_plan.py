@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from psclust.errors import UsageError
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.settings import Settings
 from psclust.spec.plurals import counted
 
@@ -30,7 +30,7 @@ class InGraphPlan:
     train_op: bool
 
 
-def plan_in_graph(settings: Settings, layout: Layout, *, sync: bool) -> InGraphPlan:
+def plan_in_graph(settings: Settings, layout: DeviceLayout, *, sync: bool) -> InGraphPlan:
     """The graph for all workers of `layout`. Raises UsageError if there is no worker for a tower, no ps for the variables, or if settings
     contradict each other."""
     if not layout.workers:
@@ -79,7 +79,7 @@ class BetweenGraphPlan:
         return 1 if self.split else len(self.towers)
 
 
-def plan_between_graph(settings: Settings, layout: Layout, replica: int, *, sync: bool, backups: int = 0) -> BetweenGraphPlan:
+def plan_between_graph(settings: Settings, layout: DeviceLayout, replica: int, *, sync: bool, backups: int = 0) -> BetweenGraphPlan:
     """The graph of worker number `replica`; `backups` gradients of an update may be late. Raises UsageError if there is no ps for the
     variables, or if settings contradict each other."""
     if not layout.ps:

@@ -86,7 +86,7 @@ def _backup_workers_leave_a_gradient(file: ClusterFile) -> Iterator[Problem]:
     here = ("backup_workers",)
     replicas = sum(file.jobs[name].count for name in replica_jobs(BETWEEN_GRAPH) if name in file.jobs)
     if file.update == "async":
-        yield Problem(here, "asynchronous workers do not wait for each other; remove it, or write update: sync.", (("update",),))
+        yield Problem(here, "asynchronous workers never wait; remove it, or write update: sync.", (("update",),))
     elif file.replication == IN_GRAPH:
         text = "an in-graph step is one run of all towers, and none can be late by itself; remove it, or write replication: between-graph."
         yield Problem(here, text, (("replication",),))

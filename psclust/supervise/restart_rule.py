@@ -33,9 +33,9 @@ def backoff_s(entry: TaskState, now: float) -> float | None:
     recent = sum(1 for at in entry.restarts if now - at <= policy.window_s)
     if recent >= policy.max:
         return None
-    delay: float = min(policy.backoff_s * 2.0**recent, policy.max_backoff_s)
+    delay_s: float = min(policy.backoff_s * 2.0**recent, policy.max_backoff_s)
     jitter = zlib.crc32(f"{entry.plan.task}/{len(entry.restarts)}".encode()) % 1000 / 4000
-    return delay * (1 + jitter)
+    return delay_s * (1 + jitter)
 
 
 def _policy_allows(state: RunState, plan: TaskPlan, code: int, now: float) -> bool:

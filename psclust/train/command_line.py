@@ -82,10 +82,10 @@ def _log_to_stdout() -> None:
     """Logs one plain line a message, for this package only: the user's program configures its own logging."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    logger = logging.getLogger("psclust")
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    package_log = logging.getLogger("psclust")
+    package_log.addHandler(handler)
+    package_log.setLevel(logging.INFO)
+    package_log.propagate = False
     tensorflow = tf.get_logger()
     tensorflow.setLevel(logging.INFO)
     tensorflow.addFilter(_is_useful)

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.replication.build_in_graph import InGraph, build_in_graph
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Session
 from psclust.replication.update.step_ops import StepOps
@@ -37,7 +37,7 @@ _POLL_S = 0.05
 @dataclass(frozen=True)
 class _Client:
     job: Job
-    layout: Layout
+    layout: DeviceLayout
     built: InGraph
     variables: Initializer
     checkpoints: Checkpoints
@@ -72,7 +72,7 @@ def train_in_graph(job: Job) -> None:
     recover(attempt, job.context, lambda: job.reporter.steps)
 
 
-def _layout(job: Job, target: str) -> Layout:
+def _layout(job: Job, target: str) -> DeviceLayout:
     """The layout with a tower on every device; asks the servers of a cluster for their devices."""
     context, found = job.context, [job.context.devices]
     if context.task is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from psclust.errors import UsageError
 from psclust.placement.placement_settings import PlacementSettings
-from psclust.replication.device_layout import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.jobs import BETWEEN_GRAPH, EVALUATOR, IN_GRAPH, PS, replica_jobs, server_jobs
 
@@ -60,13 +60,13 @@ class TaskContext:
         return self.task is not None and self.task.job == EVALUATOR
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> DeviceLayout:
         if self.task is None or self.cluster is None:
             return replace(LOCAL, workers=self.devices)
         here, ps, tasks = device(self.task), self.cluster.count(PS), tuple(device(task) for task in self.replicas)
         if self.replication == IN_GRAPH:
-            return Layout(ps, tasks if self.devices == ("",) else self.devices, here, self.placement)
-        return Layout(ps, tasks, here, self.placement, devices=self.devices)
+            return DeviceLayout(ps, tasks if self.devices == ("",) else self.devices, here, self.placement)
+        return DeviceLayout(ps, tasks, here, self.placement, devices=self.devices)
 
     @property
     def peers(self) -> tuple[Task, ...]:

@@ -35,17 +35,17 @@ def test_it_can_be_built(program: Any, replication: str) -> None:
     from psclust.placement.placement_settings import PlacementSettings
     from psclust.replication.build_between_graph import build_between_graph
     from psclust.replication.build_in_graph import build_in_graph
-    from psclust.replication.device_layout import Layout
+    from psclust.replication.device_layout import DeviceLayout
 
     workers = ("/job:worker/task:0", "/job:worker/task:1")
     policy = PlacementSettings("balanced", max_shard_bytes=32 * 1024)
     with tf.Graph().as_default():
         if replication == "in-graph":
-            towers = build_in_graph(program, Layout(2, workers, "/job:client/task:0", policy), sync=True).towers
+            towers = build_in_graph(program, DeviceLayout(2, workers, "/job:client/task:0", policy), sync=True).towers
             assert len(towers) == 2
             tower = towers[1]
         else:
-            tower = build_between_graph(program, Layout(2, workers, workers[1], policy), 1, sync=True, chief=False).tower
+            tower = build_between_graph(program, DeviceLayout(2, workers, workers[1], policy), 1, sync=True, chief=False).tower
         # Variables are spread over the ps, and each has a gradient.
         assert {tf.DeviceSpec.from_string(variable.device).task for _, variable in tower.gradients} == {0, 1}
         assert len(tower.gradients) == len(tf.compat.v1.trainable_variables())

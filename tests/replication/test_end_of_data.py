@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import psclust
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 
 pytestmark = pytest.mark.tensorflow
 
@@ -30,7 +30,7 @@ def _data() -> tf.data.Dataset:
 def test_the_step_that_finds_no_batch_changes_nothing(towers: int) -> None:
     program = psclust.Program(_model, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        built = build_in_graph(program, Layout(0, ("",) * towers, ""), sync=True)
+        built = build_in_graph(program, DeviceLayout(0, ("",) * towers, ""), sync=True)
         everything = tf.compat.v1.global_variables()
         session.run(tf.compat.v1.global_variables_initializer())
         session.run([tower.input.initializer for tower in built.towers])

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from psclust.errors import UsageError
-from psclust.replication.device_layout import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.replication.graph_plan import InGraphPlan, plan_between_graph, plan_in_graph
 from psclust.train.config import TrainConfig
 
 CLIENT = "/job:client/task:0"
 WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
-CLUSTER = Layout(2, WORKERS, CLIENT)
-GPUS = Layout(2, WORKERS, WORKERS[1], devices=("/device:GPU:0", "/device:GPU:1"))
-ONE_WORKER = Layout(1, WORKERS[:1], WORKERS[0], devices=GPUS.devices)
+CLUSTER = DeviceLayout(2, WORKERS, CLIENT)
+GPUS = DeviceLayout(2, WORKERS, WORKERS[1], devices=("/device:GPU:0", "/device:GPU:1"))
+ONE_WORKER = DeviceLayout(1, WORKERS[:1], WORKERS[0], devices=GPUS.devices)
 
 
 def test_one_process_with_one_device_is_a_tower_that_updates_by_itself() -> None:
@@ -58,7 +58,7 @@ def test_what_the_settings_change_in_graph(config: dict[str, Any], sync: bool, c
     ],
 )
 def test_what_the_settings_change_between_graph(
-    config: dict[str, Any], layout: Layout, backups: int, inputs: int, flags: tuple[Any, ...]
+    config: dict[str, Any], layout: DeviceLayout, backups: int, inputs: int, flags: tuple[Any, ...]
 ) -> None:
     plan = plan_between_graph(TrainConfig(**config), layout, 0, sync=True, backups=backups)
     assert (plan.needed, plan.split, plan.padded, plan.towers_padded, plan.share_moments) == flags
@@ -73,15 +73,15 @@ def test_a_worker_has_a_tower_on_each_of_its_devices() -> None:
 @pytest.mark.parametrize(
     ("config", "layout", "sync", "message"),
     [
-        ({}, Layout(1, (), CLIENT), True, "at least one worker"),
-        ({}, Layout(0, WORKERS, CLIENT), True, "at least one ps"),
+        ({}, DeviceLayout(1, (), CLIENT), True, "at least one worker"),
+        ({}, DeviceLayout(0, WORKERS, CLIENT), True, "at least one ps"),
         ({"split_batch": True}, CLUSTER, False, "the towers of an asynchronous in-graph training do not"),
         ({"moving_statistics": "sync"}, CLUSTER, False, "asynchronous replicas have no batch in common"),
         ({"moving_statistics": "sync", "accumulate": 2}, CLUSTER, True, "accumulate=2 computes them one after another"),
         ({"moving_statistics": "mean", "statistics_every": 5}, CLUSTER, False, "it needs in-graph synchronous replication"),
     ],
 )
-def test_in_graph_what_cannot_work_is_refused(config: dict[str, Any], layout: Layout, sync: bool, message: str) -> None:
+def test_in_graph_what_cannot_work_is_refused(config: dict[str, Any], layout: DeviceLayout, sync: bool, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         plan_in_graph(TrainConfig(**config), layout, sync=sync)
 
@@ -99,4 +99,4 @@ def test_in_graph_what_cannot_work_is_refused(config: dict[str, Any], layout: La
 )
 def test_between_graph_what_cannot_work_is_refused(config: dict[str, Any], ps: int, sync: bool, backups: int, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        plan_between_graph(TrainConfig(**config), Layout(ps, WORKERS, WORKERS[0]), 0, sync=sync, backups=backups)
+        plan_between_graph(TrainConfig(**config), DeviceLayout(ps, WORKERS, WORKERS[0]), 0, sync=sync, backups=backups)

@@ -52,12 +52,12 @@ def built(replication: str, model: Any, policy: PlacementSettings, ps: int = 2) 
 
     from psclust.replication.build_between_graph import build_between_graph
     from psclust.replication.build_in_graph import build_in_graph
-    from psclust.replication.device_layout import Layout
+    from psclust.replication.device_layout import DeviceLayout
 
     if replication == "in-graph":
-        build_in_graph(model, Layout(ps, WORKERS, "/job:client/task:0", policy), sync=True)
+        build_in_graph(model, DeviceLayout(ps, WORKERS, "/job:client/task:0", policy), sync=True)
     else:
-        build_between_graph(model, Layout(ps, WORKERS, WORKERS[1], policy), 1, sync=False, chief=False)
+        build_between_graph(model, DeviceLayout(ps, WORKERS, WORKERS[1], policy), 1, sync=False, chief=False)
     variables = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
     return {variable.op.name: variable.device for variable in variables}
 
@@ -297,12 +297,12 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
 
 def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     from psclust.replication.build_between_graph import build_between_graph
-    from psclust.replication.device_layout import Layout
+    from psclust.replication.device_layout import DeviceLayout
     from psclust.train.placement_warning import warn_if_uneven
 
-    layout = Layout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes=3000))
+    layout = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes=3000))
     tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower
     warn_if_uneven(tower, layout)
     assert caplog.messages == []
-    warn_if_uneven(tower, Layout(2, WORKERS, WORKERS[0]))
+    warn_if_uneven(tower, DeviceLayout(2, WORKERS, WORKERS[0]))
     assert caplog.messages[0].startswith("ps:0 holds 99 % of the variables' bytes (2.0 times the mean), 4.0 kB of them in large; write ")

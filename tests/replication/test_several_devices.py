@@ -11,7 +11,7 @@ import psclust
 from psclust.errors import UsageError
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_layout import Layout, host_of
+from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.train.tower_devices import input_of, own_devices
 
 pytestmark = pytest.mark.tensorflow
@@ -38,13 +38,13 @@ def _devices(graph: Any, *types: str) -> set[str]:
 
 def test_the_towers_of_one_process_share_variables_on_its_cpu() -> None:
     with tf.Graph().as_default() as graph:
-        build_in_graph(_program(), Layout(0, ("/device:GPU:0", "/device:GPU:1"), ""), sync=True)
+        build_in_graph(_program(), DeviceLayout(0, ("/device:GPU:0", "/device:GPU:1"), ""), sync=True)
     assert _devices(graph, "MatMul") == {"/device:GPU:0", "/device:GPU:1"}
     assert _devices(graph, "VarHandleOp", "ResourceApplyMomentum", "IteratorV2") == {"/device:CPU:0"}
 
 
 def test_the_towers_of_a_worker_push_one_gradient_of_each_variable() -> None:
-    layout = Layout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS)
+    layout = DeviceLayout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS)
     with tf.Graph().as_default() as graph:
         build_between_graph(_program(), layout, 1, sync=True, chief=False)
     here = "/job:worker/task:1/device:CPU"
@@ -57,7 +57,7 @@ def test_the_towers_of_a_worker_push_one_gradient_of_each_variable() -> None:
 
 
 def test_each_tower_of_a_worker_reads_a_shard_of_all_towers_shards() -> None:
-    layout = Layout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS)
+    layout = DeviceLayout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS)
     shards: list[psclust.Shard] = []
 
     def data(shard: psclust.Shard) -> tf.data.Dataset:

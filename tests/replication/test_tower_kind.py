@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_plan import plan_between_graph, plan_in_graph
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.train.config import TrainConfig
 
 WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
-CLUSTER = Layout(1, WORKERS, "/job:client/task:0")
-GPUS = Layout(1, WORKERS, WORKERS[0], devices=("/device:GPU:0", "/device:GPU:1"))
+CLUSTER = DeviceLayout(1, WORKERS, "/job:client/task:0")
+GPUS = DeviceLayout(1, WORKERS, WORKERS[0], devices=("/device:GPU:0", "/device:GPU:1"))
 
 
 def test_a_tower_alone_needs_nothing_special() -> None:

@@ -12,12 +12,12 @@ import psclust
 from psclust.errors import UsageError
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
-from psclust.replication.device_layout import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.replication.input.replica_input import build_input
 
 pytestmark = pytest.mark.tensorflow
 
-TWO = Layout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:client/task:0")
+TWO = DeviceLayout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:client/task:0")
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_an_input_on_the_client_may_use_python(session: Any) -> None:
 
 
 def test_between_graph_an_input_may_use_python(session: Any) -> None:
-    build_between_graph(_program(input_fn=_python_input), Layout(1, TWO.workers, TWO.workers[0]), 0, sync=False, chief=True)
+    build_between_graph(_program(input_fn=_python_input), DeviceLayout(1, TWO.workers, TWO.workers[0]), 0, sync=False, chief=True)
 
 
 # ---- model
@@ -183,7 +183,7 @@ def _counting_model(features: Any, mode: str) -> psclust.EstimatorSpec:
 
 def test_only_the_first_towers_update_ops_run(session: Any) -> None:
     # Devices of a cluster that is not there: the layout has empty names for two towers in this process.
-    built = build_in_graph(_program(_counting_model), Layout(0, ("", ""), ""), sync=True)
+    built = build_in_graph(_program(_counting_model), DeviceLayout(0, ("", ""), ""), sync=True)
     session.run(tf.compat.v1.global_variables_initializer())
     session.run([tower.input.initializer for tower in built.towers])
     (step,), (_, examples) = session.run(built.steps[0].fetches)
@@ -195,7 +195,7 @@ def test_the_loss_of_towers_is_weighted_by_examples(session: Any) -> None:
     def shares(shard: psclust.Shard) -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.fill([3 - 2 * shard.index], shard.index * 4))
 
-    built = build_in_graph(_program(input_fn=shares), Layout(0, ("", ""), ""), sync=True)
+    built = build_in_graph(_program(input_fn=shares), DeviceLayout(0, ("", ""), ""), sync=True)
     session.run(tf.compat.v1.global_variables_initializer())
     session.run([tower.input.initializer for tower in built.towers])
     # Three examples with a loss of 0, one with a loss of 4.

@@ -70,7 +70,7 @@ CONTRADICTIONS = {
     "backup_workers: 1": "1: backup_workers: only a psclust program (module:program) uses this, and there is none; remove it.",
     "program: a:b\nrole_by: flags": "2: role_by: a psclust program learns its role from psclust itself; remove this.",
     # who waits for whom
-    "program: a:b\nbackup_workers: 1": "2: backup_workers: asynchronous workers do not wait for each other; remove it, or write update: sync.",
+    "program: a:b\nbackup_workers: 1": "2: backup_workers: asynchronous workers never wait; remove it, or write update: sync.",
     "program: a:b\nupdate: sync\nreplication: in-graph\nbackup_workers: 1": (
         "4: backup_workers: an in-graph step is one run of all towers, and none can be late by itself; "
         "remove it, or write replication: between-graph."

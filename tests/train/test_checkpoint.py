@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.training_state import create_state
 from psclust.train.checkpoints.checkpoint import Checkpoints, spread
 from psclust.train.checkpoints.initializer import Initializer, Source
@@ -44,7 +44,7 @@ def _model(
     folder: Path, *, shape: tuple[int, ...] = (2,), name: str = "v", replicas: int = 2, use_resource: bool = True
 ) -> Iterator[Model]:
     with tf.Graph().as_default() as graph:
-        state = create_state(Layout(0, ("",) * replicas, ""))
+        state = create_state(DeviceLayout(0, ("",) * replicas, ""))
         ones = tf.compat.v1.ones_initializer()
         v = tf.compat.v1.get_variable(name, shape, initializer=ones, use_resource=use_resource)
         variables = Initializer()

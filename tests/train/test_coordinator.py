@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import toys
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier_messages import Kind
@@ -74,7 +74,7 @@ class Bench:
 @contextmanager
 def made_bench(replicas: int, needed: int | None = None) -> Iterator[Bench]:
     """Without backup workers all replicas push into the same accumulators."""
-    layout = Layout(ps=0, workers=("",) * replicas, client="")
+    layout = DeviceLayout(ps=0, workers=("",) * replicas, client="")
     with tf.Graph().as_default() as graph:
         state = create_state(layout)
         optimizer = toys.tally.optimizer(state.global_step)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from psclust.errors import UsageError
-from psclust.replication.device_layout import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.spec.cluster import Task
 from psclust.train.task_context import TaskContext, read_context
 
@@ -31,7 +31,7 @@ def test_between_graph_the_first_worker_is_chief() -> None:
     first, second = _read("worker:0"), _read("worker:1", PSCLUST_UPDATE="sync")
     assert (first.is_chief, second.is_chief) == (True, False)
     assert (first.sync, second.sync) == (False, True)
-    assert second.layout == Layout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1")
+    assert second.layout == DeviceLayout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1")
     assert second.peers == (Task("ps", 0), Task("ps", 1))
 
 
@@ -54,7 +54,7 @@ def test_a_chief_job_trains_too_and_comes_first() -> None:
 
 def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
     context = _read("client:0", CLUSTER | {"client": ["c:2"]}, PSCLUST_REPLICATION="in-graph", PSCLUST_UPDATE="sync")
-    assert context.layout == Layout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:client/task:0")
+    assert context.layout == DeviceLayout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:client/task:0")
     assert context.peers == (Task("ps", 0), Task("ps", 1), Task("worker", 0), Task("worker", 1))
     assert context.is_chief
 

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from psclust.errors import UsageError
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
 
 
@@ -115,7 +115,7 @@ class BetweenGraphAllReduce:
     """Sums over the workers' graphs, in step with the barrier. round: int64 scalar placeholder, the barrier's round.
     accumulators: (accumulator, shape) of every sum and replica, including those of the other replicas."""
 
-    layout: Layout
+    layout: DeviceLayout
     round: Tensor = field(default_factory=lambda: tf.compat.v1.placeholder(tf.int64, [], name="round"))
     accumulators: list[tuple[Accumulator, Any]] = field(default_factory=list)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, push, take
 from psclust.replication.tf_types import Accumulator, Operation, Tensor
 from psclust.replication.update.gradients import GradientsAndVariables
@@ -38,7 +38,9 @@ def own_accumulators(contributions: GradientsAndVariables, replica: int) -> list
     return [accumulator_for(gradient, variable, owner=replica) for gradient, variable in contributions]
 
 
-def backup_ops(contributions: GradientsAndVariables, sums: Sequence[Accumulator], layout: Layout, round_: Tensor, needed: int) -> BackupOps:
+def backup_ops(
+    contributions: GradientsAndVariables, sums: Sequence[Accumulator], layout: DeviceLayout, round_: Tensor, needed: int
+) -> BackupOps:
     """The chief's ops for all workers; `sums` are the accumulators that an update takes from."""
     variables, collect, own = [variable for _, variable in contributions], [], []
     with tf.device(layout.parameters):

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, at, push, take
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
@@ -102,7 +102,7 @@ class CoordinatorOps:
 
 
 def build_channel(
-    contributions: GradientsAndVariables, layout: Layout, all_reduce: BetweenGraphAllReduce | None = None, needed: int | None = None
+    contributions: GradientsAndVariables, layout: DeviceLayout, all_reduce: BetweenGraphAllReduce | None = None, needed: int | None = None
 ) -> Channel:
     """Creates the shared queues and accumulators in the current graph."""
     accumulators = [accumulator_for(gradient, variable) for gradient, variable in contributions]
@@ -115,7 +115,7 @@ def build_channel(
     return Channel(accumulators, messages, tokens, needed, all_reduce)
 
 
-def participant_ops(tower: Tower, channel: Channel, layout: Layout, replica: int, updates: Sequence[Operation]) -> ParticipantOps:
+def participant_ops(tower: Tower, channel: Channel, layout: DeviceLayout, replica: int, updates: Sequence[Operation]) -> ParticipantOps:
     """The ops of replica number `replica`; `updates` are run with every step."""
     with tf.device(layout.workers[replica]):
         kind, incarnation = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "incarnation"))
@@ -147,7 +147,7 @@ def participant_ops(tower: Tower, channel: Channel, layout: Layout, replica: int
 
 
 def coordinator_ops(
-    tower: Tower, channel: Channel, optimizer: Optimizer, state: State, layout: Layout, settings: Settings
+    tower: Tower, channel: Channel, optimizer: Optimizer, state: State, layout: DeviceLayout, settings: Settings
 ) -> CoordinatorOps:
     """The ops of the chief."""
     workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]

@@ -12,7 +12,7 @@ from dataclasses import replace
 import tensorflow as tf
 
 from psclust.replication.device_function import Strategy
-from psclust.replication.device_layout import Layout, host_of
+from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.graph_plan import BetweenGraphPlan
 from psclust.replication.input.end_of_data import until_all_ended
 from psclust.replication.input.replica_input import ReplicaInput, build_input, new_skip
@@ -29,7 +29,7 @@ from psclust.replication.variables.places import TOWER_SCOPE
 def build_local_towers(
     model: Model,
     optimizer: Optimizer,
-    layout: Layout,
+    layout: DeviceLayout,
     strategy: Strategy,
     replica: int,
     plan: BetweenGraphPlan,
@@ -56,14 +56,14 @@ def build_local_towers(
     return replace(total, input=replace(whole, examples=examples), variables=towers[0].variables), towers
 
 
-def _split(model: Model, layout: Layout, replica: int, *, pad: bool) -> tuple[ReplicaInput, Sequence[ReplicaInput]]:
+def _split(model: Model, layout: DeviceLayout, replica: int, *, pad: bool) -> tuple[ReplicaInput, Sequence[ReplicaInput]]:
     """(the worker's input, its batches split over the towers)."""
     shard, count = Shard(replica, len(layout.workers)), len(layout.devices)
     whole = build_input(model, shard, pad=pad, group=model.config.accumulate, divisor=count)
     return whole, split_input(whole, count)
 
 
-def _side_by_side(model: Model, layout: Layout, replica: int, *, pad: bool) -> tuple[ReplicaInput, Sequence[ReplicaInput]]:
+def _side_by_side(model: Model, layout: DeviceLayout, replica: int, *, pad: bool) -> tuple[ReplicaInput, Sequence[ReplicaInput]]:
     """(one input that starts all the others, a shard for each tower)."""
     count, skip = len(layout.devices), new_skip()
     shards = [Shard(replica * count + index, len(layout.towers.workers)) for index in range(count)]

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.device_function import Strategy, is_slot, replica_scope
-from psclust.replication.device_layout import Layout, host_of
+from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.input.replica_input import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.settings import refuse_ignored
@@ -51,7 +51,13 @@ class Tower:
 
 
 def build_tower(
-    model: Model, optimizer: Optimizer, layout: Layout, strategy: Strategy, replica: int, kind: TowerKind, data: ReplicaInput | None = None
+    model: Model,
+    optimizer: Optimizer,
+    layout: DeviceLayout,
+    strategy: Strategy,
+    replica: int,
+    kind: TowerKind,
+    data: ReplicaInput | None = None,
 ) -> Tower:
     """Builds replica number `replica` in the current graph. `data`: its part of an input shared with other towers; None builds its own
     input. Raises UsageError if the user's functions break their contract.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.settings import Settings
 from psclust.replication.statistics.batch_norm import move
 from psclust.replication.tf_types import Operation, Optimizer
@@ -28,7 +28,7 @@ def apply_update(
     gradients: GradientsAndVariables,
     statistics: Sequence[Statistic],
     state: State,
-    layout: Layout,
+    layout: DeviceLayout,
     settings: Settings,
 ) -> Sequence[Operation]:
     """The ops of one update with the (averaged) `gradients` and `statistics`, in the current control dependencies."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import await_batch
 from psclust.replication.settings import Settings
 from psclust.replication.tf_types import Operation, Optimizer, Tensor
@@ -40,7 +40,13 @@ def step_ops(step: Tensor, loss: Tensor, examples: Tensor, staleness: Tensor | N
 
 
 def tower_step(
-    tower: Tower, update_ops: Sequence[Operation], optimizer: Optimizer, state: State, layout: Layout, replica: int, settings: Settings
+    tower: Tower,
+    update_ops: Sequence[Operation],
+    optimizer: Optimizer,
+    state: State,
+    layout: DeviceLayout,
+    replica: int,
+    settings: Settings,
 ) -> StepOps:
     """The step in which `tower` alone updates the variables, by its gradients or its own train_op."""
     if tower.spec.train_op is not None:

@@ -15,7 +15,7 @@ from psclust.placement.place import place
 from psclust.placement.policies import ROUND_ROBIN
 from psclust.placement.variable import Variable
 from psclust.replication import tf_types
-from psclust.replication.device_layout import LOCAL, Layout
+from psclust.replication.device_layout import LOCAL, DeviceLayout
 from psclust.replication.model import Model
 from psclust.replication.towers.tower import Tower, build_tower
 from psclust.replication.towers.tower_kind import TowerKind
@@ -32,7 +32,7 @@ def dry_build(model: Model) -> list[Variable]:
         return describe(tower)
 
 
-def places_for(model: Model, layout: Layout) -> Places:
+def places_for(model: Model, layout: DeviceLayout) -> Places:
     """The places of the variables of `model` in `layout`, the same in every client. Raises UsageError for an impossible pin."""
     settings = layout.placement
     if layout.placed is not None:

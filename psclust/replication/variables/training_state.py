@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.tf_types import Operation, Tensor, Variable
 
 POSITIONS = "psclust/positions"
@@ -77,7 +77,7 @@ class State:
             return self.stop.assign([1], read_value=False)
 
 
-def create_state(layout: Layout, batches: int = 1, *, inputs: int = 1, together: bool = False) -> State:
+def create_state(layout: DeviceLayout, batches: int = 1, *, inputs: int = 1, together: bool = False) -> State:
     """Creates the variables in the current graph, before the model, so round robin never counts them. together: all replicas split one
     input."""
     replicas = len(layout.workers)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from psclust.errors import PsclustError, UsageError
 from psclust.placement.variable import Variable
 from psclust.replication.device_function import is_slot
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.dry_build import pieces
 from psclust.spec.jobs import PS
@@ -24,7 +24,7 @@ _POLL_S = 0.1
 _NAMED = 5
 
 
-def refuse_unshared(variables: Sequence[Any], layout: Layout) -> None:
+def refuse_unshared(variables: Sequence[Any], layout: DeviceLayout) -> None:
     """Raises UsageError if global variables are on no ps while several workers train: each would have its own, and only the chief's are
     initialized."""
     if len(layout.workers) < 2:
@@ -45,7 +45,7 @@ class Agreement:
     """One client's side of the check. Adds its ops to the current graph. variables: the model's, in this graph. towers: the number that all
     workers must have; None: any."""
 
-    def __init__(self, variables: Sequence[Any], layout: Layout, towers: int | None = None) -> None:
+    def __init__(self, variables: Sequence[Any], layout: DeviceLayout, towers: int | None = None) -> None:
         self._mine = pieces(variables)
         self._towers = towers
         with tf.device(layout.parameters):

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.replication.build_between_graph import build_between_graph
-from psclust.replication.device_layout import Layout
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.tf_types import Session
 from psclust.replication.update.step_ops import StepOps
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
@@ -45,7 +45,7 @@ class Replica:
         self._build(context.layout)
         self._target = start_server(context)
 
-    def _build(self, layout: Layout) -> None:
+    def _build(self, layout: DeviceLayout) -> None:
         context, config = self.job.context, self.job.program.config
         self.graph = self.job.new_graph()
         with self.graph.as_default():
@@ -68,7 +68,7 @@ class Replica:
             self._mark_done = self.state.mark_done(self._marked, self._flag)
         self.graph.finalize()
 
-    def _hooks(self, layout: Layout) -> list[Any]:
+    def _hooks(self, layout: DeviceLayout) -> list[Any]:
         tower, chief = self.built.tower, self.job.context.is_chief
         hooks = [*training_hooks(tower.spec, chief=chief), *self.job.hooks]
         if chief:
