@@ -90,7 +90,8 @@ def test_a_worker_killed_too_often_fails_the_run_and_is_named(patient: CommandBe
     up = patient.start("up")
     for attempt in (1, 2):
         victim = patient.wait_for("worker:1", "running", attempt=attempt)
-        wait_until(lambda attempt=attempt: "here" in patient.log("worker:1", attempt), what=f"attempt {attempt}")  # type: ignore[misc]
+        line = f"here worker:1 attempt {attempt}\n"  # whole: unbuffered Python writes it in pieces
+        wait_until(lambda attempt=attempt, line=line: line in patient.log("worker:1", attempt), what=line)  # type: ignore[misc]
         assert victim.pid is not None
         os.kill(victim.pid, signal.SIGKILL)
     assert up.wait() == 1
