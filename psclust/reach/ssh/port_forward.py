@@ -12,6 +12,7 @@ from paramiko.ssh_exception import SSHException
 from psclust.reach.ssh.channel import end_input
 
 _CHUNK = 1 << 16
+_GONE = (OSError, EOFError, SSHException)
 
 
 class Forward:
@@ -48,23 +49,24 @@ class Forward:
         try:
             ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             channel = self._transport.open_channel("direct-tcpip", self._target, origin, timeout=20)
-        except (OSError, SSHException, EOFError):
+        except _GONE:
             ours.close()
             return
         back = threading.Thread(target=_copy, args=(channel, ours), name="forward-back", daemon=True)
         back.start()
         _copy(ours, channel)
         back.join()
-        channel.close()
+        with suppress(*_GONE):
+            channel.close()
         ours.close()
 
 
 def _copy(source: Any, sink: Any) -> None:
     """Until `source` ends; then ends the input of `sink`."""
-    with suppress(OSError):
+    with suppress(*_GONE):
         while data := source.recv(_CHUNK):
             sink.sendall(data)
-    with suppress(OSError, EOFError, SSHException):
+    with suppress(*_GONE):
         if isinstance(sink, socket.socket):
             sink.shutdown(socket.SHUT_WR)
         else:
