@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
+from plans import program_plan
 
 import psclust
 from psclust.agent import agent_pb2 as pb
@@ -23,7 +24,6 @@ from psclust.agent.process import AgentReply, AgentRequest
 from psclust.control.agent_client import AgentClient
 from psclust.control.certificates import Authority
 from psclust.errors import StartError
-from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Host, Task
 from psclust.testing.hosts import BedHost, HostBed, host_bed
@@ -87,7 +87,7 @@ class Started:
         return f"{self.host.address}:{self.reply.port}"
 
     def run(self, script: str, attempt: int = 1, task: Task = WORKER) -> None:
-        self.client.start(task_plan(task, self.host.name, script), attempt)
+        self.client.start(program_plan(task, self.host.name, (sys.executable, "-c", script)), attempt)
 
     def log(self, attempt: int = 1) -> str:
         path = self.folder.log(WORKER, attempt)
@@ -95,25 +95,6 @@ class Started:
 
     def wait_for(self, *event: Any) -> None:
         wait_until(lambda: event in self.recorder.events, what=str(event))
-
-
-def task_plan(task: Task, host: str, script: str) -> TaskPlan:
-    return TaskPlan(
-        task=task,
-        host=host,
-        address=None,
-        argv=(sys.executable, "-c", script),
-        env={},
-        cwd="/",
-        preload=None,
-        role="program",
-        serves=False,
-        needs=(),
-        decides=True,
-        ok_exit_codes=(0,),
-        restart=RestartPolicy("never", 0, 1.0, 1.0, 1.0),
-        recovery_wait_s=None,
-    )
 
 
 @pytest.fixture
@@ -199,14 +180,14 @@ def test_output_that_does_not_fit_on_the_launcher_is_kept_in_memory(start: Calla
 
 def test_a_missing_program_is_reported(start: Callable[..., Started]) -> None:
     agent = start()
-    agent.client.start(replace(task_plan(WORKER, agent.host.name, ""), argv=("/no/such/python", "x.py"), preload="tensorflow"), 1)
+    agent.client.start(replace(program_plan(WORKER, agent.host.name, ("/no/such/python", "x.py")), preload="tensorflow"), 1)
     wait_until(lambda: agent.recorder.events, what="an event")
     assert agent.recorder.events[0][0] == "not started"
 
 
 def test_a_start_request_that_an_agent_refuses_is_reported(start: Callable[..., Started]) -> None:
     agent = start()
-    agent.client.start(replace(task_plan(WORKER, agent.host.name, ""), argv=()), 1)
+    agent.client.start(program_plan(WORKER, agent.host.name, ()), 1)
     wait_until(lambda: agent.recorder.events, what="an event")
     kind, task, reason = agent.recorder.events[0]
     assert (kind, task) == ("not started", WORKER)

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 import pytest
+from plans import program_plan
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
@@ -22,7 +23,7 @@ from psclust.control.supervisor_client import SupervisorClient
 from psclust.control.supervisor_process import serve
 from psclust.errors import NoRunError
 from psclust.plan.port_request import PortRequest
-from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan
+from psclust.plan.task_plan import Deadlines, Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.supervise import events
@@ -31,22 +32,7 @@ from psclust.transport.local_transport import LocalTransport
 
 WORKER = Task("worker", 0)
 WORKER_ID = pb.TaskId(job="worker", index=0)
-PLAN = TaskPlan(
-    task=WORKER,
-    host="h1",
-    address=None,
-    argv=("train",),
-    env={},
-    cwd="/",
-    preload=None,
-    role="program",
-    serves=False,
-    needs=(),
-    decides=True,
-    ok_exit_codes=(0,),
-    restart=RestartPolicy("never", 0, 1.0, 1.0, 1.0),
-    recovery_wait_s=None,
-)
+PLAN = program_plan(WORKER, "h1", ("train",))
 
 
 class AgentDouble(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
