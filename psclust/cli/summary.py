@@ -26,7 +26,7 @@ def render_waits(plan: Plan, status: RunStatus) -> str:
     for task in status.tasks:
         preload = next((entry.preload for entry in plan.tasks if str(entry.task) == task.task), None)
         if task.phase == "starting" and task.pid is None and preload is not None:
-            loads.setdefault("TensorFlow" if preload == "tensorflow" else "TensorFlow's library", []).append(task.task)
+            loads.setdefault("TensorFlow's library" if preload == "library" else "TensorFlow", []).append(task.task)
         elif task.pid is not None and task.role == "server" and task.address and not task.served:
             silent.append(f"{task.task} to answer at {task.address}")
     parts = [f"loading {what} for {', '.join(tasks)}" for what, tasks in loads.items()]

@@ -15,13 +15,13 @@ from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.script_flags import RoleBy, decide
 from psclust.plan.task_environment import HostEnvironment
-from psclust.plan.task_plan import Deadlines, Plan, Preload, RestartPolicy, TaskPlan, When
+from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan, When
 from psclust.spec import cluster_file
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.jobs import BETWEEN_GRAPH, PS
 from psclust.spec.placeholders import placeholders
-from psclust.spec.preload_limits import is_read
+from psclust.spec.preload_limits import Preload, is_read
 from psclust.spec.tf_config import render_tf_config
 
 
@@ -52,7 +52,7 @@ class _Request:
     role_by: Mapping[str, RoleBy]
     remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
-    hidden: frozenset[str]
+    scripts: Mapping[str, ScriptFacts]
 
     def at(self, task: Task) -> _Request:
         """The request with the environment and the run's folder of the task's host."""
@@ -79,7 +79,7 @@ def build_plan(
     scripts = scripts or {}
     role_by = {entry.name: decide(file, entry, scripts.get(entry.name), count) for entry in layout.jobs}
     hidden = {job: facts.hides for job, facts in scripts.items() if facts.hides is not None and file.preload}
-    request = _Request(file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, frozenset(hidden))
+    request = _Request(file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, scripts)
     tasks = [_task_plan(request.at(task), entry, task) for entry in layout.jobs for task in entry.tasks]
     return Plan(
         name=file.name,
@@ -162,8 +162,10 @@ def _command(request: _Request, entry: JobPlan, task: Task, python: str) -> tupl
     if program is None:
         return _server_command(request, entry, task, python)
     args = [*file.arguments(job), *request.role_by[entry.name].flags, *job.task_args.get(task.index, [])]
-    forkable = file.preload and entry.name not in request.hidden and program.is_forkable(args)
-    preload: Preload | None = "tensorflow" if forkable else None
+    facts = request.scripts.get(entry.name, ScriptFacts())
+    preload: Preload | None = None
+    if file.preload and facts.hides is None and program.is_forkable(args):
+        preload = "keras" if facts.names_keras else "tensorflow"
     return (*program.argv(python), *args), preload
 
 

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from psclust.plan.task_plan import Plan, TaskPlan
 
-_HOW = {"library": "forked, library loaded", "tensorflow": "forked, TensorFlow imported", None: "executed"}
+_HOW = {
+    "library": "forked, library loaded",
+    "tensorflow": "forked, TensorFlow imported",
+    "keras": "forked, TensorFlow and Keras imported",
+    None: "executed",
+}
 
 
 def render_plan(plan: Plan) -> str:

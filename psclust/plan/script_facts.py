@@ -21,19 +21,21 @@ _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "Mult
 class ScriptFacts:
     """`flags`: the classic flags that it defines, as it spells them (`--job_name`, `--job-name`). `reads_tf_config`: it names TF_CONFIG or
     its resolver. `may_read_role`: it does that, or calls something in TensorFlow that does, or reads psclust's variables. `hides`: a file
-    or folder beside it with the name of a module that TensorFlow imports."""
+    or folder beside it with the name of a module that TensorFlow imports. `names_keras`: its fork server should have imported Keras."""
 
     flags: tuple[str, ...] = ()
     reads_tf_config: bool = False
     may_read_role: bool = False
     hides: str | None = None
+    names_keras: bool = False
 
 
 def read_facts(sources: Iterable[str]) -> ScriptFacts:
     """The facts of a program with these sources, of its script and of imported modules. A source that does not parse adds none."""
     flags: dict[str, str] = {}
-    reads = may_read = False
+    reads = may_read = names_keras = False
     for source in sources:
+        names_keras = names_keras or re.search(r"\bkeras\b", source) is not None
         try:
             nodes = list(ast.walk(ast.parse(source)))
         except (SyntaxError, ValueError, RecursionError):
@@ -44,7 +46,7 @@ def read_facts(sources: Iterable[str]) -> ScriptFacts:
         reads = reads or bool(names & _READERS) or _reads_variable(nodes)
         may_read = may_read or bool(names & _MAY_READ) or any(text.startswith("PSCLUST_") for node in nodes for text in _text(node))
     found = tuple(flags[name] for name in CLASSIC_FLAGS if name in flags)
-    return ScriptFacts(found, reads, may_read or reads)
+    return ScriptFacts(found, reads, may_read or reads, names_keras=names_keras)
 
 
 def flag_name(spelled: str) -> str:

@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.preload_limits import Preload
 
-# What the fork server of the task has loaded; None: the task is executed, not forked.
-Preload = Literal["library", "tensorflow"]
 # server: stopped when the programs have ended; side: an observer (evaluator, TensorBoard), which never ends the run.
 Role = Literal["server", "program", "side"]
 When = Literal["never", "signal", "failure"]

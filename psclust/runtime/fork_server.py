@@ -1,6 +1,6 @@
 """A process that has TensorFlow in memory and forks a task per request. It is run as a file,
 
-    python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|nothing --socket FD
+    python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|keras|nothing --socket FD
 
 FD is one end of a Unix stream socket; the client, `psclust/transport/fork_server_client.py`, has the other. Every message, both ways, is
 JSON behind a length (`psclust.framing`).

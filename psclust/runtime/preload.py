@@ -6,10 +6,13 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from psclust.errors import StartError
 from psclust.runtime import linux_process
+from psclust.runtime.keras_when_used import keras_when_used
 from psclust.runtime.tensorflow_library import Library, environment_while_loading, load_library
 
 if TYPE_CHECKING:
@@ -35,8 +38,8 @@ def library() -> Loaded:
     return _refuse_threads(Loaded(environment, library=load_library()))
 
 
-def tensorflow() -> Loaded:
-    """The Python package, for programs: `import tensorflow` loads Keras and all else that scripts import at their start."""
+def tensorflow(with_keras: bool = False) -> Loaded:
+    """The Python package, for programs."""
     import psclust.runtime.run_in_fork  # noqa: F401 - every child needs it
     from psclust.runtime.forked_interpreter import Interpreter
 
@@ -48,7 +51,10 @@ def tensorflow() -> Loaded:
     gc.disable()
     try:
         with environment_while_loading({}):
-            import tensorflow.compat.v1  # noqa: F401
+            with keras_when_used():
+                import tensorflow.compat.v1  # noqa: F401
+            if with_keras:
+                import_module("keras")
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install what is missing.") from error
@@ -62,7 +68,12 @@ def tensorflow() -> Loaded:
     return _refuse_threads(Loaded(environment, interpreter=Interpreter.snapshot(environment, path)))
 
 
-KINDS: Mapping[str, Callable[[], Loaded]] = {"library": library, "tensorflow": tensorflow, "nothing": nothing}
+KINDS: Mapping[str, Callable[[], Loaded]] = {
+    "library": library,
+    "tensorflow": tensorflow,
+    "keras": partial(tensorflow, with_keras=True),
+    "nothing": nothing,
+}
 
 
 def _refuse_threads(loaded: Loaded) -> Loaded:

@@ -1,4 +1,4 @@
-"""Loads TensorFlow without the notices it writes on every machine: oneDNN is on, there is no GPU."""
+"""Loads TensorFlow, without Keras and without the notices it writes on every machine: oneDNN is on, there is no GPU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from psclust.runtime.keras_when_used import keras_when_used
 from psclust.runtime.tensorflow_library import environment_while_loading
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
@@ -22,7 +23,7 @@ def quiet_import() -> Iterator[None]:
     stderr, aside = os.dup(2), os.memfd_create("stderr")
     os.dup2(aside, 2)
     try:
-        with environment_while_loading({_LEVEL: "2"}):
+        with environment_while_loading({_LEVEL: "2"}), keras_when_used():
             yield
     finally:
         sys.stderr.flush()

@@ -9,6 +9,9 @@ import sys
 from collections.abc import Mapping
 from typing import Literal
 
+# What the fork server of a task has loaded; a task without one is executed, not forked.
+Preload = Literal["library", "tensorflow", "keras"]
+
 # fmt: off
 LIBRARY_READS = (
     "DISABLE_HOST_SEND_RECV_REGISTRATION", "GCS_", "GLIBC_", "GRPC_THREAD_POOL_VERBOSE_FAILURES", "LD_", "LLVM_OVERRIDE_PRODUCER",
@@ -51,7 +54,7 @@ def is_imported(module: str) -> bool:
     return module in _IMPORTED or (module in sys.stdlib_module_names and module not in _NOT_IMPORTED)
 
 
-def is_read(name: str, load: Literal["library", "tensorflow"]) -> bool:
+def is_read(name: str, load: Preload) -> bool:
     """Whether a fork server of that kind reads the variable once, before it forks."""
     return name.startswith(LIBRARY_READS if load == "library" else IMPORT_READS) and name not in REFRESHED
 

@@ -174,6 +174,22 @@ def test_a_task_whose_supervisor_is_gone_does_not_run(plain: ForkServer) -> None
 
 
 @pytest.mark.tensorflow
+def test_keras_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> None:
+    source = "import sys, tensorflow as tf; print('keras' in sys.modules, tf.keras.__name__, 'keras' in sys.modules)"
+    code, said = tensorflow.run([sys.executable, "-c", source])
+    assert (code, said.split()) == (0, ["False", "keras._tf_keras.keras", "True"])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(("preload", "environment"), [("keras", {}), ("tensorflow", {"TF_USE_LEGACY_KERAS": "1"})])
+def test_keras_is_there_where_it_is_asked_for_or_registers_optimizers(preload: str, environment: dict[str, str]) -> None:
+    server = ForkServer(preload, env={**os.environ, **environment})
+    code, said = server.run([sys.executable, "-c", "import sys; print({'keras', 'tf_keras'} & {*sys.modules} != set())"])
+    assert (code, said) == (0, "True\n")
+    assert server.close() == 0
+
+
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("preload", ["library", "tensorflow"])
 def test_an_interpreter_without_tensorflow_is_named(preload: str) -> None:
     server = ForkServer(preload, ["-I", "-S"])
