@@ -129,6 +129,7 @@ def test_what_a_log_in_starts_is_in_use_below_the_service_and_goes_with_it_and_t
     wait_until(lambda: stands(host), what="another standing agent")
 
 
+@pytest.mark.long
 def test_an_update_brings_back_what_has_changed_and_leaves_the_rest_alone(bed: HostBed, installed: str, fab: Fab) -> None:
     module = package(bed[0]) / "errors.py"
     module.write_text("broken")

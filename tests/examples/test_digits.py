@@ -21,6 +21,7 @@ PROGRAM = "psclust.examples.digits:program"
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
+@pytest.mark.long
 def test_one_process_alone_learns_the_digits(tmp_path: Path) -> None:
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     command = [sys.executable, "-m", "psclust.train", PROGRAM, "--model-dir", str(tmp_path / "model")]

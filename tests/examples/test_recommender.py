@@ -14,6 +14,7 @@ def test_it_tells_choices_from_those_of_others(train_example: Callable[..., Any]
     assert train_example("recommender", epochs=4)["auc"] >= 0.64
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_towers_in_step_learn_with_tables_spread_by_bytes(up_example: Callable[..., Any]) -> None:
     ran = up_example("recommender", "--set", "epochs=4")

@@ -32,6 +32,7 @@ def test_it_tells_the_pixels_of_digits_apart(train_example: Callable[..., Any], 
     assert _pictures(tmp_path / "model") == EXPECTED
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_towers_that_keep_their_own_statistics_learn_and_show_their_own_pictures(up_example: Callable[..., Any]) -> None:
     ran = up_example("segmentation", "--set", "epochs=3", "--set", "decay_steps=80")

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.tensorflow
 WORKERS = 4
 
 
+@pytest.mark.long
 def test_updates_that_are_as_old_as_with_four_workers_in_parallel_learn_the_digits(tmp_path: Path) -> None:
     import tensorflow as tf
 

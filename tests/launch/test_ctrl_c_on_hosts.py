@@ -102,6 +102,7 @@ def _nothing_is_left(hosts: HostBed) -> None:
         pytest.fail(f"still alive: {left(hosts)}")
 
 
+@pytest.mark.long
 def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
     """Looked at, sent to, agents, servers, programs: each is a Python or a copy of one, and each is held while Ctrl-C comes."""
     write_file(far, hosts, PATIENT, python=str(gate.python), ship=".", jobs=JOBS, deadlines=PATIENCE)

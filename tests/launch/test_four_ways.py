@@ -11,8 +11,16 @@ from psclust.testing.command import CommandBed
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
-@pytest.mark.parametrize("update", ["--sync", "--async"])
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+# The other two are in test_hosts_with_tensorflow_alone.py.
+@pytest.mark.parametrize(
+    ("replication", "update"),
+    [
+        ("in-graph", "--sync"),
+        ("between-graph", "--async"),
+        pytest.param("in-graph", "--async", marks=pytest.mark.long),
+        pytest.param("between-graph", "--sync", marks=pytest.mark.long),
+    ],
+)
 def test_the_digits_are_learned(bed: CommandBed, replication: str, update: str) -> None:
     code, said = bed.run("up", "--ps", "2", "--workers", "2", "--replication", replication, update, "psclust.examples.digits:program")
     assert code == 0, said

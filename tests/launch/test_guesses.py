@@ -76,6 +76,7 @@ def test_what_is_not_there_is_found_before_anything_starts(bed: CommandBed, word
     assert not bed.state.exists()
 
 
+@pytest.mark.long
 def test_all_that_is_missing_is_named_at_once_and_what_cannot_be_known_passes(bed: CommandBed) -> None:
     bed.write("psclust.yaml", "jobs:\n  a: {run: [gone.py]}\n  b: {run: [./gone]}\n  c: {run: [cat], cwd: gone}\n")
     code, said = bed.run("up")

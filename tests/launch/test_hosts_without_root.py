@@ -23,6 +23,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
         yield hosts
 
 
+@pytest.mark.long
 def test_a_script_is_sent_to_them_and_trains(apart: CommandBed, hosts: HostBed) -> None:
     apart.write("train.py", CLASSIC)
     code, said = apart.run("up", "-H", hosts.names, "--ps", "1", "--workers", "2", "train.py")

@@ -33,6 +33,7 @@ def _codes(racers: list[Running]) -> list[int]:
     return [racer.wait(300) for racer in racers]
 
 
+@pytest.mark.long
 def test_two_clusters_brought_up_at_once_share_no_port_and_end_each_by_itself(far: CommandBed, hosts: HostBed) -> None:
     servers = ("up", "-d", "-H", hosts.names, "--ps", "2", "--workers", "2")
     racers = [far.start(*servers, "--name", name) for name in ("one", "two")]

@@ -116,6 +116,7 @@ program = replace(digits.program, input_fn=input_fn)
 """
 
 
+@pytest.mark.long
 @isolated
 @pytest.mark.tensorflow
 def test_a_host_that_leaves_before_the_evaluation_is_not_missed(far: CommandBed, hosts: HostBed) -> None:

@@ -67,7 +67,7 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
 
 
 @isolated
-@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("live", [pytest.param(True, marks=pytest.mark.long), False])
 def test_purged_not_even_the_runs_folders_are_left_nor_what_was_sent(apart: CommandBed, hosts: HostBed, live: bool) -> None:
     for host in hosts.hosts:
         for folder in (".local/state/psclust", ".cache/psclust"):
@@ -140,6 +140,7 @@ def test_a_host_whose_sshd_and_agent_are_killed_ends_the_run_with_its_name(tmp_p
         wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
 
 
+@pytest.mark.long
 def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, "import time\nfor i in range(80): print(i, flush=True); time.sleep(0.1)\n", deadlines={"lease": 30})
     running = far.start("up")

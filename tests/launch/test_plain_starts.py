@@ -43,7 +43,12 @@ NOT_PRELOADED = "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, preloa
 
 
 @pytest.mark.parametrize(
-    "cluster", [*CLUSTERS.values(), pytest.param(NOT_PRELOADED, marks=pytest.mark.long)], ids=[*CLUSTERS, "not preloaded"]
+    "cluster",
+    [
+        CLUSTERS["another environment"],
+        *(pytest.param(text, marks=pytest.mark.long) for text in (CLUSTERS["a command of Python"], NOT_PRELOADED)),
+    ],
+    ids=[*CLUSTERS, "not preloaded"],
 )
 def test_a_server_is_seen_and_kept_and_the_wait_is_lowered(bed: CommandBed, cluster: str) -> None:
     bed.write("server.py", SCRIPT)

@@ -45,6 +45,7 @@ def test_the_table_of_the_digits_is_as_it_was(bed: CommandBed) -> None:
     assert text == golden.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_table_is_cut_and_its_rows_counted(bed: CommandBed) -> None:
     bed.write("mine.py", PROGRAM)
     flags = ["--ps", "2", "--placement", "balanced", "--max-shard-bytes", "40KB"]

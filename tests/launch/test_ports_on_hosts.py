@@ -39,6 +39,7 @@ def _addresses(far: CommandBed) -> list[str]:
     return [task.address or "" for task in status.tasks]
 
 
+@pytest.mark.long
 def test_a_range_just_wide_enough_does_also_where_somebody_has_a_port_of_it(far: CommandBed, hosts: HostBed) -> None:
     # A port of each host for its agent, one for its task, and on one of them a squatter's.
     with _squatter(hosts[1], 2300):

@@ -23,6 +23,7 @@ def _up(far: CommandBed, hosts: HostBed, *arguments: str) -> str:
 
 
 # On one machine all four ways are tried in test_four_ways.py.
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("replication", "update"),
     [
@@ -57,6 +58,7 @@ def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -
         assert far.wait_for(task, "done").host == host
 
 
+@pytest.mark.long
 def test_a_coordinator_script(far: CommandBed, hosts: HostBed) -> None:
     far.write("train.py", COORDINATOR)
     assert "trained to True" in _up(far, hosts, "--ps", "1", "--workers", "2", "--replication", "coordinator", "train.py")
@@ -71,6 +73,7 @@ def test_bare_servers_are_dialled_from_a_process_that_is_no_task_as_up_says(far:
     assert far.run("down")[0] == 0
 
 
+@pytest.mark.long
 def test_proxies_set_on_every_machine_do_not_catch_the_traffic(far: CommandBed, hosts: HostBed) -> None:
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy", "all_proxy"), "http://127.0.0.1:9")
     far.environ |= proxies

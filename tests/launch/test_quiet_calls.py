@@ -42,6 +42,7 @@ with tf.Session(master, config=tf.ConfigProto(device_filters=["/job:ps", "/job:w
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "replication", [pytest.param(["--replication", "coordinator"], marks=pytest.mark.long), []], ids=["in-graph", "between-graph"]
 )

@@ -58,6 +58,7 @@ def cut(host: BedHost) -> Iterator[None]:
         host.heal()
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_the_chief_moves_to_a_spare_host_and_the_digits_are_learned_from_the_last_checkpoint(far: CommandBed, hosts: HostBed) -> None:
     far.write("psclust.yaml", DIGITS.format(folder=far.folder))

@@ -17,7 +17,11 @@ pytestmark = pytest.mark.tensorflow
 
 @pytest.mark.parametrize(
     "placement",
-    [PlacementSettings(), pytest.param(PlacementSettings("balanced"), marks=pytest.mark.long), PlacementSettings(max_shard_bytes=8)],
+    [
+        PlacementSettings(),
+        pytest.param(PlacementSettings("balanced"), marks=pytest.mark.long),
+        pytest.param(PlacementSettings(max_shard_bytes=8), marks=pytest.mark.long),
+    ],
     ids=["round robin", "balanced", "cut"],
 )
 def test_another_order_of_creation_is_the_same_model(train_here: Callable[..., Any], placement: PlacementSettings) -> None:

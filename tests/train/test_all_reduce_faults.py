@@ -21,6 +21,7 @@ def test_who_stops_early_leaves_nobody_waiting(train_here: Callable[..., Any]) -
     assert train_here(program, "between-graph", sync=True).step == pytest.approx(6, abs=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lost", "devices"),
     [pytest.param("worker:1", 1, marks=pytest.mark.long), pytest.param("worker:0", 1, marks=pytest.mark.long), ("worker:1", 2)],

@@ -99,7 +99,7 @@ def _check_kept(folder: Path) -> None:
     [
         *(((None, False), name) for name in EVERYWHERE),
         *((("in-graph", True), name) for name in IN_GRAPH),
-        *((("in-graph", False), name) for name in IN_GRAPH),
+        *(pytest.param(("in-graph", False), name, marks=pytest.mark.long) for name in IN_GRAPH),
     ],
 )
 def test_a_mistake_is_one_sentence_where_there_is_one_client(
@@ -117,7 +117,7 @@ def test_a_mistake_is_one_sentence_where_there_is_one_client(
     ("sync", "name"),
     [
         *((True, name) for name in ("labels that turn out too long", "a loss that is not finite", "a variable of one worker")),
-        *((False, name) for name in ("a loss that is not finite", "fewer elements than replicas")),
+        *(pytest.param(False, name, marks=pytest.mark.long) for name in ("a loss that is not finite", "fewer elements than replicas")),
     ],
 )
 def test_the_worker_that_meets_a_mistake_ends_with_its_sentence(processes: Callable[..., Any], sync: bool, name: str) -> None:

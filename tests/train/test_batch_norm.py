@@ -34,6 +34,7 @@ def test_shared_moments_give_the_weights_of_one_process(train_here: Callable[...
     same(alone, train_here(program, "between-graph", sync=True, workers=workers))
 
 
+@pytest.mark.long
 def test_each_replica_normalizes_its_own_batch_unless_told_otherwise(train_here: Callable[..., Any]) -> None:
     import nets
 
@@ -48,7 +49,7 @@ def _moved(train_here: Callable[..., Any], replication: str | None, *, sync: boo
     return float(train_here(toys.levels(_config(**settings)), replication, sync=sync, folder=f"{settings}").values["norm/moving_mean"][0])
 
 
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize("replication", [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"])
 def test_the_statistics_of_the_first_replica_or_the_mean_of_all_are_kept(train_here: Callable[..., Any], replication: str) -> None:
     # Replica i sees the constant 10 * (i + 1), ten times; each update moves the mean by half of the way.
     part = 1 - 0.5**10
@@ -62,7 +63,7 @@ def test_towers_may_average_their_statistics_now_and_then(train_here: Callable[.
     assert _moved(train_here, "in-graph", moving_statistics="mean", statistics_every=3) == pytest.approx(15 * (1 - 0.5**9))
 
 
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize("replication", [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"])
 def test_asynchronous_replicas_keep_the_first_ones_statistics_or_move_them_by_their_share(
     train_here: Callable[..., Any], replication: str
 ) -> None:

@@ -82,6 +82,7 @@ def _partitioned(shards: int) -> Any:
     return psclust.Program(model_fn, input_fn, lambda: v1.train.MomentumOptimizer(0.1, 0.9))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_table_may_be_cut_another_way_when_it_is_restored(train_here: Callable[..., Any], sharded: bool) -> None:
     import psclust

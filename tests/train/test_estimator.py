@@ -40,6 +40,7 @@ def test_an_old_model_function_trains_evaluates_and_predicts(tmp_path: Path) -> 
     assert predictions[0]["probabilities"].shape == (2,)
 
 
+@pytest.mark.long
 def test_the_steps_of_a_train_op_are_counted_once_whether_or_not_it_counts_itself(train_here: Callable[..., Any]) -> None:
     import old_program
 

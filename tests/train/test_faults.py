@@ -31,6 +31,7 @@ def test_a_killed_synchronous_worker_is_waited_for_and_comes_back(processes: Cal
     assert trained.values["sparse"][:, 0].tolist() == [150.0, 150.0, 0.0, 0.0]
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_when_another_has_ended_its_data_holds_only_itself_up(processes: Callable[..., Any]) -> None:
     cluster = processes("between-graph", True, *_tally(100), "--set", "fewer=80", worker=3)
     wait_until(lambda: cluster.clients["worker:2"].exitcode == 0, what="the end of worker:2, which has the least data")
@@ -43,6 +44,7 @@ def test_a_worker_that_dies_when_another_has_ended_its_data_holds_only_itself_up
     assert trained.values["dense"].tolist() == pytest.approx([20 / 3 + 40, 20 / 3 + 40, 20 / 3, 0.0], rel=1e-4)
 
 
+@pytest.mark.long
 def test_a_killed_synchronous_chief_finds_the_variables_alive(processes: Callable[..., Any]) -> None:
     cluster = processes("between-graph", True, *_tally(300))
     cluster.reach("worker:1", 50)
@@ -80,6 +82,7 @@ def test_asynchronous_workers_recover_from_a_lost_ps_as_well(processes: Callable
     assert cluster.trained().values["psclust/positions"].tolist() == [400, 400]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sync", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_in_graph_worker_that_is_lost_costs_no_data(processes: Callable[..., Any], sync: bool) -> None:
     cluster = processes("in-graph", sync, *_tally(300))

@@ -13,9 +13,9 @@ from psclust.errors import PsclustError
 
 pytestmark = pytest.mark.tensorflow
 
-# Each way of training once; two of them take long where no update or replication of theirs is special.
-COMMON = [(None, False), ("in-graph", True), ("between-graph", False)]
-RARE = [("between-graph", True), ("in-graph", False)]
+# One process and one way of training on a cluster; the others take long.
+COMMON = [(None, False), ("in-graph", True)]
+RARE = [("between-graph", False), ("between-graph", True), ("in-graph", False)]
 EVERYWHERE = [*COMMON, *(pytest.param(*how, marks=pytest.mark.long) for how in RARE)]
 HERE = pytest.mark.parametrize(("replication", "sync"), EVERYWHERE)
 

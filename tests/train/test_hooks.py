@@ -13,9 +13,8 @@ pytestmark = pytest.mark.tensorflow
 
 WAYS = [
     (None, False),
-    ("in-graph", False),
     ("between-graph", True),
-    *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", True), ("between-graph", False))),
+    *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", False), ("in-graph", True), ("between-graph", False))),
 ]
 
 
@@ -188,7 +187,9 @@ def _scaffold(called: list[str]) -> Any:
     )
 
 
-@pytest.mark.parametrize(("replication", "sync"), [(None, False), ("between-graph", True), ("between-graph", False)])
+@pytest.mark.parametrize(
+    ("replication", "sync"), [(None, False), ("between-graph", True), pytest.param("between-graph", False, marks=pytest.mark.long)]
+)
 def test_a_scaffold_starts_a_training_once_and_every_session(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
     called: list[str] = []
     program = _with(scaffold=lambda: _scaffold(called))

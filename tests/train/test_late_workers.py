@@ -55,6 +55,7 @@ def test_the_last_step_leaves_nobody_behind(train_here: Callable[..., Any]) -> N
     assert train_here(toys.tally, "between-graph", sync=True, workers=3, backup_workers=2, max_steps=20).step == 20
 
 
+@pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("lost", ["worker:0", pytest.param("worker:2", marks=pytest.mark.long)])
 def test_a_killed_worker_holds_nobody_up_where_there_is_a_backup(processes: Callable[..., Any], lost: str) -> None:

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.tensorflow
 
 # The ways with several towers that step together, each with its number of workers; a worker has two devices.
 ALONE, BETWEEN, IN_GRAPH = (None, 1), ("between-graph", 1), ("in-graph", 1)
-PAIRS = [("between-graph", 2), ("in-graph", 2)]
 LONG = pytest.mark.long
+PAIRS = [("between-graph", 2), pytest.param("in-graph", 2, marks=LONG)]
 
 
 def _positions(trained: Any) -> list[int]:
@@ -47,10 +47,9 @@ def test_towers_end_their_data_at_different_steps(train_here: Callable[..., Any]
 @pytest.mark.parametrize(
     ("replication", "split"),
     [
-        (None, True),
         ("between-graph", False),
-        ("in-graph", True),
-        *(pytest.param(*how, marks=LONG) for how in ((None, False), ("between-graph", True), ("in-graph", False))),
+        *(pytest.param(*how, marks=LONG) for how in ((None, False), (None, True), ("between-graph", True))),
+        *(pytest.param("in-graph", split, marks=LONG) for split in (False, True)),
     ],
 )
 def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[..., Any], replication: str | None, split: bool) -> None:
@@ -67,7 +66,7 @@ def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[
     ("replication", "workers", "devices", "split"),
     [
         (None, 1, 2, False),
-        ("between-graph", 2, 2, True),
+        pytest.param("between-graph", 2, 2, True, marks=LONG),
         *(pytest.param("between-graph", 2, 1, split, marks=LONG) for split in (False, True)),
         *(
             pytest.param(*how, marks=LONG)
@@ -110,6 +109,7 @@ def test_asynchronous_workers_with_several_towers_keep_pace(train_here: Callable
     assert (trained.step, _positions(trained)) == (200, [100] * 4)
 
 
+@LONG
 def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(train_here: Callable[..., Any]) -> None:
     import toys
 
@@ -124,7 +124,7 @@ def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(train_here:
     ("first", "then", "split", "steps"),
     [
         # 40 steps of two towers are 20 batches of each of four, which have 80 left.
-        (ALONE, ("between-graph", 2), False, 40 + 80),
+        pytest.param(ALONE, ("between-graph", 2), False, 40 + 80, marks=LONG),
         pytest.param(("between-graph", 2), ALONE, False, 40 + 20, marks=LONG),
         pytest.param(("between-graph", 2), ("in-graph", 2), False, 40 + 60, marks=LONG),
         (ALONE, ("in-graph", 2), True, 40 + 60),
@@ -150,6 +150,7 @@ def test_moving_statistics_are_those_of_the_first_tower_or_of_all(train_here: Ca
         assert trained.values["norm/moving_mean"][0] == pytest.approx(expected * (1 - 0.5**10))
 
 
+@LONG
 @pytest.mark.parametrize("split", [True, pytest.param(False, marks=LONG)])
 def test_towers_that_have_ended_stay_for_those_that_wait_for_their_moments(train_here: Callable[..., Any], split: bool) -> None:
     import nets
@@ -160,6 +161,7 @@ def test_towers_that_have_ended_stay_for_those_that_wait_for_their_moments(train
     same(alone, train_here(program, "between-graph", sync=True, devices=2, folder="towers"))
 
 
+@LONG
 def test_workers_may_have_different_numbers_of_devices_where_they_split_their_batches(train_here: Callable[..., Any]) -> None:
     import toys
 

@@ -32,9 +32,8 @@ def test_a_model_in_shards_is_the_same_model(train_here: Callable[..., Any], opt
 @pytest.mark.parametrize(
     ("replication", "sync"),
     [
-        ("in-graph", False),
         ("between-graph", True),
-        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", True), ("between-graph", False))),
+        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", False), ("in-graph", True), ("between-graph", False))),
     ],
 )
 def test_every_gradient_of_a_shard_counts_once(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
@@ -65,6 +64,7 @@ def test_a_training_goes_on_with_other_cuts_and_another_placement(
     assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [50.0, 50.0, 0.0, 0.0]
 
 
+@pytest.mark.long
 def test_moving_averages_of_shards_are_those_of_the_whole_and_are_evaluated(train_here: Callable[..., Any]) -> None:
     import toys
 

@@ -15,7 +15,7 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.tensorflow
 
-WAYS = ["in-graph", "between-graph"]
+WAYS = [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"]
 
 
 def _said(text: str) -> tuple[float, int]:
@@ -60,9 +60,8 @@ def test_one_replica_alone_is_never_stale(train_here: Callable[..., Any], caplog
 @pytest.mark.parametrize(
     ("replication", "bound"),
     [
-        ("in-graph", 3),
         ("between-graph", 0),
-        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", 0), ("between-graph", 3))),
+        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", 3), ("in-graph", 0), ("between-graph", 3))),
     ],
 )
 def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
@@ -106,6 +105,7 @@ def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(train_h
     assert all(abs(other - first) <= 1 for other in others)
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_killed_worker_is_waited_for_where_staleness_is_bounded(processes: Callable[..., Any]) -> None:
     import tensorflow as tf

@@ -31,7 +31,7 @@ def test_a_program_runs_alone_and_is_evaluated(alone: Alone, tmp_path: Path) -> 
     assert (told["phase"], told["step"], told["metrics"]) == ("done", 17, found["metrics"])
 
 
-@pytest.mark.parametrize(("level", "quiet"), [(None, True), ("0", False)])
+@pytest.mark.parametrize(("level", "quiet"), [(None, True), pytest.param("0", False, marks=pytest.mark.long)])
 def test_tensorflows_notices_are_left_out_of_a_plain_start(level: str | None, quiet: bool) -> None:
     env = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     env |= {"PYTHONPATH": str(Path(__file__).parent)} | ({"TF_CPP_MIN_LOG_LEVEL": level} if level else {})

@@ -16,9 +16,8 @@ pytestmark = pytest.mark.tensorflow
 
 LONG = pytest.mark.long
 EVERYWHERE = [
-    ("in-graph", True),
     ("between-graph", False),
-    *(pytest.param(*how, marks=LONG) for how in (("between-graph", True), ("in-graph", False))),
+    *(pytest.param(*how, marks=LONG) for how in (("in-graph", True), ("between-graph", True), ("in-graph", False))),
 ]
 DECAYED = {"clip_norm": 0.5, "weight_decay": 0.1, "average_decay": 0.9}
 ADAM = {"l2": 0.1, "optimizer": "AdamOptimizer"}
@@ -37,11 +36,12 @@ def _net(**settings: Any) -> Any:
 @pytest.mark.parametrize(
     ("settings", "replication"),
     [
-        (DECAYED, "in-graph"),
         (DECAYED, "between-graph"),
-        (ADAM, "between-graph"),
-        (ADAGRAD, "in-graph"),
-        *(pytest.param(*how, marks=LONG) for how in ((ADAM, "in-graph"), (ADAGRAD, "between-graph"))),
+        (ADAM, "in-graph"),
+        *(
+            pytest.param(*how, marks=LONG)
+            for how in ((DECAYED, "in-graph"), (ADAM, "between-graph"), (ADAGRAD, "in-graph"), (ADAGRAD, "between-graph"))
+        ),
     ],
 )
 def test_every_number_of_replicas_gives_the_same_weights(
@@ -54,6 +54,7 @@ def test_every_number_of_replicas_gives_the_same_weights(
     same(alone, train_here(program, replication, sync=True, workers=3))
 
 
+@LONG
 def test_accumulated_batches_are_one_batch_as_large(train_here: Callable[..., Any]) -> None:
     # 97 points in batches of 4, three of them an update: 25 batches make eight updates and one of a single batch, of one point.
     whole = train_here(_net(points=97))
@@ -120,7 +121,7 @@ def test_evaluation_uses_the_averages(train_here: Callable[..., Any]) -> None:
         toys.averaged(0.5).evaluate(plain.model_dir)
 
 
-@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+@pytest.mark.parametrize("replication", [pytest.param("in-graph", marks=LONG), "between-graph"])
 def test_the_wire_may_be_bfloat16_while_variables_are_not(train_here: Callable[..., Any], replication: str) -> None:
     import toys
 
