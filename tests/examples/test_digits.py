@@ -33,6 +33,7 @@ def test_one_process_alone_learns_the_digits(tmp_path: Path) -> None:
     assert (evaluation["step"], evaluation["examples"]) == (539, 360)
 
 
+@pytest.mark.long
 def test_four_processes_may_write_the_images_at_once(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["psclust.train.command_line"])

@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.tensorflow]
 
 
+@pytest.mark.long
 def test_it_learns_the_digits(train_example: Callable[..., Any], tmp_path: Path) -> None:
     import tensorflow as tf
 

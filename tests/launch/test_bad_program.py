@@ -18,7 +18,7 @@ TRAIN_TESTS = Path(__file__).parents[1] / "train"
     ("mistake", "waiting", "sentence"),
     [
         ("nan_at=12", ("--backup-workers", "0"), "the loss is nan"),
-        ("batches=2", ("--backup-workers", "1"), "the input of worker:2 has no batch at all"),
+        pytest.param("batches=2", ("--backup-workers", "1"), "the input of worker:2 has no batch at all", marks=pytest.mark.long),
     ],
 )
 def test_a_mistake_of_one_worker_ends_the_run(bed: CommandBed, mistake: str, waiting: tuple[str, str], sentence: str) -> None:

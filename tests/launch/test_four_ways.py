@@ -11,7 +11,7 @@ from psclust.testing.command import CommandBed
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
-# The other two are in test_hosts_with_tensorflow_alone.py.
+# Between-graph in step is in test_hosts_with_tensorflow_alone.py.
 @pytest.mark.parametrize(
     ("replication", "update"),
     [

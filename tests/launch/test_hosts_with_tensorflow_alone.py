@@ -75,7 +75,7 @@ def test_doctor_finds_no_problem(bare: CommandBed) -> None:
 @pytest.mark.parametrize(
     ("replication", "update"),
     [
-        ("in-graph", "--async"),
+        pytest.param("in-graph", "--async", marks=pytest.mark.long),
         ("between-graph", "--sync"),
         pytest.param("in-graph", "--sync", marks=pytest.mark.long),
         pytest.param("between-graph", "--async", marks=pytest.mark.long),

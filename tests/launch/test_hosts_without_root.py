@@ -47,6 +47,7 @@ def test_a_detached_run_is_found_again_and_ended(far: CommandBed, hosts: HostBed
     assert code == 0, said
 
 
+@pytest.mark.long
 def test_a_killed_up_ends_the_run(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, jobs={"worker": 3})
     running = far.start("up")

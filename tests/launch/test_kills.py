@@ -99,6 +99,7 @@ def test_a_worker_killed_too_often_fails_the_run_and_is_named(patient: CommandBe
     assert "here worker:1 attempt 2" in up.output
 
 
+@pytest.mark.long
 def test_killed_fork_servers_harm_no_task_and_are_replaced(patient: CommandBed) -> None:
     patient.write("psclust.yaml", FILE.replace("preload: false", "preload: true"))
     up = patient.start("up")
@@ -143,8 +144,8 @@ def test_a_guard_and_supervisor_killed_together_leave_no_task_and_ps_tells(patie
     for process in (guard, psutil.Process(status.supervisor)):
         process.kill()
     wait_until(lambda: not patient.processes(), what="the end of the tasks")
-    _, said = patient.run_here("ps")
-    assert "the supervisor and its guard were killed" in said
+    # A process that ends lets go of its files, and so of the run's lock, a moment after its environment is gone.
+    wait_until(lambda: "the supervisor and its guard were killed" in patient.run_here("ps")[1], what="the word of ps")
 
 
 def test_a_killed_up_ends_the_run_it_held(patient: CommandBed) -> None:

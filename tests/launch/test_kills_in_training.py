@@ -11,16 +11,17 @@ import pytest
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+# In `make test`, tests/train/test_faults.py kills tasks of smaller trainings.
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
 
 
 @pytest.mark.parametrize(
     ("replication", "update", "victim"),
     [
         ("between-graph", "--async", "ps:0"),
-        pytest.param("in-graph", "--sync", "worker:0", marks=pytest.mark.long),
-        pytest.param("between-graph", "--sync", "worker:1", marks=pytest.mark.long),
-        pytest.param("in-graph", "--async", "client:0", marks=pytest.mark.long),
+        ("in-graph", "--sync", "worker:0"),
+        ("between-graph", "--sync", "worker:1"),
+        ("in-graph", "--async", "client:0"),
     ],
 )
 def test_the_digits_are_learned_although_a_task_is_killed(bed: CommandBed, replication: str, update: str, victim: str) -> None:

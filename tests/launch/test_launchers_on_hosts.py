@@ -57,6 +57,7 @@ def test_two_launchers_that_race_for_one_name_make_one_run(far: CommandBed, host
     assert far.run("down")[0] == 0
 
 
+@pytest.mark.long
 def test_launchers_that_know_nothing_of_each_other_do_not_share_a_port(far: CommandBed, hosts: HostBed) -> None:
     # As on two machines: each has a state folder of its own, and takes the same name and the same port.
     folder = far.folder.parent / "elsewhere" / "bed"
@@ -73,6 +74,7 @@ def test_launchers_that_know_nothing_of_each_other_do_not_share_a_port(far: Comm
     assert winner[0].run("down")[0] == 0
 
 
+@pytest.mark.long
 def test_a_live_run_keeps_its_hosts(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, jobs={"worker": 2})
     assert far.run("up", "-d", "-H", "h1,h2")[0] == 0

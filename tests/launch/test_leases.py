@@ -44,6 +44,7 @@ def test_a_supervisor_that_slept_longer_than_the_lease_says_so(far: CommandBed, 
     assert "spare slot" not in running.output
 
 
+@pytest.mark.long
 def test_a_supervisor_that_slept_for_less_than_the_lease_loses_nothing(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, "import time; print('up', flush=True); time.sleep(15)\n", jobs={"worker": 2}, deadlines={"lease": 10})
     running = far.start("up")

@@ -62,6 +62,7 @@ def test_a_table_is_cut_and_its_rows_counted(bed: CommandBed) -> None:
     assert (asynchronous["pulled"], asynchronous["pushed"], asynchronous["at_least"]) == (320, 400, False)
 
 
+@pytest.mark.long
 def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(bed: CommandBed) -> None:
     bed.write("mine.py", PROGRAM)
     code, said = bed.run("plan", "--ps", "2", "mine:program", "--set", "even=false")

@@ -47,6 +47,7 @@ def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, r
 
 
 # One with flags is in the test of proxies.
+@pytest.mark.long
 @pytest.mark.parametrize("script", [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:
     far.write("train.py", script)
@@ -64,6 +65,7 @@ def test_a_coordinator_script(far: CommandBed, hosts: HostBed) -> None:
     assert "trained to True" in _up(far, hosts, "--ps", "1", "--workers", "2", "--replication", "coordinator", "train.py")
 
 
+@pytest.mark.long
 def test_bare_servers_are_dialled_from_a_process_that_is_no_task_as_up_says(far: CommandBed, hosts: HostBed) -> None:
     said = _up(far, hosts, "-d", "--ps", "2", "--workers", "2")
     target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)

@@ -59,6 +59,7 @@ def test_an_interpreter_in_somebodys_home_is_the_one_of_each_host(far: CommandBe
     assert said.count("this has ") == 4
 
 
+@pytest.mark.long
 def test_another_psclust_in_the_home_of_a_host_is_in_nobodys_way(far: CommandBed, hosts: HostBed) -> None:
     for name in ("psclust", "json"):
         (hosts[1].home / name).mkdir()

@@ -127,7 +127,11 @@ def test_a_join_is_said_and_a_script_that_ended_well_keeps_its_server(plain: For
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    ("end", "env", "code"), [("sys.exit(4)", {}, 4), pytest.param("", {"PSCLUST_REPLICATION": "between-graph"}, 0, marks=pytest.mark.long)]
+    ("end", "env", "code"),
+    [
+        pytest.param("sys.exit(4)", {}, 4, marks=pytest.mark.long),
+        pytest.param("", {"PSCLUST_REPLICATION": "between-graph"}, 0, marks=pytest.mark.long),
+    ],
 )
 def test_the_server_of_a_failed_script_or_of_a_psclust_program_ends_with_it(
     plain: ForkServer, tmp_path: Path, end: str, env: dict[str, str], code: int
@@ -136,6 +140,7 @@ def test_the_server_of_a_failed_script_or_of_a_psclust_program_ends_with_it(
     assert plain.run([sys.executable, "-c", SERVER + end], env=env)[0] == code
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_a_server_in_a_process_that_the_program_forks_is_not_the_program(plain: ForkServer, tmp_path: Path) -> None:
     env = {"PSCLUST_PROGRESS": str(tmp_path / "progress.json"), "TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -138,7 +138,7 @@ COMMANDS = {
 PRELOADED = "import sys; print('tensorflow' in sys.modules)"
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.long)], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_a_forked_program_is_like_one_run_by_hand(tensorflow: ForkServer, tmp_path: Path, program: str | bytes, unbuffered: str) -> None:
     forked, by_hand = both(tensorflow, tmp_path, program, ["x.py", "1"], unbuffered)

@@ -49,6 +49,7 @@ def _moved(train_here: Callable[..., Any], replication: str | None, *, sync: boo
     return float(train_here(toys.levels(_config(**settings)), replication, sync=sync, folder=f"{settings}").values["norm/moving_mean"][0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("replication", [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"])
 def test_the_statistics_of_the_first_replica_or_the_mean_of_all_are_kept(train_here: Callable[..., Any], replication: str) -> None:
     # Replica i sees the constant 10 * (i + 1), ten times; each update moves the mean by half of the way.

@@ -62,6 +62,7 @@ def test_an_uneven_last_batch_is_weighted_by_its_examples(train_here: Callable[.
     same(alone, train_here(toys.line, "between-graph", sync=True, workers=3))
 
 
+@LONG
 def test_a_replica_with_less_data_ends_first_and_the_others_go_on(train_here: Callable[..., Any]) -> None:
     import toys
 

@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.tensorflow
 
 
+@pytest.mark.long
 def test_a_late_worker_is_not_waited_for_and_its_late_gradient_counts_for_nothing(
     train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -49,6 +50,7 @@ def test_every_step_is_the_mean_of_the_gradients_it_took(train_here: Callable[..
     assert max(trained.values["psclust/positions"]) == 50
 
 
+@pytest.mark.long
 def test_the_last_step_leaves_nobody_behind(train_here: Callable[..., Any]) -> None:
     import toys
 

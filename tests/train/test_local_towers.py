@@ -47,8 +47,8 @@ def test_towers_end_their_data_at_different_steps(train_here: Callable[..., Any]
 @pytest.mark.parametrize(
     ("replication", "split"),
     [
-        ("between-graph", False),
-        *(pytest.param(*how, marks=LONG) for how in ((None, False), (None, True), ("between-graph", True))),
+        (None, False),
+        *(pytest.param(*how, marks=LONG) for how in ((None, True), ("between-graph", False), ("between-graph", True))),
         *(pytest.param("in-graph", split, marks=LONG) for split in (False, True)),
     ],
 )
@@ -102,6 +102,7 @@ def test_asynchronous_workers_apply_one_gradient_of_all_their_towers(
     assert _positions(trained) == [100] * towers
 
 
+@LONG
 def test_asynchronous_workers_with_several_towers_keep_pace(train_here: Callable[..., Any]) -> None:
     import toys
 
@@ -140,6 +141,7 @@ def test_a_training_goes_on_where_it_was_with_as_many_batches_as_are_left(
     assert train_here(program, then[0], sync=True, workers=then[1], devices=2, folder="model").step == steps
 
 
+@LONG
 def test_moving_statistics_are_those_of_the_first_tower_or_of_all(train_here: Callable[..., Any]) -> None:
     import toys
 
@@ -171,6 +173,7 @@ def test_workers_may_have_different_numbers_of_devices_where_they_split_their_ba
     same(alone, train_here(toys.line.with_config(["split_batch=True"]), "between-graph", sync=True, devices=[2, 3], folder="split"))
 
 
+@LONG
 def test_every_tower_writes_its_summaries(train_here: Callable[..., Any]) -> None:
     import nets
 

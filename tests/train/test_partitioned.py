@@ -45,6 +45,7 @@ def test_every_gradient_of_a_shard_counts_once(train_here: Callable[..., Any], r
     assert trained.values["sparse"][:, 0].tolist() == [each, each, 0.0, 0.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "then"),
     [
