@@ -209,6 +209,7 @@ def test_up_answers_term_while_nobody_reads_what_it_writes(bed: CommandBed) -> N
 # ---- lines without end
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_line_of_40_megabytes_costs_up_a_second_and_is_whole_in_the_log(bed: CommandBed) -> None:
     bed.write("psclust.yaml", FILE.replace("worker: 2", "worker: 1"))
@@ -223,6 +224,7 @@ def test_a_line_of_40_megabytes_costs_up_a_second_and_is_whole_in_the_log(bed: C
     assert done.stdout == "worker:0 | " + "x" * 40_000_000 + "end\n"
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_task_that_never_ends_its_line_does_not_fill_the_memory_of_up(bed: CommandBed) -> None:
     bed.write("psclust.yaml", FILE.replace("worker: 2", "worker: 1"))

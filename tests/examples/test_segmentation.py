@@ -24,6 +24,7 @@ def _pictures(folder: Path) -> set[tuple[str, int, int, int]]:
     return {(value.tag.partition("/")[0], value.image.height, value.image.width, value.image.colorspace) for value in values}
 
 
+@pytest.mark.long
 def test_it_tells_the_pixels_of_digits_apart(train_example: Callable[..., Any], tmp_path: Path) -> None:
     metrics = train_example("segmentation", epochs=3, decay_steps=150)
     # Of eleven classes; whoever says background everywhere has a mean intersection over union of 0.07 and no ink right.

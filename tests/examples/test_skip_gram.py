@@ -12,6 +12,7 @@ import pytest
 pytestmark = [pytest.mark.tensorflow]
 
 
+@pytest.mark.long
 def test_words_tell_their_neighbours(train_example: Callable[..., Any], tmp_path: Path) -> None:
     from psclust.examples.skip_gram import program, vocabulary
 

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
     ("replication", "update"),
     [
         ("in-graph", "--sync"),
-        ("between-graph", "--async"),
+        pytest.param("between-graph", "--async", marks=pytest.mark.long),
         pytest.param("in-graph", "--async", marks=pytest.mark.long),
         pytest.param("between-graph", "--sync", marks=pytest.mark.long),
     ],

@@ -113,6 +113,7 @@ def test_bare_servers_are_dialled_by_another_client_and_listen_on_one_interface(
     wait_until(lambda: not bed.bound_ports(status), what="the ports to be free")
 
 
+@pytest.mark.long
 def test_a_proxy_in_the_environment_does_not_catch_the_traffic(bed: CommandBed) -> None:
     bed.write("train.py", CLASSIC)
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "grpc_proxy"), "http://127.0.0.1:9")

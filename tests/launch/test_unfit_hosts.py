@@ -70,6 +70,7 @@ def test_another_psclust_in_the_home_of_a_host_is_in_nobodys_way(far: CommandBed
     assert said.count("| done") == 4
 
 
+@pytest.mark.long
 def test_another_psclust_that_the_python_of_a_host_always_imports_is_in_nobodys_way(far: CommandBed, hosts: HostBed) -> None:
     for host in hosts.hosts:
         _older_psclust(host.home / "old")

@@ -96,6 +96,7 @@ def test_an_interpreter_that_cannot_import_psclust_runs_the_program_alone(plain:
     assert (code, output) == (0, "ran\n")
 
 
+@pytest.mark.long
 @pytest.mark.tensorflow
 def test_the_recovery_wait_is_lowered_when_the_program_imports_tensorflow(plain: ForkServer) -> None:
     code, output = plain.run([sys.executable, "-c", SHOW], wait=0.25, env={"TF_CPP_MIN_LOG_LEVEL": "2"})

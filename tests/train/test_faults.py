@@ -97,6 +97,7 @@ def test_an_in_graph_worker_that_is_lost_costs_no_data(processes: Callable[..., 
     assert trained.values["dense"].tolist() == pytest.approx([each, each, 0.0, 0.0], abs=1)
 
 
+@pytest.mark.long
 def test_a_killed_in_graph_client_goes_on_where_it_was(processes: Callable[..., Any]) -> None:
     cluster = processes("in-graph", True, *_tally(300))
     cluster.reach("client:0", 50)

@@ -116,6 +116,7 @@ def test_a_hook_of_another_worker_stops_all_at_a_whole_step(train_here: Callable
     assert trained.values["dense"].tolist() == [3.5, 3.5, 0.0, 0.0]
 
 
+@pytest.mark.long
 def test_a_stopped_training_goes_on_when_it_is_started_again(train_here: Callable[..., Any]) -> None:
     import tensorflow as tf
 

@@ -62,6 +62,7 @@ def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[
     same(whole, train_here(program, replication, sync=True, devices=2))
 
 
+@LONG
 @pytest.mark.parametrize(
     ("replication", "workers", "devices", "split"),
     [
@@ -87,6 +88,7 @@ def test_what_is_uneven_is_dropped_where_that_is_asked_for(
     same(even, train_here(dropping, replication, sync=True, workers=workers, devices=devices))
 
 
+@LONG
 @pytest.mark.parametrize(("replication", "workers"), [pytest.param(*BETWEEN, marks=LONG), *PAIRS])
 def test_asynchronous_workers_apply_one_gradient_of_all_their_towers(
     train_here: Callable[..., Any], replication: str, workers: int

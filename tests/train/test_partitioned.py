@@ -29,6 +29,7 @@ def test_a_model_in_shards_is_the_same_model(train_here: Callable[..., Any], opt
             np.testing.assert_allclose(cut.values[name], alone.values[name], rtol=1e-4, atol=1e-6, err_msg=f"{replication} {name}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("replication", "sync"),
     [

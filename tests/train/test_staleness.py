@@ -95,6 +95,7 @@ def test_who_has_ended_holds_nobody_up(train_here: Callable[..., Any], replicati
     assert trained.values["psclust/positions"].tolist() == [100, 40]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("replication", WAYS)
 def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(train_here: Callable[..., Any], replication: str) -> None:
     import toys

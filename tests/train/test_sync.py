@@ -49,6 +49,7 @@ def test_asynchronous_workers_apply_every_gradient_in_full(train_here: Callable[
     assert trained.values["psclust/positions"].tolist() == [100, 40]
 
 
+@LONG
 @pytest.mark.parametrize("sync", [True, pytest.param(False, marks=LONG)])
 def test_a_chief_job_trains_as_a_replica_of_its_own(train_here: Callable[..., Any], sync: bool) -> None:
     trained = train_here(toys.tally, "between-graph", sync=sync, workers=1, chief=1)

@@ -37,7 +37,7 @@ def _net(**settings: Any) -> Any:
     ("settings", "replication"),
     [
         (DECAYED, "between-graph"),
-        (ADAM, "in-graph"),
+        pytest.param(ADAM, "in-graph", marks=LONG),
         *(
             pytest.param(*how, marks=LONG)
             for how in ((DECAYED, "in-graph"), (ADAM, "between-graph"), (ADAGRAD, "in-graph"), (ADAGRAD, "between-graph"))
