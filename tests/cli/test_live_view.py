@@ -164,6 +164,7 @@ def test_what_an_encoding_lacks_is_escaped(bed: CommandBed, env: dict[str, str])
     assert (code, said) == (0, "worker:0 | gr\\xfcn \\ufffd\n")
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_verb_that_cannot_show_what_it_is_there_to_show_says_so(counter: CommandBed) -> None:
     assert shell(counter, "psclust up -d >/dev/full").returncode == 0

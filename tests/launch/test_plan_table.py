@@ -72,6 +72,7 @@ def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(
     assert "write placement: {policy: balanced, max_shard_bytes: 16KiB} to partition table." in said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("program", "sentence"),
     [

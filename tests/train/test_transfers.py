@@ -64,7 +64,7 @@ def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, 
     return transfers.counts()
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_towers_do(
     train_here: Callable[..., Any], devices: int
 ) -> None:
