@@ -1,4 +1,5 @@
-"""The same models with TensorFlow 2's ParameterServerStrategy: one closure a batch, gradients applied as they come."""
+"""The same models with TensorFlow 2's ParameterServerStrategy: one closure a batch, gradients applied as they come. With a second argument,
+large variables are cut into shards of 8 MB."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import tensorflow as tf
 
 model = models.MODELS[sys.argv[1]]
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-strategy = tf.distribute.ParameterServerStrategy(resolver)
+partitioner = tf.distribute.experimental.partitioners.MaxSizePartitioner(8_000_000) if len(sys.argv) > 2 else None
+strategy = tf.distribute.ParameterServerStrategy(resolver, partitioner)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 made: dict[str, Any] = {}
 shapes: dict[str, list[int]] = {}
@@ -38,7 +40,7 @@ def step(iterator: Any) -> None:
     def replica(features: Any, labels: Any) -> None:
         with tf.GradientTape() as tape:
             loss = model.loss(lambda name, _: made[name], features, labels)
-        variables = list(made.values())
+        variables = [shard for variable in made.values() for shard in getattr(variable, "variables", [variable])]
         for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
             if isinstance(gradient, tf.IndexedSlices):
                 variable.scatter_sub(tf.IndexedSlices(gradient.values * models.RATE, gradient.indices))
@@ -49,7 +51,7 @@ def step(iterator: Any) -> None:
 
 
 batches = iter(coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(lambda _: model.dataset())))
-done, at_once = 0, 20 * len(resolver.cluster_spec().job_tasks("worker"))
+done, at_once = 0, (2 if sys.argv[1] == "skewed" else 20) * len(resolver.cluster_spec().job_tasks("worker"))
 while os.getppid() != 1:
     for _ in range(at_once):
         coordinator.schedule(step, args=(batches,))

@@ -20,4 +20,4 @@ def _program(model: models.Model) -> psclust.Program:
     return psclust.Program(model_fn, model.dataset, optimizer_fn, config=psclust.TrainConfig(save_seconds=None))
 
 
-small, large, embedding = (_program(models.MODELS[name]) for name in ("small", "large", "embedding"))
+small, large, embedding, skewed = (_program(models.MODELS[name]) for name in ("small", "large", "embedding", "skewed"))

@@ -12,13 +12,15 @@ _MARK = "psclust-variables: "
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """variables: unpartitioned, in the order of creation. wire_dtype: the dtype in which float32 values travel."""
+    """variables: unpartitioned, in the order of creation. wire_dtype: the dtype in which float32 values travel. one_way: the setting that
+    keeps variables from coming back while gradients leave; None if there is none."""
 
     variables: tuple[Variable, ...]
     wire_dtype: str = "float32"
+    one_way: str | None = None
 
     def render(self) -> str:
-        data = {"variables": [variable.as_dict() for variable in self.variables], "wire_dtype": self.wire_dtype}
+        data = {"variables": [variable.as_dict() for variable in self.variables], "wire_dtype": self.wire_dtype, "one_way": self.one_way}
         return _MARK + json.dumps(data)
 
     @classmethod
@@ -28,4 +30,4 @@ class Description:
         if line is None:
             return None
         data = json.loads(line.removeprefix(_MARK))
-        return cls(tuple(Variable.from_dict(entry) for entry in data["variables"]), data["wire_dtype"])
+        return cls(tuple(Variable.from_dict(entry) for entry in data["variables"]), data["wire_dtype"], data["one_way"])

@@ -41,6 +41,13 @@ def wire_note(table: Table) -> str | None:
     return f"at least: how many rows a batch touches is not known before training ({', '.join(table.sparse)})"
 
 
+def one_way_note(what: str | None) -> str | None:
+    """A note if variables are pulled only when all gradients have been pushed. what: the reason."""
+    if what is None:
+        return None
+    return f"{what}: a step pushes all gradients before it pulls the first variable, so it takes the time of both"
+
+
 def _shape(row: Row) -> str:
     return " x ".join(map(str, row.shape)) or "scalar"
 

@@ -26,6 +26,7 @@ from psclust.replication.update.step_ops import StepOps, tower_step
 from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.dry_build import places_for
 from psclust.replication.variables.training_state import State, create_state
+from psclust.replication.wire.local_copies import copy_locally
 from psclust.replication.wire.pulls import pull_once
 
 
@@ -50,21 +51,24 @@ class BetweenGraph:
         return ops.step if isinstance(ops, StepOps) else ops.next_step
 
 
-def build_between_graph(model: Model, layout: DeviceLayout, replica: int, *, sync: bool, chief: bool, backups: int = 0) -> BetweenGraph:
+def build_between_graph(
+    model: Model, layout: DeviceLayout, replica: int, *, sync: bool, chief: bool, backups: int = 0, bounded: bool = False
+) -> BetweenGraph:
     """Builds the graph of worker number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups` workers.
-    Raises UsageError as `plan_between_graph` does, and if the user's functions break their contract."""
-    plan = plan_between_graph(model.config, layout, replica, sync=sync, backups=backups)
+    bounded: staleness has a bound. Raises UsageError as `plan_between_graph` does, and if the user's functions break their contract."""
+    plan = plan_between_graph(model.config, layout, replica, sync=sync, backups=backups, bounded=bounded)
     state = create_state(layout, model.config.accumulate, inputs=plan.inputs)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     all_reduce = BetweenGraphAllReduce(layout) if plan.share_moments and len(layout.workers) > 1 else None
     built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
+    copies = copy_locally([tower.gradients], plan.towers, built) if plan.copies else ()
     pull_once(built)
     # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
     if not sync:
-        step = tower_step(tower, updates, optimizer, state, layout, replica, model.config)
+        step = tower_step(tower, updates, optimizer, state, layout, replica, model.config, copies)
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed)

@@ -7,12 +7,12 @@ A process without a cluster builds the same graph, with a tower for each of its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.graph_plan import InGraphPlan, plan_in_graph
 from psclust.replication.input.end_of_data import await_batch, until_all_ended
 from psclust.replication.input.replica_input import ReplicaInput, build_input
@@ -21,7 +21,7 @@ from psclust.replication.model import Model, Shard
 from psclust.replication.settings import Settings
 from psclust.replication.statistics.tower_statistics import move_own
 from psclust.replication.sync.all_reduce import InGraphAllReduce
-from psclust.replication.tf_types import Optimizer
+from psclust.replication.tf_types import Operation, Optimizer, Tensor
 from psclust.replication.towers.tower import Tower, build_tower
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.apply_update import apply_update
@@ -32,6 +32,7 @@ from psclust.replication.variables.dry_build import places_for
 from psclust.replication.variables.places import TOWER_SCOPE
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.buckets import send_gradients
+from psclust.replication.wire.local_copies import LocalCopy, copy_locally, refresh
 from psclust.replication.wire.pulls import pull_once
 
 
@@ -47,22 +48,24 @@ class InGraph:
     padded: bool = False
 
 
-def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool) -> InGraph:
-    """Builds the towers of all workers of `layout` in the current graph. Raises UsageError as `plan_in_graph` does, and if the user's
-    functions break their contract."""
-    plan = plan_in_graph(model.config, layout, sync=sync)
+def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool, bounded: bool = False) -> InGraph:
+    """Builds the towers of all workers of `layout` in the current graph. bounded: staleness has a bound. Raises UsageError as
+    `plan_in_graph` does, and if the user's functions break their contract."""
+    plan = plan_in_graph(model.config, layout, sync=sync, bounded=bounded)
     state = create_state(layout, model.config.accumulate, together=plan.split_on is not None)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     built = len(tf.compat.v1.get_default_graph().get_operations())
     towers = _build_towers(model, optimizer, layout, plan)
+    copies = copy_locally([tower.gradients for tower in towers], plan.towers, built) if plan.copies else ()
     pull_once(built)
     if plan.combined:
-        steps = [_combined_step(towers, optimizer, state, layout, model.config, plan)]
+        steps = [_combined_step(towers, optimizer, state, layout, model.config, plan, copies)]
     else:
         # Moving statistics are one set of variables. If every tower wrote them, they would change in random order.
         updates = [tower.update_ops if replica == 0 else () for replica, tower in enumerate(towers)]
-        steps = [tower_step(tower, updates[i], optimizer, state, layout, i, model.config) for i, tower in enumerate(towers)]
+        own = [[copy for copy in copies if copy.host == host_of(worker)] for worker in plan.towers]
+        steps = [tower_step(tower, updates[i], optimizer, state, layout, i, model.config, own[i]) for i, tower in enumerate(towers)]
     return InGraph(state, steps, [tower.input for tower in (towers[:1] if plan.split_on is not None else towers)], towers, plan.padded)
 
 
@@ -89,14 +92,18 @@ def _split_input(model: Model, plan: InGraphPlan) -> list[ReplicaInput]:
 
 
 def _combined_step(
-    towers: Sequence[Tower], optimizer: Optimizer, state: State, layout: DeviceLayout, settings: Settings, plan: InGraphPlan
+    towers: Sequence[Tower],
+    optimizer: Optimizer,
+    state: State,
+    layout: DeviceLayout,
+    settings: Settings,
+    plan: InGraphPlan,
+    copies: Sequence[LocalCopy],
 ) -> StepOps:
     """The step that updates the variables once, by the mean gradient of all towers."""
     examples = [tower.input.examples for tower in towers]
     with tf.device(layout.client):
         total = until_all_ended(tf.add_n(examples))
-        weights = tf.cast(tf.stack(examples), tf.float64)
-        loss = tf.reduce_sum(tf.stack([tf.cast(tower.loss, tf.float64) for tower in towers]) * weights) / tf.reduce_sum(weights)
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
     built = len(tf.compat.v1.get_default_graph().get_operations())
     hosts = by_host([tower.contributions for tower in towers], plan.towers)
@@ -108,4 +115,17 @@ def _combined_step(
             applied = [*applied, *move_own(towers, plan.towers, state, settings.statistics_every)]
     step = state.advance(applied, batches=used) if plan.split_on is None else state.advance(applied, replica=0)
     await_batch(step, total, built)
+    losses = _after_refresh(towers, plan, refresh(copies, built))
+    with tf.device(layout.client):
+        weights = tf.cast(tf.stack(examples), tf.float64)
+        loss = tf.reduce_sum(tf.stack([tf.cast(loss, tf.float64) for loss in losses]) * weights) / tf.reduce_sum(weights)
     return step_ops(step, loss, total)
+
+
+def _after_refresh(towers: Sequence[Tower], plan: InGraphPlan, refreshed: Mapping[str, Operation]) -> list[Tensor]:
+    """The losses of the towers; each travels to the client when its worker's copies are up to date."""
+    losses = []
+    for tower, worker in zip(towers, plan.towers, strict=True):
+        with tf.device(worker), tf.control_dependencies([refreshed[host] for host in [host_of(worker)] if host in refreshed]):
+            losses.append(tf.identity(tower.loss))
+    return losses

@@ -18,7 +18,7 @@ class InGraphPlan:
     split_on: device of the one input whose batches are split over the towers; None gives each tower an input of its own.
     padded: an input that ends goes on with padding batches until all have ended. share_moments: batch moments are all-reduced.
     own_statistics: every tower keeps its own moving statistics. bare: workers are TensorFlow servers without Python.
-    train_op: the model may bring a ready train_op."""
+    train_op: the model may bring a ready train_op. copies: towers compute from local copies of the variables."""
 
     towers: tuple[str, ...]
     combined: bool
@@ -28,11 +28,12 @@ class InGraphPlan:
     own_statistics: bool
     bare: bool
     train_op: bool
+    copies: bool
 
 
-def plan_in_graph(settings: Settings, layout: DeviceLayout, *, sync: bool) -> InGraphPlan:
-    """The graph for all workers of `layout`. Raises UsageError if there is no worker for a tower, no ps for the variables, or if settings
-    contradict each other."""
+def plan_in_graph(settings: Settings, layout: DeviceLayout, *, sync: bool, bounded: bool = False) -> InGraphPlan:
+    """The graph for all workers of `layout`. bounded: staleness has a bound. Raises UsageError if there is no worker for a tower, no ps for
+    the variables, or if settings contradict each other."""
     if not layout.workers:
         raise UsageError("in-graph replication needs at least one worker to hold a tower; raise the worker count (--workers 1)")
     if layout.client and not layout.ps:
@@ -53,6 +54,7 @@ def plan_in_graph(settings: Settings, layout: DeviceLayout, *, sync: bool) -> In
         own_statistics=_own_statistics(settings, len(layout.workers), together=combined),
         bare=bool(layout.client),
         train_op=not several and not layout.client,
+        copies=one_way(settings) is None and not bounded,
     )
 
 
@@ -63,7 +65,7 @@ class BetweenGraphPlan:
     shared ones. split: the worker has one input, whose batches are split over its towers.
     padded: the worker goes on with padding batches when its data ends, because the others need its moments.
     towers_padded: a tower does so, because the other towers of the worker go on. share_moments: batch moments are all-reduced over
-    all towers of all workers."""
+    all towers of all workers. copies: the worker computes from local copies of the variables."""
 
     towers: tuple[str, ...]
     sync: bool
@@ -72,6 +74,7 @@ class BetweenGraphPlan:
     padded: bool
     towers_padded: bool
     share_moments: bool
+    copies: bool
 
     @property
     def inputs(self) -> int:
@@ -79,9 +82,11 @@ class BetweenGraphPlan:
         return 1 if self.split else len(self.towers)
 
 
-def plan_between_graph(settings: Settings, layout: DeviceLayout, replica: int, *, sync: bool, backups: int = 0) -> BetweenGraphPlan:
-    """The graph of worker number `replica`; `backups` gradients of an update may be late. Raises UsageError if there is no ps for the
-    variables, or if settings contradict each other."""
+def plan_between_graph(
+    settings: Settings, layout: DeviceLayout, replica: int, *, sync: bool, backups: int = 0, bounded: bool = False
+) -> BetweenGraphPlan:
+    """The graph of worker number `replica`; `backups` gradients of an update may be late; bounded: staleness has a bound. Raises UsageError
+    if there is no ps for the variables, or if settings contradict each other."""
     if not layout.ps:
         raise UsageError("between-graph replication needs at least one ps to hold the variables; raise the ps count (--ps 1)")
     every, each = layout.towers.workers, len(layout.devices)
@@ -97,7 +102,19 @@ def plan_between_graph(settings: Settings, layout: DeviceLayout, replica: int, *
         padded=padded,
         towers_padded=padded or not (settings.split_batch or settings.drop_uneven),
         share_moments=share_moments,
+        # A worker that has waited for slower ones has to see what they did meanwhile.
+        copies=not sync and one_way(settings) is None and not bounded,
     )
+
+
+def one_way(settings: Settings) -> str | None:
+    """The setting with which no variable can come back to a worker while gradients of others still leave; None if there is none."""
+    found = {
+        f"clip_norm={settings.clip_norm}": settings.clip_norm is not None,
+        f"nan_guard={settings.nan_guard}": settings.nan_guard == "gradients",
+        "local_copies=false": not settings.local_copies,
+    }
+    return next((name for name, holds in found.items() if holds), None)
 
 
 def _shares_moments(settings: Settings, replicas: int, *, sync: bool) -> bool:

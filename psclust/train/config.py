@@ -42,6 +42,9 @@ class TrainConfig:
         0 of 1; between-graph the towers of one worker. Otherwise every tower reads a shard of its own.
     drop_uneven: drops batches that cannot be shared evenly instead of weighting them: a batch smaller than its dataset's first one, or a
         split batch whose rows the towers cannot split evenly. Synchronous training ends when the first replica has no batch left.
+    local_copies: workers compute from copies of the variables they train, and each variable comes back as soon as it is updated, while
+        gradients still leave. Without effect where an update needs all gradients at once (clip_norm, nan_guard "gradients"), with
+        --max-staleness, and between-graph with --sync. A hook that writes to a trained variable is seen one step later.
     device_count: how many devices, with a tower on each, a process uses: of its GPUs or, if it has none, of CPU devices. None: all GPUs,
         else one CPU. Bare servers get their devices from the cluster file; this limits how many are used.
     """
@@ -64,6 +67,7 @@ class TrainConfig:
     sharded: bool = False
     split_batch: bool = False
     drop_uneven: bool = False
+    local_copies: bool = True
     device_count: int | None = None
 
     def __post_init__(self) -> None:

@@ -51,7 +51,9 @@ def train_in_graph(job: Job) -> None:
     layout = _layout(job, target)
     graph = job.new_graph()
     with graph.as_default():
-        built = build_in_graph(job.program, layout, sync=job.context.sync or job.context.task is None)
+        built = build_in_graph(
+            job.program, layout, sync=job.context.sync or job.context.task is None, bounded=job.context.max_staleness is not None
+        )
         warn_if_uneven(built.towers[0], layout)
         spec = built.towers[0].spec
         leading = built.steps[0]

@@ -116,10 +116,12 @@ def test_between_graph_the_model_and_its_gradients_are_on_the_own_worker(graph: 
 def test_local_variables_stay_on_their_worker(graph: Any) -> None:
     _build_in_graph(_program("GradientDescentOptimizer"), True)
     found = _devices(tf.compat.v1.local_variables())
+    copies = [name for name in found if "/copy" in name]
     for tower, worker in enumerate(WORKERS):
         own = {device for name, device in found.items() if name.startswith(f"tower_{tower}/")}
         assert own == {worker}
-    assert len(found) == 4
+        assert sum(found[name] == worker for name in copies) == len(DEALT)
+    assert len(found) == 4 + len(copies)
 
 
 def test_between_graph_local_variables_stay_on_the_worker(graph: Any) -> None:

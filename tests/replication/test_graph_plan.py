@@ -8,7 +8,7 @@ import pytest
 
 from psclust.errors import UsageError
 from psclust.replication.device_layout import LOCAL, DeviceLayout
-from psclust.replication.graph_plan import InGraphPlan, plan_between_graph, plan_in_graph
+from psclust.replication.graph_plan import InGraphPlan, one_way, plan_between_graph, plan_in_graph
 from psclust.train.config import TrainConfig
 
 CLIENT = "/job:client/task:0"
@@ -20,7 +20,15 @@ ONE_WORKER = DeviceLayout(1, WORKERS[:1], WORKERS[0], devices=GPUS.devices)
 
 def test_one_process_with_one_device_is_a_tower_that_updates_by_itself() -> None:
     assert plan_in_graph(TrainConfig(), LOCAL, sync=True) == InGraphPlan(
-        ("",), combined=False, split_on=None, padded=False, share_moments=False, own_statistics=False, bare=False, train_op=True
+        ("",),
+        combined=False,
+        split_on=None,
+        padded=False,
+        share_moments=False,
+        own_statistics=False,
+        bare=False,
+        train_op=True,
+        copies=True,
     )
 
 
@@ -38,7 +46,7 @@ def test_one_process_with_one_device_is_a_tower_that_updates_by_itself() -> None
 )
 def test_what_the_settings_change_in_graph(config: dict[str, Any], sync: bool, changed: dict[str, Any]) -> None:
     alone: dict[str, Any] = {"combined": False, "split_on": None, "padded": False, "share_moments": False, "own_statistics": False}
-    wanted = InGraphPlan(WORKERS, **{**alone, **changed}, bare=True, train_op=False)
+    wanted = InGraphPlan(WORKERS, **{**alone, **changed}, bare=True, train_op=False, copies=True)
     assert plan_in_graph(TrainConfig(**config), CLUSTER, sync=sync) == wanted
 
 
@@ -63,6 +71,22 @@ def test_what_the_settings_change_between_graph(
     plan = plan_between_graph(TrainConfig(**config), layout, 0, sync=True, backups=backups)
     assert (plan.needed, plan.split, plan.padded, plan.towers_padded, plan.share_moments) == flags
     assert plan.inputs == inputs
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({}, None),
+        ({"clip_norm": 3}, "clip_norm=3"),
+        ({"nan_guard": "gradients"}, "nan_guard=gradients"),
+        ({"local_copies": False}, "local_"),
+    ],
+)
+def test_what_keeps_variables_from_coming_back_one_by_one_is_named(config: dict[str, Any], named: str | None) -> None:
+    found = one_way(TrainConfig(**config))
+    assert found is None if named is None else str(found).startswith(named)
+    assert plan_in_graph(TrainConfig(**config), CLUSTER, sync=True).copies == (named is None)
+    assert plan_between_graph(TrainConfig(**config), CLUSTER, 0, sync=False).copies == (named is None)
 
 
 def test_a_worker_has_a_tower_on_each_of_its_devices() -> None:

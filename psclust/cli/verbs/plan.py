@@ -91,7 +91,8 @@ def _show_placement(placement: PlannedPlacement) -> None:
     output.table(table_text.TOTALS, table_text.total_cells(table))
     output.say(f"\non the wire, {counted(placement.replicas, 'replica')}, {placement.wire_dtype}:\n")
     output.table(table_text.WIRE, table_text.wire_cells(table, placement.way))
-    for line in (table_text.wire_note(table), table.warning and f"warning: {table.warning}."):
+    notes = (table_text.wire_note(table), table_text.one_way_note(placement.one_way))
+    for line in (*notes, table.warning and f"warning: {table.warning}."):
         if line:
             output.say(f"\n{line}")
     output.say()

@@ -16,6 +16,7 @@ from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.train_op import advance_with
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.buckets import send_gradients
+from psclust.replication.wire.local_copies import LocalCopy, refresh
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,11 @@ def tower_step(
     layout: DeviceLayout,
     replica: int,
     settings: Settings,
+    copies: Sequence[LocalCopy] = (),
 ) -> StepOps:
-    """The step in which `tower` alone updates the variables, by its gradients or its own train_op."""
+    """The step in which `tower` alone updates the variables, by its gradients or its own train_op, and then brings its `copies` of them up
+    to date."""
+    refreshed: Sequence[Operation] = ()
     if tower.spec.train_op is not None:
         step = advance_with(tower, state, replica)
     else:
@@ -61,4 +65,10 @@ def tower_step(
         step = state.advance(applied, replica=replica)
         # At the end of the data no op may change a variable, not even one that needs no gradient, such as the decay of Adam's moments.
         await_batch(step, tower.input.examples, built)
-    return step_ops(step, tower.loss, tower.input.examples, state.staleness(step) if len(layout.workers) > 1 else None)
+        refreshed = list(refresh(copies, built).values())
+    staleness = None
+    if len(layout.workers) > 1:
+        staleness = state.staleness_of_copies(step, replica) if refreshed else state.staleness(step)
+    with tf.device(tower.loss.device), tf.control_dependencies(refreshed):
+        loss = tf.identity(tower.loss)
+    return step_ops(step, loss, tower.input.examples, staleness)

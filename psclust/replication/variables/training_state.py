@@ -58,6 +58,23 @@ class State:
         with tf.device(self.global_step.device):
             return step - 1 - self.global_step.read_value()
 
+    def staleness_of_copies(self, step: Tensor, replica: int) -> Tensor:
+        """The same for a `replica` that computes from copies, which its update before has refreshed: the updates by others since then."""
+        with tf.device(self.global_step.device):
+            before = tf.compat.v1.Variable(
+                self.global_step.read_value,
+                trainable=False,
+                collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+                name=f"psclust/refreshed_{replica}",
+                use_resource=True,
+                dtype=tf.int64,
+            )
+            stale = step - 1 - before.read_value()
+            with tf.control_dependencies([stale]):
+                kept = before.assign(step, read_value=False)
+            with tf.control_dependencies([kept]):
+                return tf.identity(stale)
+
     def lead(self, replica: int, after: Sequence[Operation] = ()) -> Tensor:
         """The number of updates by which `replica` is ahead of the slowest active one, after the ops in `after`; int64 scalar."""
         with tf.device(self.positions.device), tf.control_dependencies(list(after)):

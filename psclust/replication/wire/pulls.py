@@ -34,7 +34,7 @@ def pull_once(built: int) -> None:
         value, handle = read.outputs[0], read.inputs[0].op
         for user in value.consumers():
             key = (handle.name, host_of(user.device))
-            if not _same_task(user.device, handle.device):
+            if not same_task(user.device, handle.device):
                 reads.setdefault(key, []).append(value)
                 users.setdefault(key, []).extend((user, index) for index, used in enumerate(user.inputs) if used is value)
     pulled = _in_buckets({key: values[0] for key, values in reads.items()})
@@ -60,6 +60,6 @@ def _in_buckets(reads: dict[tuple[str, str], Tensor]) -> dict[tuple[str, str], T
     return pulled
 
 
-def _same_task(device: str, other: str) -> bool:
+def same_task(device: str, other: str) -> bool:
     one, two = tf.DeviceSpec.from_string(device), tf.DeviceSpec.from_string(other)
     return (one.job, one.task) == (two.job, two.task)

@@ -50,7 +50,13 @@ class Replica:
         self.graph = self.job.new_graph()
         with self.graph.as_default():
             self.built = build_between_graph(
-                self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief, backups=context.backup_workers
+                self.job.program,
+                layout,
+                self.number,
+                sync=context.sync,
+                chief=context.is_chief,
+                backups=context.backup_workers,
+                bounded=context.max_staleness is not None,
             )
             self.state = self.built.state
             # Each tower has a number among all towers, unless the towers of a worker share its data and nothing else.
