@@ -23,7 +23,8 @@ _DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
-    """way: such as `between-graph sync`; replicas: how many train. one_way: what keeps variables from coming back while gradients leave."""
+    """way: such as `between-graph sync`; replicas: how many train. one_way: the setting that keeps variables from coming back while
+    gradients leave."""
 
     table: Table
     policy: str
@@ -45,15 +46,11 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     policy = placement_settings(request.file.placement)
     table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype)
     way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
-    return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, _one_way(found, way, request))
+    return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, found.one_way or _bounded(request))
 
 
-def _one_way(found: Description, way: str, request: UpRequest) -> str | None:
-    if found.one_way is not None:
-        return found.one_way
-    if request.file.max_staleness is not None:
-        return "max_staleness"
-    return way if way == f"{BETWEEN_GRAPH} sync" else None
+def _bounded(request: UpRequest) -> str | None:
+    return None if request.file.max_staleness is None else "max_staleness"
 
 
 def _program_task(layout: ClusterLayout, plan: Plan) -> TaskPlan | None:

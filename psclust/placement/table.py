@@ -13,7 +13,11 @@ from psclust.placement.policies import BALANCED
 from psclust.placement.variable import Variable, dtype_bytes
 
 IMBALANCE_LIMIT = 1.2
-WAYS = ("in-graph sync", "in-graph async", "between-graph sync", "between-graph async")
+# What TCP moves in a second over a link of 1 Gbit/s, as measured.
+_GBIT_BYTES = 119.6e6
+# The way in which the chief applies no gradient before it has those of all variables.
+IN_STEP = "between-graph sync"
+WAYS = ("in-graph sync", "in-graph async", IN_STEP, "between-graph async")
 _INDEX_BYTES = 8
 # Advised values of `max_shard_bytes` are powers of two, this one the smallest.
 _SMALLEST_SHARD = 1 << 10
@@ -35,6 +39,7 @@ class Row:
 class Wire:
     """Bytes between ps and replicas in one step of one way to train. busiest: bytes of the ps with the most traffic.
 
+    one_direction: the most that one task's link carries in one direction while every replica makes a step; both_directions: in both.
     A synchronous step takes one gradient of every replica, an asynchronous step one of a single replica. A replica pulls every trained
     variable once and pushes its gradient once. at_least: sparse variables are not counted, because the rows a batch touches are unknown.
     """
@@ -44,12 +49,18 @@ class Wire:
     pushed: int
     busiest: int
     at_least: bool
+    one_direction: int
+    both_directions: int
+
+    def seconds(self, gbit: float, *, at_once: bool) -> float:
+        """How long the busiest link of `gbit` Gbit/s is in use. at_once: variables come back while gradients leave."""
+        return (self.one_direction if at_once else self.both_directions) / (gbit * _GBIT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """rows: in the order of the variables. totals: bytes of each ps. imbalance: the largest total over the mean. sparse: variables of
-    which only rows travel. warning: a sentence if one ps holds too much."""
+    which only rows travel. warning: a sentence if one ps holds too much. advised: `wire` after the change that it advises."""
 
     rows: tuple[Row, ...]
     totals: tuple[int, ...]
@@ -57,6 +68,7 @@ class Table:
     wire: tuple[Wire, ...]
     sparse: tuple[str, ...]
     warning: str | None
+    advised: tuple[Wire, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,7 +77,7 @@ class Table:
 def tabulate(variables: Sequence[Variable], ps: int, settings: PlacementSettings, *, workers: int, wire_dtype: str | None = None) -> Table:
     """The table of whole `variables` on `ps` parameter servers and `workers` replicas. Raises UsageError for an impossible pin."""
     pieces, placed, totals = _place(variables, ps, settings)
-    total = sum(totals)
+    total, better = sum(totals), _better(variables, ps, settings)
     rows = tuple(
         Row(piece.name, piece.shape, piece.dtype, piece.bytes, placed[piece.name], piece.bytes / total if total else 0.0)
         for piece in pieces
@@ -74,9 +86,10 @@ def tabulate(variables: Sequence[Variable], ps: int, settings: PlacementSettings
         rows=rows,
         totals=totals,
         imbalance=imbalance(totals),
-        wire=tuple(_wire(way, pieces, placed, ps, workers, wire_dtype) for way in WAYS),
+        wire=_wires(variables, ps, settings, workers, wire_dtype),
         sparse=tuple(variable.name for variable in variables if variable.trained and variable.sparse),
         warning=warning(variables, ps, settings),
+        advised=_wires(variables, ps, better, workers, wire_dtype) if better else (),
     )
 
 
@@ -102,12 +115,18 @@ def warning(variables: Sequence[Variable], ps: int, settings: PlacementSettings)
     return f"{text}; {_advice(variables, ps, settings, cause)}"
 
 
-def _advice(variables: Sequence[Variable], ps: int, settings: PlacementSettings, cause: Variable) -> str:
-    """The smallest change that brings the imbalance under the limit."""
+def _better(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> PlacementSettings | None:
+    """The smallest change that brings the imbalance under the limit; None if it is under it already, or none does."""
+    if imbalance(_place(variables, ps, settings)[2]) <= IMBALANCE_LIMIT:
+        return None
     candidates = [replace(settings, policy=BALANCED)] if settings.policy != BALANCED else []
     for size in _shard_sizes(variables, ps, settings):
         candidates.append(replace(settings, policy=BALANCED, max_shard_bytes=size))
-    found = next((candidate for candidate in candidates if imbalance(_place(variables, ps, candidate)[2]) <= IMBALANCE_LIMIT), None)
+    return next((candidate for candidate in candidates if imbalance(_place(variables, ps, candidate)[2]) <= IMBALANCE_LIMIT), None)
+
+
+def _advice(variables: Sequence[Variable], ps: int, settings: PlacementSettings, cause: Variable) -> str:
+    found = _better(variables, ps, settings)
     if found is not None and found.max_shard_bytes == settings.max_shard_bytes:
         return f"write placement: {BALANCED}" if not settings.pin and settings.max_shard_bytes is None else f"write policy: {BALANCED}"
     if found is not None:
@@ -141,6 +160,11 @@ def _place(variables: Sequence[Variable], ps: int, settings: PlacementSettings) 
     return pieces, placed, tuple(totals)
 
 
+def _wires(variables: Sequence[Variable], ps: int, settings: PlacementSettings, workers: int, wire_dtype: str | None) -> tuple[Wire, ...]:
+    pieces, placed, _ = _place(variables, ps, settings)
+    return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype) for way in WAYS)
+
+
 def _wire(way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None) -> Wire:
     replicas = workers if way.endswith(" sync") else 1
     pulled, pushed = [0] * ps, [0] * ps
@@ -158,7 +182,15 @@ def _wire(way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int,
         pulled[placed[piece.name]] += values * replicas
         pushed[placed[piece.name]] += (values + rows * _INDEX_BYTES) * replicas
     both = [pull + push for pull, push in zip(pulled, pushed, strict=True)]
-    return Wire(way, sum(pulled), sum(pushed), max(both), unknown)
+    one = [max(pair) for pair in zip(pulled, pushed, strict=True)]
+    links = (_busiest_link(counts, workers, replicas) for counts in (one, both))
+    return Wire(way, sum(pulled), sum(pushed), max(both), unknown, *links)
+
+
+def _busiest_link(counts: Sequence[int], workers: int, replicas: int) -> int:
+    """counts: bytes of each ps in a step of `replicas`. The link of a ps carries as many for each worker, that of a worker those of one
+    replica from all ps."""
+    return max(max(counts) * workers, sum(counts)) // max(1, replicas)
 
 
 def _touched(pieces: Sequence[Variable]) -> dict[str, int]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from psclust.placement.table import Row, Table, Wire, format_bytes
+from psclust.placement.table import IN_STEP, Row, Table, Wire, format_bytes
 
 Cells = Sequence[Sequence[str]]
 VARIABLES = ("VARIABLE", "SHAPE", "DTYPE", "BYTES", "PS", "SHARE")
 TOTALS = ("PS", "VARIABLES", "BYTES", "TIMES THE MEAN")
-WIRE = ("A STEP OF", "PULLED", "PUSHED", "BUSIEST PS")
 
 
 def variable_cells(table: Table) -> Cells:
@@ -26,12 +25,33 @@ def total_cells(table: Table) -> Cells:
     ]
 
 
-def wire_cells(table: Table, way: str) -> Cells:
-    """`way`: the plan's own, which is marked."""
+def wire_heads(gbit: float) -> Sequence[str]:
+    return ("A STEP OF", "PULLED", "PUSHED", "BUSIEST PS", f"AT {gbit:g} Gbit/s")
+
+
+def wire_cells(table: Table, way: str, gbit: float, one_way: str | None) -> Cells:
+    """`way`: the plan's own, which is marked. gbit: speed of the links, in Gbit/s. one_way: as in `one_way_note`."""
     return [
-        (f"{wire.way} (as planned)" if wire.way == way else wire.way, *(_bytes(wire, n) for n in (wire.pulled, wire.pushed, wire.busiest)))
+        (
+            f"{wire.way} (as planned)" if wire.way == way else wire.way,
+            *(_bytes(wire, count) for count in (wire.pulled, wire.pushed, wire.busiest)),
+            _at_least(wire, _seconds(wire, gbit, one_way)),
+        )
         for wire in table.wire
     ]
+
+
+def _seconds(wire: Wire, gbit: float, one_way: str | None) -> str:
+    seconds = wire.seconds(gbit, at_once=one_way is None and wire.way != IN_STEP)
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def gain_note(table: Table, way: str, gbit: float, one_way: str | None) -> str | None:
+    """How much sooner a step's last byte arrives after the change that the table's warning advises."""
+    now, then = (next((w for w in wires if w.way == way), None) for wires in (table.wire, table.advised))
+    if now is None or then is None:
+        return None
+    return f"With it, a step would take the busiest link {_seconds(then, gbit, one_way)} in place of {_seconds(now, gbit, one_way)}."
 
 
 def wire_note(table: Table) -> str | None:
@@ -41,11 +61,11 @@ def wire_note(table: Table) -> str | None:
     return f"at least: how many rows a batch touches is not known before training ({', '.join(table.sparse)})"
 
 
-def one_way_note(what: str | None) -> str | None:
-    """A note if variables are pulled only when all gradients have been pushed. what: the reason."""
-    if what is None:
+def one_way_note(one_way: str | None, way: str) -> str | None:
+    """A note if variables are pulled only when all gradients have been pushed. one_way: the setting because of which it is so."""
+    if one_way is None and way != IN_STEP:
         return None
-    return f"{what}: a step pushes all gradients before it pulls the first variable, so it takes the time of both"
+    return f"{one_way or way}: a step pushes all gradients before it pulls the first variable, so it takes the time of both"
 
 
 def _shape(row: Row) -> str:
@@ -53,4 +73,8 @@ def _shape(row: Row) -> str:
 
 
 def _bytes(wire: Wire, count: int) -> str:
-    return f"> {format_bytes(count)}" if wire.at_least else format_bytes(count)
+    return _at_least(wire, format_bytes(count))
+
+
+def _at_least(wire: Wire, text: str) -> str:
+    return f"> {text}" if wire.at_least else text

@@ -9,6 +9,7 @@ import pytest
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.policies import BALANCED
 from psclust.placement.table import Table, format_bytes, format_size, tabulate, warning
+from psclust.placement.table_text import gain_note, one_way_note
 from psclust.placement.variable import Variable
 
 DENSE = [Variable("a", (100,)), Variable("b", (50, 2)), Variable("moving", (10,), trained=False)]
@@ -60,6 +61,40 @@ def test_rows_that_are_unknown_are_left_out_and_marked() -> None:
 def test_the_busiest_ps_is_what_a_step_waits_for() -> None:
     table = tabulate([Variable("a", (300,)), Variable("b", (100,))], 2, PlacementSettings(), workers=2)
     assert [entry.busiest for entry in table.wire] == [4800, 2400, 4800, 2400]
+
+
+def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_one() -> None:
+    table = tabulate([Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=2)
+    # The first ps sends 1.2 MB to each of two replicas; each replica gets 1.6 MB.
+    assert [entry.one_direction for entry in table.wire] == [2_400_000] * 4
+    assert [entry.both_directions for entry in table.wire] == [4_800_000] * 4
+    assert table.wire[0].seconds(1, at_once=True) == pytest.approx(2.4 / 119.6)
+    assert table.wire[0].seconds(10, at_once=False) == pytest.approx(0.48 / 119.6)
+    # One replica alone waits for its own link.
+    alone = tabulate([Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=1)
+    assert {entry.one_direction for entry in alone.wire} == {1_600_000}
+
+
+def test_what_the_advice_saves_is_said() -> None:
+    # All weights on one of two ps, for two workers; then half of them.
+    table = tabulate(MODEL, 2, PlacementSettings(), workers=2)
+    said = gain_note(table, "in-graph sync", 1.0, None)
+    assert said is not None
+    assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx([13.6, 27.2], rel=0.02)
+    assert gain_note(tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2), "in-graph sync", 1.0, None) is None
+
+
+@pytest.mark.parametrize(
+    ("one_way", "way", "named"),
+    [
+        (None, "in-graph sync", None),
+        ("clip_norm=1", "in-graph sync", "clip_norm=1: "),
+        (None, "between-graph sync", "between-graph sync: "),
+    ],
+)
+def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(one_way: str | None, way: str, named: str | None) -> None:
+    found = one_way_note(one_way, way)
+    assert found is None if named is None else str(found).startswith(named)
 
 
 def test_round_robin_that_puts_all_weights_on_one_ps_is_told_to_balance() -> None:

@@ -30,19 +30,22 @@ from psclust.supervise.replan import read_plan_inputs
 
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
+@click.option(
+    "--gbit", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Speed of the hosts' links, in Gbit/s."
+)
 @json_option
-def command(as_json: bool, **flags: object) -> int:
+def command(as_json: bool, gbit: float, **flags: object) -> int:
     """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
     program, which ps would hold each variable and what a step moves over the network; the command it runs on other hosts; and what
     would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
     program is imported, in a process of its own."""
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
-    return show(request, as_json=as_json)
+    return show(request, as_json=as_json, gbit=gbit)
 
 
-def show(request: UpRequest, *, as_json: bool) -> int:
-    """Print the plan of a request; the exit code."""
+def show(request: UpRequest, *, as_json: bool, gbit: float = 1.0) -> int:
+    """Print the plan of a request, with times on the wire of links of `gbit` Gbit/s; the exit code."""
     running = _running_plan(request)
     plan = _plan(request, running)
     remote = {} if running else _remote(request)
@@ -56,7 +59,7 @@ def show(request: UpRequest, *, as_json: bool) -> int:
         output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None, "remote": remote})
     else:
         if placement is not None:
-            _show_placement(placement)
+            _show_placement(placement, gbit)
         _show_remote(remote, request.file.reach_by)
         if missing is None:
             _show_changes(plan, changes)
@@ -83,16 +86,17 @@ def _placement(request: UpRequest, plan: Plan) -> tuple[PlannedPlacement | None,
         return None, error
 
 
-def _show_placement(placement: PlannedPlacement) -> None:
-    table = placement.table
+def _show_placement(placement: PlannedPlacement, gbit: float) -> None:
+    table, way, one_way = placement.table, placement.way, placement.one_way
     output.say(f"placement {placement.policy} on {placement.ps} ps:\n")
     output.table(table_text.VARIABLES, table_text.variable_cells(table))
     output.say()
     output.table(table_text.TOTALS, table_text.total_cells(table))
     output.say(f"\non the wire, {counted(placement.replicas, 'replica')}, {placement.wire_dtype}:\n")
-    output.table(table_text.WIRE, table_text.wire_cells(table, placement.way))
-    notes = (table_text.wire_note(table), table_text.one_way_note(placement.one_way))
-    for line in (*notes, table.warning and f"warning: {table.warning}."):
+    output.table(table_text.wire_heads(gbit), table_text.wire_cells(table, way, gbit, one_way))
+    gain = table_text.gain_note(table, way, gbit, one_way)
+    warning = table.warning and " ".join(filter(None, (f"warning: {table.warning}.", gain)))
+    for line in (table_text.wire_note(table), table_text.one_way_note(one_way, way), warning):
         if line:
             output.say(f"\n{line}")
     output.say()
