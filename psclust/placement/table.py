@@ -215,7 +215,7 @@ def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
 
 
 def _wire_bytes(dtype: str, wire_dtype: str | None) -> int:
-    """Only float32 travels in another dtype: `graph_options.enable_bfloat16_sendrecv` casts nothing else."""
+    """Only float32 travels in another dtype."""
     return dtype_bytes(wire_dtype if wire_dtype and dtype == "float32" else dtype)
 
 

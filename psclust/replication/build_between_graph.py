@@ -27,6 +27,7 @@ from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.dry_build import places_for
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.local_copies import copy_locally
+from psclust.replication.wire.narrow import narrow
 from psclust.replication.wire.pulls import pull_once
 
 
@@ -69,11 +70,13 @@ def build_between_graph(
     updates = tower.update_ops if chief else ()
     if not sync:
         step = tower_step(tower, updates, optimizer, state, layout, replica, model.config, copies)
+        narrow(model.config.wire_dtype, built)
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed)
     participant = participant_ops(tower, channel, layout, replica, updates)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
+    narrow(model.config.wire_dtype, built)
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 

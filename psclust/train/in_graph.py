@@ -68,7 +68,7 @@ def train_in_graph(job: Job) -> None:
     graph.finalize()
 
     def attempt() -> None:
-        with explained(graph), open_session(target, graph, session_config(job.context, job.program.config.wire_dtype)) as session:
+        with explained(graph), open_session(target, graph, session_config(job.context)) as session:
             _train(client, session)
 
     recover(attempt, job.context, lambda: job.reporter.steps)

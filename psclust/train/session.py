@@ -37,10 +37,9 @@ _PEER_DEADLINE_S = 300.0
 _POLL_S = 0.1
 
 
-def session_config(context: TaskContext, wire_dtype: str = "float32") -> Any:
+def session_config(context: TaskContext) -> Any:
     """A ConfigProto whose device filters name the tasks that the session uses, so that it waits for no others: in-graph all ps and
-    workers, between-graph all ps and the process's own task. With a `wire_dtype` of bfloat16, float32 values are rounded to it between
-    tasks. This process gets one device for each of its towers."""
+    workers, between-graph all ps and the process's own task. This process gets one device for each of its towers."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
@@ -49,7 +48,6 @@ def session_config(context: TaskContext, wire_dtype: str = "float32") -> Any:
         own = sum(name.startswith(f"/device:{kind}:") for name in context.devices)
         if own:
             config.device_count[kind] = own
-    config.graph_options.enable_bfloat16_sendrecv = wire_dtype == "bfloat16"
     return config
 
 

@@ -75,6 +75,7 @@ def test_all_that_it_copies_is_sent_to_the_builder_and_little_else(steps: list[S
     assert {name.partition("/")[0] for name in context} == {"README.md", "deploy", "psclust", "pyproject.toml", "setup.py"}
 
 
+@pytest.mark.long
 def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(steps: list[Step], tmp_path: Path) -> None:
     source, wheels, installed = (tmp_path / name for name in ("src", "wheel", "psclust"))
     source.mkdir()

@@ -170,6 +170,7 @@ def _frozen(host: BedHost) -> Iterator[None]:
             process.resume()
 
 
+@pytest.mark.long
 def test_while_it_is_stopping_a_second_one_does_not_wait(far: CommandBed, hosts: HostBed) -> None:
     stubborn = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT
     write_file(far, hosts, stubborn, deadlines=PATIENCE)

@@ -45,6 +45,7 @@ def test_two_clusters_brought_up_at_once_share_no_port_and_end_each_by_itself(fa
     assert far.run("down", "two")[0] == 0
 
 
+@pytest.mark.long
 def test_two_launchers_that_race_for_one_name_make_one_run(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT)
     racers = [far.start("up", "-d") for _ in range(2)]
@@ -85,6 +86,7 @@ def test_a_live_run_keeps_its_hosts(far: CommandBed, hosts: HostBed) -> None:
     assert far.run("down")[0] == 0
 
 
+@pytest.mark.long
 def test_a_second_up_changes_only_what_differs(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT)
     assert far.run("up", "-d")[0] == 0

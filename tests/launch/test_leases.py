@@ -26,6 +26,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
         yield hosts
 
 
+@pytest.mark.long
 def test_a_supervisor_that_slept_longer_than_the_lease_says_so(far: CommandBed, hosts: HostBed) -> None:
     write_file(far, hosts, PATIENT, jobs={"worker": 2}, deadlines={"lease": 3, "stop": 2})
     running = far.start("up")

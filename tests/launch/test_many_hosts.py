@@ -66,8 +66,9 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
     assert watching.wait() == 143
 
 
+@pytest.mark.long
 @isolated
-@pytest.mark.parametrize("live", [pytest.param(True, marks=pytest.mark.long), False])
+@pytest.mark.parametrize("live", [True, False])
 def test_purged_not_even_the_runs_folders_are_left_nor_what_was_sent(apart: CommandBed, hosts: HostBed, live: bool) -> None:
     for host in hosts.hosts:
         for folder in (".local/state/psclust", ".cache/psclust"):

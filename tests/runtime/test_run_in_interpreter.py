@@ -116,7 +116,12 @@ print("serves", flush=True)
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    ("end", "phase"), [("server.join()", "serving"), ("", "finished"), pytest.param("sys.exit(0)", "finished", marks=pytest.mark.long)]
+    ("end", "phase"),
+    [
+        ("server.join()", "serving"),
+        pytest.param("", "finished", marks=pytest.mark.long),
+        pytest.param("sys.exit(0)", "finished", marks=pytest.mark.long),
+    ],
 )
 def test_a_join_is_said_and_a_script_that_ended_well_keeps_its_server(plain: ForkServer, tmp_path: Path, end: str, phase: str) -> None:
     env = {"PSCLUST_PROGRESS": str(tmp_path / "progress.json"), "TF_CPP_MIN_LOG_LEVEL": "2"}

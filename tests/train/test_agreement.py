@@ -18,7 +18,7 @@ pytestmark = pytest.mark.tensorflow
 @pytest.mark.parametrize(
     "placement",
     [
-        PlacementSettings(),
+        pytest.param(PlacementSettings(), marks=pytest.mark.long),
         pytest.param(PlacementSettings("balanced"), marks=pytest.mark.long),
         pytest.param(PlacementSettings(max_shard_bytes=8), marks=pytest.mark.long),
     ],

@@ -70,19 +70,20 @@ def refresh(copies: Sequence[LocalCopy], built: int) -> dict[str, Operation]:
     groups: dict[tuple[str, str, Any], list[LocalCopy]] = {}
     assigned: dict[str, list[Operation]] = {}
     for copy in copies:
-        variable = copy.variable
+        variable, small = copy.variable, is_small(copy.read)
         if variable.ref() not in values:
             values[variable.ref()] = _updated(variable, new)
-        key = (variable.device, copy.host, variable.dtype) if is_small(values[variable.ref()]) else (variable.op.name, copy.host, None)
+        key = (variable.device, copy.host, variable.dtype) if small else (variable.op.name, copy.host, None)
         groups.setdefault(key, []).append(copy)
-    for (_, host, _), together in groups.items():
+    for (ps, host, _), together in groups.items():
         arrived = [values[copy.variable.ref()] for copy in together]
         if len(together) > 1:
-            arrived = carry(arrived, together[0].variable.device, host)
+            arrived = carry(arrived, ps, host)
         for copy, value in zip(together, arrived, strict=True):
             # Not before the step has read it.
             with tf.device(host), tf.control_dependencies([copy.read.op]):
-                assigned.setdefault(host, []).append(copy.copy.assign(value, read_value=False))
+                kept = copy.copy.assign(value, read_value=False)
+            assigned.setdefault(host, []).append(kept)
     return {host: _group(host, operations) for host, operations in assigned.items()}
 
 
@@ -121,8 +122,12 @@ def _copy(variable: Variable, host: str) -> LocalCopy:
         return LocalCopy(variable, host, copy, copy.read_value())
 
 
+def writers(variable: Variable, new: set[str]) -> list[Operation]:
+    """Those of the ops `new` that write to the variable."""
+    return [operation for operation in variable.handle.consumers() if operation.name in new and operation.type != _READ]
+
+
 def _updated(variable: Variable, new: set[str]) -> Tensor:
-    """The value of the variable after all of the ops `new` that write to it."""
-    writers = [operation for operation in variable.handle.consumers() if operation.name in new and operation.type != _READ]
-    with tf.device(variable.device), tf.control_dependencies(writers):
+    """The value of the variable after its update."""
+    with tf.device(variable.device), tf.control_dependencies(writers(variable, new)):
         return variable.read_value()

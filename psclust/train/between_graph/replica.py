@@ -91,7 +91,7 @@ class Replica:
 
     def attempt(self) -> None:
         """Trains in one session, to the end of the training."""
-        config = session_config(self.job.context, self.job.program.config.wire_dtype)
+        config = session_config(self.job.context)
         with explained(self.graph), open_session(self._target, self.graph, config) as session:
             placed = self.agree(session)
             if placed is None:

@@ -1,0 +1,51 @@
+"""Values that travel in fewer bytes: float32 between workers and ps is cast to the dtype of the wire where it leaves, and back where it
+arrives.
+
+TensorFlow's `enable_bfloat16_sendrecv` casts for each receiver, and casts all that a session moves: checkpoints, too, would be rounded.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from psclust.replication.tf_types import Operation, Tensor
+
+# A cast costs more than the bytes of a scalar.
+_RANK = 1
+
+
+def narrow(wire_dtype: str, built: int) -> None:
+    """Makes float32 values between a ps and another job travel as `wire_dtype`: those of the current graph without its first `built` ops.
+    What loops and branches do inside stays as it is."""
+    if wire_dtype == "float32":
+        return
+    for operation in tf.compat.v1.get_default_graph().get_operations()[built:]:
+        for value in operation.outputs:
+            travels = value.dtype == tf.float32 and (value.shape.rank is None or value.shape.rank >= _RANK)
+            if travels and operation._get_control_flow_context() is None:
+                _cast_on_its_way(value, wire_dtype)
+
+
+def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
+    arrivals: dict[str, list[Operation]] = {}
+    for user in value.consumers():
+        if _cross(value.device, user.device) and user._get_control_flow_context() is None:
+            arrivals.setdefault(user.device, []).append(user)
+    if not arrivals:
+        return
+    with tf.device(value.device):
+        leaving = tf.cast(value, wire_dtype, name="leaving")
+    for device, users in arrivals.items():
+        with tf.device(device):
+            arrived = tf.cast(leaving, tf.float32, name="arrived")
+        for user in users:
+            for index, used in enumerate(user.inputs):
+                if used is value:
+                    # There is no public call that replaces an input.
+                    user._update_input(index, arrived)
+
+
+def _cross(source: str, target: str) -> bool:
+    """Whether one of the devices is a ps, and the other is of another job. Initial values have no device."""
+    jobs = {tf.DeviceSpec.from_string(device).job for device in (source, target)}
+    return len(jobs) == 2 and "ps" in jobs and None not in jobs

@@ -1,0 +1,64 @@
+"""What travels between workers and ps in the dtype of the wire: each value is cast once at each end."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+import psclust
+from psclust.placement.placement_settings import PlacementSettings
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.build_in_graph import build_in_graph
+from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.tf_types import Graph, Operation
+
+pytestmark = pytest.mark.tensorflow
+
+WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
+LAYERS = 7
+
+
+def _model(features: object) -> psclust.EstimatorSpec:
+    x = features
+    for layer in range(LAYERS):
+        x = tf.matmul(x, tf.compat.v1.get_variable(f"layer{layer}", [100, 100]))
+        x = tf.nn.relu(x + tf.compat.v1.get_variable(f"bias{layer}", [100]))
+    return psclust.EstimatorSpec("train", loss=tf.reduce_mean(x))
+
+
+def _build(how: str, wire_dtype: str = "float32") -> Graph:
+    program = psclust.Program(
+        _model,
+        lambda: tf.data.Dataset.from_tensors(tf.ones([4, 100])).repeat(),
+        lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
+        config=psclust.TrainConfig(wire_dtype=wire_dtype),
+    )
+    with tf.Graph().as_default() as graph:
+        if how == "in-graph":
+            build_in_graph(program, DeviceLayout(2, WORKERS, "/job:client/task:0", PlacementSettings()), sync=True)
+        else:
+            build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings()), 0, sync=False, chief=True)
+    return graph
+
+
+@pytest.mark.parametrize(("how", "workers"), [("in-graph", 2), ("between-graph", 1)])
+def test_what_travels_as_bfloat16_is_cast_once_at_each_end(how: str, workers: int) -> None:
+    casts = _casts(_build(how, "bfloat16"))
+    leaving, arrived = ([op for op in casts if op.outputs[0].dtype == dtype] for dtype in (tf.bfloat16, tf.float32))
+    # The value of a layer leaves its ps once for all workers, and the biases, all on one ps, in a bucket for each; then the gradients.
+    assert sum(op.device.startswith("/job:ps") for op in leaving) == LAYERS + workers
+    assert sum(op.device.startswith("/job:worker") for op in leaving) == workers * (LAYERS + 1)
+    assert {tuple(op.outputs[0].shape) for op in leaving} == {(100, 100), (LAYERS * 100,)}
+    for op in leaving:
+        users = [user for user in op.outputs[0].consumers()]
+        assert len({user.device for user in users}) == len(users)
+        assert all(user.device.partition("/task")[0] != op.device.partition("/task")[0] for user in users)
+    assert len(arrived) == sum(len(op.outputs[0].consumers()) for op in leaving)
+
+
+def test_nothing_is_cast_to_travel_as_it_is() -> None:
+    assert not _casts(_build("in-graph"))
+
+
+def _casts(graph: Graph) -> list[Operation]:
+    return [op for op in graph.get_operations() if op.type == "Cast" and tf.bfloat16 in (op.inputs[0].dtype, op.outputs[0].dtype)]
