@@ -151,9 +151,15 @@ def port_holder(port: int) -> str | None:
     sockets = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listening(Path("/proc/net", table), port)}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # has ended, or belongs to another user
-            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
+            if not sockets.isdisjoint(_open_files(process)):
                 return f"{(process / 'comm').read_text(errors='replace').strip()} (pid {process.name})"
     return None
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    for file in (process / "fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since; in this process, what lists the folder is one of them
+            yield os.readlink(file)
 
 
 def _listening(table: Path, port: int) -> Iterator[str]:
