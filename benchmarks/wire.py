@@ -4,7 +4,7 @@
 
 Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends; the model is `skewed` of
 `training/models.py`, 89 MB of dense variables and hardly any computation. Every worker says its steps; the time of a step of one worker is
-the mean of `--steps` after the first three; medians of the rounds, in which the ways take turns. All hosts share the cores of this machine.
+the mean of `--steps` after the first six; medians of the rounds, in which the ways take turns. All hosts share the cores of this machine.
 As root, on an otherwise idle machine.
 """
 

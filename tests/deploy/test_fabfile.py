@@ -73,7 +73,6 @@ def files(host: BedHost) -> set[str]:
     return {str(path.relative_to(host.home)) for path in host.home.rglob("*") if path.is_symlink() or not path.is_dir()}
 
 
-@pytest.mark.long
 def test_installed_at_once_on_all_hosts_it_is_the_psclust_of_this_checkout(bed: HostBed, installed: str) -> None:
     for host in bed.hosts:
         assert f"{host.name}: psclust 0.1.0, TensorFlow 2.21" in installed

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 TRAIN_TESTS = Path(__file__).parents[1] / "train"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("mistake", "waiting", "sentence"),
     [

@@ -13,7 +13,6 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 SPEC = Path(__file__).parents[2] / "cluster_specs" / "towers.yaml"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("replication", ["in-graph", pytest.param("between-graph", marks=pytest.mark.long)])
 def test_workers_have_a_tower_on_each_of_their_devices(bed: CommandBed, replication: str) -> None:
     import tensorflow as tf

@@ -20,7 +20,6 @@ program: [psclust.examples.digits:program, --config, save_steps=100, --set, epoc
 """
 
 
-@pytest.mark.long
 def test_an_evaluator_has_evaluated_the_last_checkpoint_when_the_run_ends(bed: CommandBed) -> None:
     (bed.folder / "watched.yaml").write_text(CLUSTER)
     code, said = bed.run("up", "-f", "watched.yaml", "--replication", "in-graph")

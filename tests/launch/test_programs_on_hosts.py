@@ -47,7 +47,6 @@ def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, r
 
 
 # One with flags is in the test of proxies.
-@pytest.mark.long
 @pytest.mark.parametrize("script", [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:
     far.write("train.py", script)

@@ -38,7 +38,6 @@ def test_a_late_worker_is_not_waited_for_and_its_late_gradient_counts_for_nothin
     assert "trained to step 59, 1 late gradient dropped" in caplog.text
 
 
-@pytest.mark.long
 def test_every_step_is_the_mean_of_the_gradients_it_took(train_here: Callable[..., Any]) -> None:
     import toys
 
