@@ -28,6 +28,7 @@ from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import listen_in
 
 _PORT_TRIES = 10
+_TELL_S = 2.0  # for a supervisor that is connecting when the agent stops
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
     # The supervisor pings every 2 s (control.agent_channel).
@@ -160,6 +161,8 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
         pipe.write(reply.to_json() + "\n")
     agent.run(transport)
     transport.close()
+    # A supervisor that cannot connect any more would not learn why, and wait until the lease is over.
+    service.told.wait(_TELL_S)
     # Time for the supervisor to receive the last updates.
     server.stop(grace=0.5).wait()
     return 0

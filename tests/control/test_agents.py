@@ -101,7 +101,12 @@ class Started:
 def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
     clients: list[AgentClient] = []
 
-    def start(lease_s: float = 20.0, environ: dict[str, str] | None = None, via: Host | None = None) -> Started:
+    def start(
+        lease_s: float = 20.0,
+        environ: dict[str, str] | None = None,
+        via: Host | None = None,
+        before_connecting: Callable[[BedHost, AgentReply], None] = lambda host, reply: None,
+    ) -> Started:
         host, authority = bed[0], Authority("test")
         run = f"run-{len(clients)}-{os.urandom(3).hex()}"
         identity = authority.agent(host.name)
@@ -113,6 +118,7 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         assert done.returncode == 0, done.stderr
         reply, folder, recorder = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Recorder()
         folder.create()
+        before_connecting(host, reply)
         access = AgentAccess(
             host.name,
             f"{host.address}:{reply.port}",
@@ -292,6 +298,18 @@ def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noti
 def test_calls_to_an_agent_that_has_stopped_fail_at_once(start: Callable[..., Started]) -> None:
     agent = start()
     agent.host.run("kill", "-TERM", str(agent.reply.pid))
+    agent.wait_for("lost", "h1")
+    with pytest.raises(StartError, match=r"^h1: its agent has stopped: it got SIGTERM\.$"):
+        agent.client.probe([])
+
+
+def test_an_agent_that_stops_before_the_supervisor_has_connected_still_says_why(start: Callable[..., Started]) -> None:
+    def stop(host: BedHost, reply: AgentReply) -> None:
+        host.run("kill", "-TERM", str(reply.pid))
+        log = RunFolder(Path(reply.folder)).supervisor_log
+        wait_until(lambda: "stopping: it got SIGTERM" in log.read_text(), what="the agent to stop")
+
+    agent = start(before_connecting=stop)
     agent.wait_for("lost", "h1")
     with pytest.raises(StartError, match=r"^h1: its agent has stopped: it got SIGTERM\.$"):
         agent.client.probe([])
