@@ -16,7 +16,7 @@ jobs:
   ps: 1
   worker: 1
   evaluator: 1
-program: [psclust.examples.digits:program, --config, save_steps=100, --set, epochs=6]
+program: [psclust.examples.digits:program, --config, save_steps=20, --set, epochs=2]
 """
 
 

@@ -50,8 +50,8 @@ def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, r
 @pytest.mark.parametrize("script", [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:
     far.write("train.py", script)
-    said = _up(far, hosts, "--ps", "2", "--workers", "2", "train.py")
-    for task, host in (("worker:0", "h3"), ("worker:1", "h4")):
+    said = _up(far, hosts, "--ps", "1", "--workers", "2", "train.py")
+    for task, host in (("worker:0", "h2"), ("worker:1", "h3")):
         trained = re.search(rf"{task} +\| trained to (\S+)", said)
         assert trained, said
         assert float(trained[1]) < 1e-3

@@ -47,6 +47,7 @@ def test_up_leaves_a_live_run_of_another_folder_alone_and_says_whose_it_is(bed: 
     assert bed.run("down")[0] == 0
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_cluster_file_is_the_same_from_any_folder_and_two_of_one_name_are_not(bed: CommandBed, elsewhere: Elsewhere) -> None:
     other = elsewhere("other")

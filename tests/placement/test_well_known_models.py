@@ -18,7 +18,7 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return placement
 
 
-@pytest.mark.parametrize("ps", [2, 3, 4, 8, 16, 32, 64])
+@pytest.mark.parametrize("ps", [2, 3, 8, *(pytest.param(ps, marks=pytest.mark.long) for ps in (4, 16, 32, 64))])
 def test_balanced_with_shards_is_never_less_even(placement: ModuleType, ps: int) -> None:
     assert len(placement.MODELS) == 10
     for model in placement.MODELS:

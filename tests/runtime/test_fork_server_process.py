@@ -181,7 +181,9 @@ def test_keras_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> N
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(("preload", "environment"), [("keras", {}), ("tensorflow", {"TF_USE_LEGACY_KERAS": "1"})])
+@pytest.mark.parametrize(
+    ("preload", "environment"), [("keras", {}), pytest.param("tensorflow", {"TF_USE_LEGACY_KERAS": "1"}, marks=pytest.mark.long)]
+)
 def test_keras_is_there_where_it_is_asked_for_or_registers_optimizers(preload: str, environment: dict[str, str]) -> None:
     server = ForkServer(preload, env={**os.environ, **environment})
     code, said = server.run([sys.executable, "-c", "import sys; print({'keras', 'tf_keras'} & {*sys.modules} != set())"])

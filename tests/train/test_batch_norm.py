@@ -64,6 +64,7 @@ def test_towers_may_average_their_statistics_now_and_then(train_here: Callable[.
     assert _moved(train_here, "in-graph", moving_statistics="mean", statistics_every=3) == pytest.approx(15 * (1 - 0.5**9))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("replication", [pytest.param("in-graph", marks=pytest.mark.long), "between-graph"])
 def test_asynchronous_replicas_keep_the_first_ones_statistics_or_move_them_by_their_share(
     train_here: Callable[..., Any], replication: str

@@ -130,7 +130,7 @@ def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(train_here:
         pytest.param(ALONE, ("between-graph", 2), False, 40 + 80, marks=LONG),
         pytest.param(("between-graph", 2), ALONE, False, 40 + 20, marks=LONG),
         pytest.param(("between-graph", 2), ("in-graph", 2), False, 40 + 60, marks=LONG),
-        (ALONE, ("in-graph", 2), True, 40 + 60),
+        pytest.param(ALONE, ("in-graph", 2), True, 40 + 60, marks=LONG),
     ],
 )
 def test_a_training_goes_on_where_it_was_with_as_many_batches_as_are_left(

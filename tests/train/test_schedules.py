@@ -57,8 +57,8 @@ def test_a_schedule_that_cannot_be_is_refused() -> None:
     ("replication", "sync"),
     [
         (None, False),
-        ("between-graph", False),
-        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", True), ("between-graph", True), ("in-graph", False))),
+        ("in-graph", False),
+        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", True), ("between-graph", True), ("between-graph", False))),
     ],
 )
 def test_every_replication_follows_the_schedule(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:

@@ -25,7 +25,8 @@ def _tally(trained: Any) -> tuple[list[float], list[float]]:
     return trained.values["dense"].tolist(), trained.values["sparse"][:, 0].tolist()
 
 
-@pytest.mark.parametrize("replication", [pytest.param("in-graph", marks=LONG), "between-graph"])
+@LONG
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_every_step_takes_exactly_one_gradient_of_every_worker(train_here: Callable[..., Any], replication: str) -> None:
     trained = train_here(toys.tally, replication, sync=True, workers=3)
     third = pytest.approx([100 / 3, 100 / 3, 100 / 3, 0.0], rel=1e-5)

@@ -36,12 +36,9 @@ def _net(**settings: Any) -> Any:
 @pytest.mark.parametrize(
     ("settings", "replication"),
     [
-        (DECAYED, "between-graph"),
-        pytest.param(ADAM, "in-graph", marks=LONG),
-        *(
-            pytest.param(*how, marks=LONG)
-            for how in ((DECAYED, "in-graph"), (ADAM, "between-graph"), (ADAGRAD, "in-graph"), (ADAGRAD, "between-graph"))
-        ),
+        (DECAYED, "in-graph"),
+        *(pytest.param(settings, "between-graph", marks=LONG) for settings in (DECAYED, ADAM, ADAGRAD)),
+        *(pytest.param(settings, "in-graph", marks=LONG) for settings in (ADAM, ADAGRAD)),
     ],
 )
 def test_every_number_of_replicas_gives_the_same_weights(
