@@ -37,11 +37,12 @@ def _build(how: str, wire_dtype: str = "float32") -> Graph:
         if how == "in-graph":
             build_in_graph(program, DeviceLayout(2, WORKERS, "/job:client/task:0", PlacementSettings()), sync=True)
         else:
-            build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings()), 0, sync=False, chief=True)
+            layout = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings())
+            build_between_graph(program, layout, 0, sync=how == "between-graph sync", chief=True)
     return graph
 
 
-@pytest.mark.parametrize(("how", "workers"), [("in-graph", 2), ("between-graph", 1)])
+@pytest.mark.parametrize(("how", "workers"), [("in-graph", 2), ("between-graph async", 1), ("between-graph sync", 1)])
 def test_what_travels_as_bfloat16_is_cast_once_at_each_end(how: str, workers: int) -> None:
     casts = _casts(_build(how, "bfloat16"))
     leaving, arrived = ([op for op in casts if op.outputs[0].dtype == dtype] for dtype in (tf.bfloat16, tf.float32))

@@ -28,12 +28,14 @@ def narrow(wire_dtype: str, built: int) -> None:
 
 def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
     arrivals: dict[str, list[Operation]] = {}
+    # TensorFlow places a read without a device where the variable is.
+    source = value.op.inputs[0].op.device if value.op.type == "ReadVariableOp" else value.device
     for user in value.consumers():
-        if _cross(value.device, user.device) and user._get_control_flow_context() is None:
+        if _cross(source, user.device) and user._get_control_flow_context() is None:
             arrivals.setdefault(user.device, []).append(user)
     if not arrivals:
         return
-    with tf.device(value.device):
+    with tf.device(source):
         leaving = tf.cast(value, wire_dtype, name="leaving")
     for device, users in arrivals.items():
         with tf.device(device):
