@@ -31,10 +31,10 @@ _LISTEN_S = 30.0
 
 
 class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
-    """Turns RPCs into calls of an Agent. told: set when the supervisor has been sent the agent's reason to stop."""
+    """Turns RPCs into calls of an Agent. reported: set when the supervisor has been sent the agent's reason to stop."""
 
     def __init__(self, agent: Agent) -> None:
-        self.told = threading.Event()
+        self.reported = threading.Event()
         self._agent = agent
         self._listeners: list[socket.socket] = []
 
@@ -61,7 +61,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
         try:
             return pb.RenewLeaseReply(clock=self._agent.renew(request.until))
         except StoppingError as error:
-            self.told.set()
+            self.reported.set()
             refuse(context, error)
 
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
@@ -92,7 +92,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
         for update in stream_updates(self._agent, request, context.is_active):
             yield update
             if update.WhichOneof("update") == "stopping":
-                self.told.set()
+                self.reported.set()
 
     def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []

@@ -162,7 +162,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     agent.run(transport)
     transport.close()
     # A supervisor that cannot connect any more would not learn why, and wait until the lease is over.
-    service.told.wait(_TELL_S)
+    service.reported.wait(_TELL_S)
     # Time for the supervisor to receive the last updates.
     server.stop(grace=0.5).wait()
     return 0
