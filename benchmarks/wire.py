@@ -31,6 +31,7 @@ _STEP = re.compile(r"^(\S+:0) +\| .*?step (\d+)")
 CUT = ("--placement", "balanced", "--max-shard-bytes", "8MB")
 OURS = ("ours:skewed", "--log-seconds", "0.1")
 HALF = ("--config", "wire_dtype=bfloat16")
+QUARTER = ("--config", "wire_dtype=int8")
 WAYS: Mapping[str, Sequence[str]] = {
     "by hand, round robin": ("by_hand.py", "--model", "skewed"),
     "by hand, tuned": ("by_hand_tuned.py",),
@@ -39,11 +40,14 @@ WAYS: Mapping[str, Sequence[str]] = {
     "between-graph async": (*CUT, "--async", *OURS),
     "between-graph async, no copies": (*CUT, "--async", *OURS, "--config", "local_copies=false"),
     "between-graph async, bfloat16": (*CUT, "--async", *OURS, *HALF),
+    "between-graph async, int8": (*CUT, "--async", *OURS, *QUARTER),
     "between-graph sync": (*CUT, "--sync", *OURS),
     "between-graph sync, bfloat16": (*CUT, "--sync", *OURS, *HALF),
+    "between-graph sync, int8": (*CUT, "--sync", *OURS, *QUARTER),
     "in-graph sync": (*CUT, "--replication", "in-graph", "--sync", *OURS),
     "in-graph sync, no copies": (*CUT, "--replication", "in-graph", "--sync", *OURS, "--config", "local_copies=false"),
     "in-graph sync, bfloat16": (*CUT, "--replication", "in-graph", "--sync", *OURS, *HALF),
+    "in-graph sync, int8": (*CUT, "--replication", "in-graph", "--sync", *OURS, *QUARTER),
 }
 # A step that is counted is one of each worker, except where workers count their own together.
 _COUNTED_TOGETHER = ("by hand", "coordinator", "between-graph async")

@@ -44,9 +44,10 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
-    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype)
+    one_way = found.one_way or _bounded(request)
+    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype, copies=one_way is None)
     way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
-    return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, found.one_way or _bounded(request))
+    return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way)
 
 
 def _bounded(request: UpRequest) -> str | None:

@@ -10,7 +10,8 @@ from psclust.placement.partition import partition
 from psclust.placement.place import place
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.policies import BALANCED
-from psclust.placement.variable import Variable, dtype_bytes
+from psclust.placement.variable import Variable
+from psclust.placement.wire_bytes import wire_bytes
 
 IMBALANCE_LIMIT = 1.2
 # What TCP moves in a second over a link of 1 Gbit/s, as measured.
@@ -74,8 +75,17 @@ class Table:
         return asdict(self)
 
 
-def tabulate(variables: Sequence[Variable], ps: int, settings: PlacementSettings, *, workers: int, wire_dtype: str | None = None) -> Table:
-    """The table of whole `variables` on `ps` parameter servers and `workers` replicas. Raises UsageError for an impossible pin."""
+def tabulate(
+    variables: Sequence[Variable],
+    ps: int,
+    settings: PlacementSettings,
+    *,
+    workers: int,
+    wire_dtype: str | None = None,
+    copies: bool = True,
+) -> Table:
+    """The table of whole `variables` on `ps` parameter servers and `workers` replicas. copies: workers compute from copies of their own,
+    where the way to train allows it. Raises UsageError for an impossible pin."""
     pieces, placed, totals = _place(variables, ps, settings)
     total, better = sum(totals), _better(variables, ps, settings)
     rows = tuple(
@@ -86,10 +96,10 @@ def tabulate(variables: Sequence[Variable], ps: int, settings: PlacementSettings
         rows=rows,
         totals=totals,
         imbalance=imbalance(totals),
-        wire=_wires(variables, ps, settings, workers, wire_dtype),
+        wire=_wires(variables, ps, settings, workers, wire_dtype, copies),
         sparse=tuple(variable.name for variable in variables if variable.trained and variable.sparse),
         warning=warning(variables, ps, settings),
-        advised=_wires(variables, ps, better, workers, wire_dtype) if better else (),
+        advised=_wires(variables, ps, better, workers, wire_dtype, copies) if better else (),
     )
 
 
@@ -160,12 +170,16 @@ def _place(variables: Sequence[Variable], ps: int, settings: PlacementSettings) 
     return pieces, placed, tuple(totals)
 
 
-def _wires(variables: Sequence[Variable], ps: int, settings: PlacementSettings, workers: int, wire_dtype: str | None) -> tuple[Wire, ...]:
+def _wires(
+    variables: Sequence[Variable], ps: int, settings: PlacementSettings, workers: int, wire_dtype: str | None, copies: bool
+) -> tuple[Wire, ...]:
     pieces, placed, _ = _place(variables, ps, settings)
-    return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype) for way in WAYS)
+    return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, copies) for way in WAYS)
 
 
-def _wire(way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None) -> Wire:
+def _wire(
+    way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None, copies: bool
+) -> Wire:
     replicas = workers if way.endswith(" sync") else 1
     pulled, pushed = [0] * ps, [0] * ps
     unknown = False
@@ -178,9 +192,12 @@ def _wire(way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int,
             continue
         rows = touched[piece.name] if piece.sparse else 0
         row_elements = piece.elements // max(1, piece.shape[0] if piece.shape else 1)
-        values = (rows * row_elements if piece.sparse else piece.elements) * _wire_bytes(piece.dtype, wire_dtype)
-        pulled[placed[piece.name]] += values * replicas
-        pushed[placed[piece.name]] += (values + rows * _INDEX_BYTES) * replicas
+        elements = rows * row_elements if piece.sparse else piece.elements
+        # What comes back to a copy is its difference, which is rounded like a gradient.
+        pull = wire_bytes(piece, elements, wire_dtype, in_blocks=copies and way != IN_STEP)
+        push = wire_bytes(piece, elements, wire_dtype, in_blocks=True) + rows * _INDEX_BYTES
+        pulled[placed[piece.name]] += pull * replicas
+        pushed[placed[piece.name]] += push * replicas
     both = [pull + push for pull, push in zip(pulled, pushed, strict=True)]
     one = [max(pair) for pair in zip(pulled, pushed, strict=True)]
     links = (_busiest_link(counts, workers, replicas) for counts in (one, both))
@@ -212,11 +229,6 @@ def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
         end = above[piece.whole] = start + piece.shape[0]
         touched[piece.name] = piece.rows * end // heights[piece.whole] - piece.rows * start // heights[piece.whole]
     return touched
-
-
-def _wire_bytes(dtype: str, wire_dtype: str | None) -> int:
-    """Only float32 travels in another dtype."""
-    return dtype_bytes(wire_dtype if wire_dtype and dtype == "float32" else dtype)
 
 
 def format_bytes(count: float) -> str:

@@ -64,7 +64,7 @@ def build_between_graph(
     all_reduce = BetweenGraphAllReduce(layout) if plan.share_moments and len(layout.workers) > 1 else None
     built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
-    copies = copy_locally([tower.gradients], plan.towers, built) if plan.copies else ()
+    copies = copy_locally([tower.gradients], plan.towers, built, model.config.wire_dtype, together=True) if plan.copies else ()
     pull_once(built)
     # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
@@ -74,7 +74,7 @@ def build_between_graph(
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed)
-    participant = participant_ops(tower, channel, layout, replica, updates)
+    participant = participant_ops(tower, channel, layout, replica, updates, model.config)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
     narrow(model.config.wire_dtype, built)
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)

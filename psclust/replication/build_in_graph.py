@@ -58,7 +58,10 @@ def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool, bounded: b
         optimizer = model.optimizer(state.global_step)
     built = len(tf.compat.v1.get_default_graph().get_operations())
     towers = _build_towers(model, optimizer, layout, plan)
-    copies = copy_locally([tower.gradients for tower in towers], plan.towers, built) if plan.copies else ()
+    copies: Sequence[LocalCopy] = ()
+    if plan.copies:
+        gradients = [tower.gradients for tower in towers]
+        copies = copy_locally(gradients, plan.towers, built, model.config.wire_dtype, together=plan.combined)
     pull_once(built)
     if plan.combined:
         steps = [_combined_step(towers, optimizer, state, layout, model.config, plan, copies)]
@@ -109,7 +112,7 @@ def _combined_step(
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
     built = len(tf.compat.v1.get_default_graph().get_operations())
     hosts = by_host([tower.contributions for tower in towers], plan.towers)
-    contributions = [send_gradients(sums, host) for host, sums in hosts.items()]
+    contributions = [send_gradients(sums, host, settings.wire_dtype) for host, sums in hosts.items()]
     gradients, statistics = towers[0].divide(weighted_mean(contributions, total))
     with tf.device(layout.parameters), tf.control_dependencies(list(towers[0].update_ops)):
         applied = apply_update(optimizer, gradients, () if plan.own_statistics else statistics, state, layout, settings)

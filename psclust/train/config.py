@@ -12,7 +12,7 @@ from typing import Any
 from psclust.errors import UsageError
 
 STATISTICS = ("first", "mean", "sync")
-WIRES = ("float32", "bfloat16")
+WIRES = ("float32", "bfloat16", "int8")
 _POSITIVE = ("save_seconds", "save_steps", "keep", "keep_every_s")
 GUARDS = ("off", "loss", "gradients")
 
@@ -26,7 +26,10 @@ class TrainConfig:
     weight_decay: each update adds this times the variable to its gradient, for variables of two dimensions or more, once whatever the
         number of replicas; to a sparse gradient, for the rows that the step touches. Before clipping.
     average_decay: keeps an exponential moving average of all trained variables, also in the checkpoints, and evaluates it.
-    wire_dtype: float32, or bfloat16 to halve the traffic between tasks; variables keep their dtype.
+    wire_dtype: float32; bfloat16, which halves the traffic between tasks; or int8, which quarters that of large dense variables (the rest
+        is bfloat16 then). Variables and checkpoints keep their dtype. int8 sends gradients with a scale for each block of up to 1,024
+        values and keeps what rounding takes from them for the next step; weights come back as rounded differences where workers compute
+        from copies of their own (local_copies), elsewhere as bfloat16.
     moving_statistics: how `psclust.batch_normalization` works with several replicas. first: each normalizes its own batch, and the first
         one's moments are kept. mean: the mean of all replicas' moments is kept. sync: moments of the whole batch of all replicas.
     statistics_every: with mean in-graph, each tower keeps its own statistics; they are averaged once in this many updates.

@@ -45,6 +45,23 @@ def test_bfloat16_halves_float32_and_nothing_else() -> None:
     assert wire(table, "in-graph sync") == (280, 280)
 
 
+def test_int8_is_for_large_dense_float32_and_the_rest_is_bfloat16() -> None:
+    model = [Variable("large", (5, 3000)), Variable("small", (10,)), Variable("t", (20_000, 4), sparse=True, rows=5)]
+    table, without = (tabulate(model, 1, PlacementSettings(), workers=1, wire_dtype="int8", copies=copies) for copies in (True, False))
+    # In fifteen blocks of a thousand, with a scale each. What is pulled as a whole is bfloat16.
+    large, rest = 15 * 1004, 20 + 40
+    assert wire(table, "in-graph sync") == (large + rest, large + rest + 40)
+    assert wire(table, "between-graph sync") == wire(without, "in-graph sync") == (30_000 + rest, large + rest + 40)
+    # A size without a divisor of that order is padded.
+    assert (
+        wire(tabulate([Variable("prime", (10_007,))], 1, PlacementSettings(), workers=1, wire_dtype="int8"), "in-graph sync")[1] == 10_280
+    )
+    assert (
+        wire(tabulate([Variable("a", (10_000,), "float64")], 1, PlacementSettings(), workers=1, wire_dtype="int8"), "in-graph sync")[1]
+        == 80_000
+    )
+
+
 def test_of_a_sparse_variable_only_the_rows_travel_with_their_indices() -> None:
     table = tabulate([Variable("t", (1000, 4), sparse=True, rows=5)], 2, PlacementSettings(max_shard_bytes=8000), workers=2)
     assert wire(table, "between-graph sync") == (160, 240)

@@ -17,6 +17,7 @@ from psclust.train.config import TrainConfig, changed
         ("clip_norm=none", "clip_norm", None),
         ("accumulate=4", "accumulate", 4),
         ("wire_dtype=bfloat16", "wire_dtype", "bfloat16"),
+        ("wire_dtype=int8", "wire_dtype", "int8"),
         ("profile_steps=[5, 9]", "profile_steps", (5, 9)),
         ("profile_steps=5", "profile_steps", (5,)),
     ],

@@ -80,7 +80,7 @@ def made_bench(replicas: int, needed: int | None = None) -> Iterator[Bench]:
         optimizer = toys.tally.optimizer(state.global_step)
         tower = build_tower(toys.tally, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout, needed=needed)
-        workers = [participant_ops(tower, channel, layout, replica, ()) for replica in range(replicas)]
+        workers = [participant_ops(tower, channel, layout, replica, (), toys.tally.config) for replica in range(replicas)]
         chief = coordinator_ops(tower, channel, optimizer, state, layout, toys.tally.config)
         halves: list[list[Any]] = [[], []]
         for replica, worker in enumerate(workers):

@@ -26,6 +26,7 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
     def __init__(self, size: int | None = None) -> None:
         self.size = size
         self.seen: Counter[tuple[str, str]] = Counter()
+        self.bytes: Counter[tuple[str, str]] = Counter()
 
     def before_run(self, run_context: Any) -> Any:
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
@@ -33,16 +34,20 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         nodes = [node for device in run_values.run_metadata.step_stats.dev_stats for node in device.node_stats]
-        self.seen |= Counter(
-            tuple(re.findall(r"/job:(\w+)/replica:0/task:(\d+)", node.timeline_label))
-            for node in nodes
-            if node.node_name == "RecvTensor"
-            and self.size in (None, *(o.tensor_description.allocation_description.requested_bytes for o in node.output))
-        )
+        seen: Counter[tuple[str, str]] = Counter()
+        moved: Counter[tuple[str, str]] = Counter()
+        for node in (node for node in nodes if node.node_name == "RecvTensor"):
+            sizes = [output.tensor_description.allocation_description.requested_bytes for output in node.output]
+            way = tuple(re.findall(r"/job:(\w+)/replica:0/task:(\d+)", node.timeline_label))
+            moved[way] += sum(sizes)
+            if self.size is None or self.size in sizes:
+                seen[way] += 1
+        self.seen |= seen
+        self.bytes |= moved
 
-    def counts(self) -> dict[str, int]:
-        """`ps0 worker0`, `worker0 ps0` -> number."""
-        return {" ".join(f"{job}{index}" for job, index in way): count for way, count in self.seen.items()}
+    def counts(self, of: Counter[tuple[str, str]] | None = None) -> dict[str, int]:
+        """`ps0 worker0`, `worker0 ps0` -> number of transfers, or what `of` says."""
+        return {" ".join(f"{job}{index}" for job, index in way): count for way, count in (of or self.seen).items()}
 
 
 def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, **counts: int) -> dict[str, int]:
@@ -98,3 +103,35 @@ def test_small_variables_of_a_ps_travel_in_one_message(train_here: Callable[...,
     assert found["worker0 ps0"] == pushed
     for i in range(6):
         np.testing.assert_allclose(trained.values[f"weight_{i}"], np.full([i + 1, 3], 0.99**20), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("replication", "sync", "pulled"),
+    [
+        ("between-graph", False, 30 * 1004),
+        ("in-graph", True, 30 * 1004),
+        pytest.param("in-graph", False, 30 * 1004, marks=pytest.mark.long),
+        # What is pulled as a whole is bfloat16.
+        ("between-graph", True, 2 * 30_000),
+    ],
+)
+def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
+    train_here: Callable[..., Any], replication: str, sync: bool, pulled: int
+) -> None:
+    transfers = Transfers()
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        weights = tf.compat.v1.get_variable("weights", [300, 100], initializer=tf.compat.v1.ones_initializer())
+        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features) * tf.nn.l2_loss(weights), training_hooks=[transfers])
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(20)
+
+    optimizer = lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)  # noqa: E731
+    program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="int8"))
+    trained = train_here(program, replication, sync=sync, here=True, workers=1, ps=1)
+    found = transfers.counts(transfers.bytes)
+    # In thirty blocks of a thousand values with a scale each; then the round of a barrier, or what the client is told of the step.
+    assert pulled <= found["ps0 worker0"] <= pulled + 100
+    assert 30 * 1004 <= found["worker0 ps0"] <= 30 * 1004 + 100
+    np.testing.assert_allclose(trained.values["weights"], np.full([300, 100], 0.99**20), rtol=1e-3)

@@ -115,7 +115,9 @@ def build_channel(
     return Channel(accumulators, messages, tokens, needed, all_reduce)
 
 
-def participant_ops(tower: Tower, channel: Channel, layout: DeviceLayout, replica: int, updates: Sequence[Operation]) -> ParticipantOps:
+def participant_ops(
+    tower: Tower, channel: Channel, layout: DeviceLayout, replica: int, updates: Sequence[Operation], settings: Settings
+) -> ParticipantOps:
     """The ops of replica number `replica`; `updates` are run with every step."""
     with tf.device(layout.workers[replica]):
         kind, incarnation = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "incarnation"))
@@ -125,7 +127,7 @@ def participant_ops(tower: Tower, channel: Channel, layout: DeviceLayout, replic
         done += tower.input.examples * tf.one_hot(position(Message, "examples"), *MESSAGE_SHAPE, dtype=tf.int64)
         other = _encode(kind, replica, incarnation, round_)
     accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
-    sent = send_gradients(tower.contributions, layout.workers[replica])
+    sent = send_gradients(tower.contributions, layout.workers[replica], settings.wire_dtype)
     # The round is read from the message, which waits for the batch: when the data has ended nothing may be pushed, not even a gradient that
     # does not depend on the batch.
     rounds = {variable.device: at(variable, lambda: done[position(Message, "round")]) for _, variable in sent}

@@ -8,12 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.placement.wire_bytes import SMALL_BYTES
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Gradient, Tensor
 from psclust.replication.update.gradients import GradientsAndVariables
-
-# Up to this size, copying a tensor costs less than a message of its own.
-SMALL_BYTES = 32 * 1024
+from psclust.replication.wire import eight_bits
 
 
 def is_small(tensor: Gradient) -> bool:
@@ -32,13 +31,18 @@ def carry(tensors: Sequence[Tensor], source: str, target: str) -> list[Tensor]:
         return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
-def send_gradients(gradients: GradientsAndVariables, worker: str) -> GradientsAndVariables:
-    """Sends the small gradients of each ps in one message from the device `worker`; those of variables in this process stay as they are."""
+def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: str) -> GradientsAndVariables:
+    """Sends the small gradients of each ps in one message from the device `worker`, and large dense ones as int8 if that is the
+    `wire_dtype`; those of variables in this process stay as they are."""
     groups: dict[tuple[str, Any], list[int]] = {}
-    for index, (gradient, variable) in enumerate(gradients):
-        if variable.device.startswith("/job:") and is_small(gradient):
-            groups.setdefault((variable.device, gradient.dtype), []).append(index)
     sent = list(gradients)
+    for index, (gradient, variable) in enumerate(gradients):
+        if not variable.device.startswith("/job:"):
+            continue
+        if is_small(gradient):
+            groups.setdefault((variable.device, gradient.dtype), []).append(index)
+        elif wire_dtype == "int8" and variable.trainable and eight_bits.fits(gradient):
+            sent[index] = (eight_bits.send(gradient, variable, worker), variable)
     for (device, _), indices in groups.items():
         if len(indices) > 1:
             carried = carry([gradients[index][0] for index in indices], host_of(worker), device)

@@ -8,7 +8,8 @@ of others still leave:
                                                                              |         |   pull v3 v2 v1 |
 
 The values are those that the next step would have pulled, unless other replicas update them in between, which makes an asynchronous update
-a little more stale. Copies are local variables: every session begins by pulling them.
+a little more stale. Copies are local variables: every session begins by pulling them. With int8 on the wire, the differences of large ones
+come back (see `differences`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import tensorflow as tf
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.update.gradients import GradientsAndVariables
+from psclust.replication.wire import differences, eight_bits
 from psclust.replication.wire.buckets import carry, is_small
 from psclust.replication.wire.pulls import same_task
 
@@ -31,16 +33,21 @@ _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsIni
 
 @dataclass(frozen=True)
 class LocalCopy:
-    """The copy of `variable` on the device `host`, a task's CPU. read: the value that a step computes from."""
+    """The copy of `variable` on the device `host`, a task's CPU. read: the value that a step computes from. sent: what the copy has, on the
+    ps; None if the whole value comes back. Copies that are refreshed together share it."""
 
     variable: Variable
     host: str
     copy: Variable
     read: Tensor
+    sent: Variable | None = None
 
 
-def copy_locally(gradients: Iterable[GradientsAndVariables], workers: Iterable[str], built: int) -> Sequence[LocalCopy]:
+def copy_locally(
+    gradients: Iterable[GradientsAndVariables], workers: Sequence[str], built: int, wire_dtype: str, *, together: bool
+) -> Sequence[LocalCopy]:
     """Makes the towers on the devices `workers`, which have these `gradients`, compute from copies of their variables, one on each task.
+    together: all copies of a variable are refreshed by the same op; otherwise those of each tower are.
 
     Leaves as they are the first `built` ops of the current graph, and variables that a step does not update as a whole or that the model
     uses otherwise than by reading them: with sparse gradients, gathered from, assigned to, read inside functions or after other ops.
@@ -49,13 +56,18 @@ def copy_locally(gradients: Iterable[GradientsAndVariables], workers: Iterable[s
     sparse = {v.handle.op.name for pairs in gradients for g, v in pairs if isinstance(g, tf.IndexedSlices) and hasattr(v, "handle")}
     new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
     hosts = list(dict.fromkeys(host_of(worker) for worker in workers))
+    # Towers that refresh the same copy, each when it likes, would add the same difference twice.
+    rounded = wire_dtype == "int8" and (together or len(hosts) == len(workers))
     copies: list[LocalCopy] = []
     for name, variable in variables.items():
         uses = [operation for operation in variable.handle.consumers() if operation.name in new]
         if name in sparse or not all(_is_plain(operation, variable) for operation in uses):
             continue
+        sent = None
         for host, users in _users(variable, [use.outputs[0] for use in uses if use.type == _READ], hosts).items():
-            copies.append(_copy(variable, host))
+            if rounded and eight_bits.fits(variable) and not is_small(variable) and (sent is None or not together):
+                sent = differences.keep_sent(variable, host)
+            copies.append(_copy(variable, host, sent))
             for user, index in users:
                 # As in `pull_once`, there is no public call that replaces an input.
                 user._update_input(index, copies[-1].read)
@@ -67,6 +79,7 @@ def refresh(copies: Sequence[LocalCopy], built: int) -> dict[str, Operation]:
     of the current graph. Small variables of a ps travel in one message, when all of them have been updated."""
     new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
     values: dict[Any, Tensor] = {}
+    messages: dict[Any, Tensor] = {}
     groups: dict[tuple[str, str, Any], list[LocalCopy]] = {}
     assigned: dict[str, list[Operation]] = {}
     for copy in copies:
@@ -80,9 +93,14 @@ def refresh(copies: Sequence[LocalCopy], built: int) -> dict[str, Operation]:
         if len(together) > 1:
             arrived = carry(arrived, ps, host)
         for copy, value in zip(together, arrived, strict=True):
+            if copy.sent is not None and copy.sent.ref() not in messages:
+                messages[copy.sent.ref()] = differences.difference(value, copy.sent)
             # Not before the step has read it.
             with tf.device(host), tf.control_dependencies([copy.read.op]):
-                kept = copy.copy.assign(value, read_value=False)
+                if copy.sent is not None:
+                    kept = differences.add(messages[copy.sent.ref()], copy.copy)
+                else:
+                    kept = copy.copy.assign(value, read_value=False)
             assigned.setdefault(host, []).append(kept)
     return {host: _group(host, operations) for host, operations in assigned.items()}
 
@@ -109,17 +127,17 @@ def _users(variable: Variable, reads: Sequence[Tensor], hosts: Sequence[str]) ->
     return found
 
 
-def _copy(variable: Variable, host: str) -> LocalCopy:
+def _copy(variable: Variable, host: str, sent: Variable | None) -> LocalCopy:
     with tf.device(host):
         copy = tf.compat.v1.Variable(
-            variable.read_value,
+            variable.read_value if sent is None else lambda: differences.start_of(sent),
             trainable=False,
             collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
             name=f"{variable.op.name}/copy",
             use_resource=True,
             dtype=variable.dtype.base_dtype,
         )
-        return LocalCopy(variable, host, copy, copy.read_value())
+        return LocalCopy(variable, host, copy, copy.read_value(), sent)
 
 
 def writers(variable: Variable, new: set[str]) -> list[Operation]:

@@ -16,9 +16,11 @@ _RANK = 1
 
 def narrow(wire_dtype: str, built: int) -> None:
     """Makes float32 values between a ps and another job travel as `wire_dtype`: those of the current graph without its first `built` ops.
-    What loops and branches do inside stays as it is."""
+    What loops and branches do inside stays as it is. With int8, what `eight_bits` has not encoded travels as bfloat16."""
     if wire_dtype == "float32":
         return
+    if wire_dtype == "int8":
+        wire_dtype = "bfloat16"
     for operation in tf.compat.v1.get_default_graph().get_operations()[built:]:
         for value in operation.outputs:
             travels = value.dtype == tf.float32 and (value.shape.rank is None or value.shape.rank >= _RANK)

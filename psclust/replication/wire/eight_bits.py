@@ -1,0 +1,75 @@
+"""Dense float32 values in a quarter of their bytes: one byte each, and a float32 scale for every block of at most 1,024 values.
+
+The value of the largest magnitude in a block becomes 127 or -127, the others keep their ratio to it, rounded to the nearest whole number:
+the error is at most half a scale. What rounding takes from a gradient is kept on its worker and added to the next one, so that the sum over
+the steps is right (error feedback; Seide et al., 1-bit stochastic gradient descent, Interspeech 2014). A block with a value that is not
+finite arrives as values that are not finite.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from psclust.placement.wire_bytes import blocks_of
+from psclust.replication.device_layout import host_of
+from psclust.replication.tf_types import Gradient, Tensor, Variable
+
+_LARGEST = 127.0
+# 1 / scale has to be finite. Blocks of smaller values travel as zeros.
+_SMALLEST = 1e-37
+
+
+def encode(values: Tensor) -> tuple[Tensor, Tensor]:
+    """(the message that `decode` understands: int8, one dimension; the values that `decode` will return). `values`: float32, of static
+    shape."""
+    blocks = _blocks(values)
+    # Without the copy of all values that their magnitudes would be.
+    largest = tf.maximum(tf.reduce_max(blocks, 1, keepdims=True), -tf.reduce_min(blocks, 1, keepdims=True))
+    scales = tf.where(largest < _LARGEST * _SMALLEST, tf.zeros_like(largest), largest / _LARGEST)
+    rounded = tf.round(blocks * tf.math.divide_no_nan(1.0, scales))
+    # The scales come last, because a part of a tensor that is not aligned is copied when it is split off.
+    message = tf.concat([tf.reshape(tf.cast(rounded, tf.int8), [-1]), tf.reshape(tf.bitcast(scales, tf.int8), [-1])], 0)
+    return message, _values(rounded * scales, values.shape)
+
+
+def decode(message: Tensor, shape: tf.TensorShape) -> Tensor:
+    """The float32 values of `shape` that `encode` has put into `message`."""
+    rows, block = blocks_of(shape.num_elements())
+    rounded, scales = tf.split(message, [rows * block, rows * tf.float32.size])
+    scales = tf.bitcast(tf.reshape(scales, [rows, 1, tf.float32.size]), tf.float32)
+    return _values(tf.cast(tf.reshape(rounded, [rows, block]), tf.float32) * scales, shape)
+
+
+def fits(value: Gradient) -> bool:
+    """Whether `encode` takes the value."""
+    return not isinstance(value, tf.IndexedSlices) and value.dtype == tf.float32 and value.shape.is_fully_defined()
+
+
+def send(gradient: Gradient, variable: Variable, worker: str) -> Gradient:
+    """Sends a gradient of the variable from the device `worker` to that of the variable, with what is left from the steps before."""
+    with tf.device(host_of(worker)):
+        left = tf.compat.v1.Variable(
+            lambda: tf.zeros(gradient.shape),
+            trainable=False,
+            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+            name=f"{variable.op.name}/left",
+            use_resource=True,
+            dtype=tf.float32,
+        )
+        total = gradient + left.read_value()
+        message, arriving = encode(total)
+        with tf.control_dependencies([left.assign(total - arriving, read_value=False)]):
+            message = tf.identity(message)
+    with tf.device(variable.device):
+        return decode(message, gradient.shape)
+
+
+def _blocks(values: Tensor) -> Tensor:
+    count = values.shape.num_elements()
+    rows, block = blocks_of(count)
+    flat = tf.reshape(values, [-1])
+    return tf.reshape(tf.pad(flat, [[0, rows * block - count]]) if rows * block > count else flat, [rows, block])
+
+
+def _values(blocks: Tensor, shape: tf.TensorShape) -> Tensor:
+    return tf.reshape(tf.reshape(blocks, [-1])[: shape.num_elements()], shape)
