@@ -14,6 +14,7 @@ import tensorflow as tf
 from psclust.errors import UsageError
 from psclust.replication.model import EstimatorSpec
 from psclust.replication.tf_types import Session
+from psclust.train.prepared_run import prepare
 
 
 class Hooks:
@@ -43,7 +44,7 @@ class Hooks:
     def callable(self, session: Session, fetches: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:
         """A function of the values of `feeds` that runs `fetches` once, with the hooks around it."""
         if not self._hooks:
-            return session.make_callable(list(fetches), list(feeds))
+            return prepare(session, fetches, feeds)
 
         def run(*values: Any) -> Any:
             with session.graph.as_default():

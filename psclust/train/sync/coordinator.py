@@ -29,6 +29,7 @@ from psclust.replication.sync.barrier_actions import (
 from psclust.replication.sync.barrier_messages import Message, Update, decode_messages, encode_tokens, encode_update
 from psclust.replication.sync.barrier_ops import CoordinatorOps
 from psclust.replication.tf_types import Session
+from psclust.train.prepared_run import prepare
 from psclust.train.session import close
 from psclust.train.sync.accumulator_group import AccumulatorGroup
 
@@ -77,7 +78,7 @@ class BarrierCoordinator:
         # Messages that came with an update.
         self._inbox: list[Message] = []
         # A step is this one call.
-        self._update = session.make_callable(ops.update, [ops.order])
+        self._update = prepare(session, [ops.update], [ops.order])
         self._sums = AccumulatorGroup(session, ops.sums)
         self._own = [AccumulatorGroup(session, own) for own in ops.backups.own] if ops.backups else []
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
@@ -130,7 +131,8 @@ class BarrierCoordinator:
                     if tokens:
                         run(ops.send, {ops.tokens: encode_tokens(tokens, ops.workers)})
                 case Update():
-                    self._inbox = decode_messages(self._update(encode_update(action, ops.workers)))
+                    (received,) = self._update(encode_update(action, ops.workers))
+                    self._inbox = decode_messages(received)
                     self._updated(action.step)
                 case CountGradients(expected):
                     self._do(self._barrier.counted(all(count == expected for count in self._sums.counts())))

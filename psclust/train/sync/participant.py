@@ -9,6 +9,7 @@ from psclust.replication.sync.barrier_messages import Kind, Token, decode_token
 from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.train.hooks.session_hooks import Hooks
+from psclust.train.prepared_run import prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class BarrierParticipant:
 
     def __init__(self, session: Session, ops: ParticipantOps, hooks: Hooks | None = None) -> None:
         self._step = (hooks or Hooks()).callable(session, ops.step, [ops.incarnation, ops.round])
-        self._send = session.make_callable(ops.send, [ops.kind, ops.incarnation, ops.round])
-        self._receive = session.make_callable(ops.token)
+        self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
+        self._receive = prepare(session, [ops.token])
         self._incarnation = 0
         self._round = 0
 
@@ -54,7 +55,8 @@ class BarrierParticipant:
         self._send(Kind.JOIN, self._incarnation, 0)
 
     def _token(self) -> Token:
-        return decode_token(self._receive())
+        (token,) = self._receive()
+        return decode_token(token)
 
     def _grant(self, token: Token, *, any_round: bool = False) -> Grant:
         """Receives tokens, from `token` on, until one is for this incarnation; joins a new barrier if one calls."""
