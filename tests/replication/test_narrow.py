@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import tensorflow as tf
 
@@ -26,9 +28,16 @@ def _model(features: object) -> psclust.EstimatorSpec:
     return psclust.EstimatorSpec("train", loss=tf.reduce_mean(x))
 
 
-def _build(how: str, wire_dtype: str = "float32") -> Graph:
+def _rows(features: object) -> psclust.EstimatorSpec:
+    table = tf.compat.v1.get_variable("table", [1000, 8])
+    ids = tf.cast(features[0], tf.int32)
+    # TensorFlow gives the first gather the device of the worker, the second one that of the table.
+    return psclust.EstimatorSpec("train", loss=tf.reduce_sum(tf.gather(table, ids)) + tf.reduce_sum(tf.nn.embedding_lookup(table, ids)))
+
+
+def _build(how: str, wire_dtype: str = "float32", model: Callable[..., psclust.EstimatorSpec] = _model) -> Graph:
     program = psclust.Program(
-        _model,
+        model,
         lambda: tf.data.Dataset.from_tensors(tf.ones([4, 100])).repeat(),
         lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1),
         config=psclust.TrainConfig(wire_dtype=wire_dtype),
@@ -55,6 +64,13 @@ def test_what_travels_as_bfloat16_is_cast_once_at_each_end(how: str, workers: in
         assert len({user.device for user in users}) == len(users)
         assert all(user.device.partition("/task")[0] != op.device.partition("/task")[0] for user in users)
     assert len(arrived) == sum(len(op.outputs[0].consumers()) for op in leaving)
+
+
+def test_rows_of_a_table_are_cast_on_its_ps() -> None:
+    leaving = [op for op in _casts(_build("between-graph async", "bfloat16", _rows)) if op.outputs[0].dtype == tf.bfloat16]
+    assert sorted((op.inputs[0].op.type, op.device.partition("/task")[0]) for op in leaving)[-2:] == [("ResourceGather", "/job:ps")] * 2
+    # The gradient of all rows.
+    assert [op.device.partition("/task")[0] for op in leaving].count("/job:worker") == 1
 
 
 def test_nothing_is_cast_to_travel_as_it_is() -> None:

@@ -30,11 +30,11 @@ def narrow(wire_dtype: str, built: int) -> None:
 
 def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
     arrivals: dict[str, list[Operation]] = {}
-    # TensorFlow places a read without a device where the variable is.
-    source = value.op.inputs[0].op.device if value.op.type == "ReadVariableOp" else value.device
+    source = _place(value.op)
     for user in value.consumers():
-        if _cross(source, user.device) and user._get_control_flow_context() is None:
-            arrivals.setdefault(user.device, []).append(user)
+        target = _place(user)
+        if _cross(source, target) and user._get_control_flow_context() is None:
+            arrivals.setdefault(target, []).append(user)
     if not arrivals:
         return
     with tf.device(source):
@@ -47,6 +47,12 @@ def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
                 if used is value:
                     # There is no public call that replaces an input.
                     user._update_input(index, arrived)
+
+
+def _place(operation: Operation) -> str:
+    """Where TensorFlow places the op: what reads, gathers from or writes to a variable is placed there, whatever its device."""
+    handle = next((value for value in operation.inputs if value.dtype == tf.resource), None)
+    return str(operation.device if handle is None else handle.device or operation.device)
 
 
 def _cross(source: str, target: str) -> bool:
