@@ -39,6 +39,7 @@ def refuse_ignored(settings: Settings) -> None:
         "weight_decay": settings.weight_decay > 0,
         "accumulate": settings.accumulate > 1,
         "average_decay": settings.average_decay is not None,
+        "wire_dtype int8": settings.wire_dtype == "int8",
     }
     names = [name for name, used in found.items() if used]
     if names:

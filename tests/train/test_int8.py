@@ -10,6 +10,9 @@ import pytest
 import tensorflow as tf
 
 import psclust
+from psclust.errors import NotFiniteError, UsageError
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.device_layout import DeviceLayout
 
 pytestmark = pytest.mark.tensorflow
 
@@ -96,5 +99,16 @@ def test_a_gradient_that_is_not_finite_ends_the_training(train_here: Callable[..
 
     optimizer = lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)  # noqa: E731
     program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="int8", nan_guard="gradients"))
-    with pytest.raises(Exception, match="weights"):
+    with pytest.raises(NotFiniteError, match="weights"):
         train_here(program, "in-graph", sync=True, workers=2, here=True)
+
+
+def test_a_ready_train_op_gives_no_gradient_to_round() -> None:
+    def model(features: Any) -> psclust.EstimatorSpec:
+        loss = tf.reduce_sum(tf.compat.v1.get_variable("weights", [100, 100]))
+        return psclust.EstimatorSpec("train", loss=loss, train_op=tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(loss))
+
+    workers = ("/job:worker/task:0",)
+    program = psclust.Program(model, lambda: tf.data.Dataset.range(4), config=psclust.TrainConfig(wire_dtype="int8"))
+    with tf.Graph().as_default(), pytest.raises(UsageError, match="wire_dtype int8, and model_fn returns a ready train_op"):
+        build_between_graph(program, DeviceLayout(1, workers, workers[0]), 0, sync=False, chief=True)
