@@ -65,7 +65,7 @@ def build_between_graph(
     built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
     copies = copy_locally([tower.gradients], plan.towers, built, model.config.wire_dtype, together=True) if plan.copies else ()
-    pull_once(built)
+    pull_once(built, model.config.wire_dtype)
     # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
     if not sync:

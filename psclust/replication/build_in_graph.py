@@ -62,7 +62,7 @@ def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool, bounded: b
     if plan.copies:
         gradients = [tower.gradients for tower in towers]
         copies = copy_locally(gradients, plan.towers, built, model.config.wire_dtype, together=plan.combined)
-    pull_once(built)
+    pull_once(built, model.config.wire_dtype)
     if plan.combined:
         steps = [_combined_step(towers, optimizer, state, layout, model.config, plan, copies)]
     else:

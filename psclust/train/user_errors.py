@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import ModelError, PsclustError, UsageError
+from psclust.replication.wire.pulls import OF_DISTINCT
 from psclust.train.nan_guard import gradients_error
 from psclust.train.session import is_lost_peer
 
@@ -28,6 +29,8 @@ _LIBRARIES = (
 )
 # No line of the user's creates the gradient of an op; its name contains the op's name.
 _GRADIENT = re.compile(r"(?:.*/)?gradients(?:_\d+)?/(.+)_grad/[^/]+")
+# Nor of an op that gathers in place of the user's.
+_GATHER = re.compile(rf"(.+)/{OF_DISTINCT}(?:_\d+)?")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 # The lines of a TensorFlow error that name a place instead of a cause.
 _WHERE = re.compile(
@@ -78,7 +81,7 @@ def no_data(source: str) -> UsageError:
 def _sentence(error: Any, graph: Any) -> str:
     message = str(error.message)
     name = error.node_def.name if error.node_def is not None else next(iter(_NODE.findall(message)), "")
-    name = _GRADIENT.sub(r"\1", name)
+    name = _GATHER.sub(r"\1", _GRADIENT.sub(r"\1", name))
     try:
         frames = graph.get_operation_by_name(name).traceback
     except (KeyError, ValueError):  # an op inside a function, such as one that a dataset maps

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+import psclust
 from psclust.errors import ModelError, NotFiniteError, PsclustError, UsageError
 from psclust.testing.wait import wait_until
 
@@ -111,6 +113,22 @@ def test_a_mistake_is_one_sentence_where_there_is_one_client(
     assert re.fullmatch(mistake.sentence, found), found
     if mistake.saved:
         _check_kept(tmp_path / "model")
+
+
+def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_up(train_here: Callable[..., Any]) -> None:
+    def model(features: Any) -> psclust.EstimatorSpec:
+        table = tf.compat.v1.get_variable("table", [300, 64])
+        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(tf.nn.embedding_lookup(table, features, name="words")))
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.constant([3, 3, 300], tf.int64)).repeat(10)
+
+    optimizer = lambda: tf.compat.v1.train.AdamOptimizer(0.1)  # noqa: E731
+    # The op that fails is psclust's.
+    program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="bfloat16"))
+    place = r"model_fn failed on its data in tower_\d/words at test_bad_input\.py:\d+ \(model\)"
+    with pytest.raises(ModelError, match=place + r": indices\[\d\] = 300 is not in \[0, 300\); look at .*"):
+        train_here(program, "in-graph", sync=True, here=True)
 
 
 @pytest.mark.process

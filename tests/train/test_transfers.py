@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from trained import same
 
 import psclust
 
@@ -135,3 +136,28 @@ def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
     assert pulled <= found["ps0 worker0"] <= pulled + 100
     assert 30 * 1004 <= found["worker0 ps0"] <= 30 * 1004 + 100
     np.testing.assert_allclose(trained.values["weights"], np.full([300, 100], 0.99**20), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("replication", "sync"), [("between-graph", False), ("in-graph", True), pytest.param("between-graph", True, marks=pytest.mark.long)]
+)
+def test_a_row_travels_once_however_often_a_batch_has_its_id(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+    transfers = Transfers()
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        table = tf.compat.v1.get_variable("table", [300, 64], initializer=tf.compat.v1.glorot_uniform_initializer(seed=1))
+        rows = tf.nn.embedding_lookup(table, features)
+        assert rows.shape == [16, 5, 64]
+        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(tf.sin(rows) * rows), training_hooks=[transfers])
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.constant([[3, 4, 4, 299, 0]] * 15 + [[3, 3, 3, 3, 3]], tf.int64)).repeat(10)
+
+    optimizer = lambda: tf.compat.v1.train.AdamOptimizer(0.1)  # noqa: E731
+    program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="bfloat16"))
+    trained = train_here(program, replication, sync=sync, here=True, workers=1, ps=1)
+    # Four of the eighty, each way with their ids.
+    ids, rows = 4 * 8, 4 * 64 * 2
+    assert rows <= transfers.counts(transfers.bytes)["ps0 worker0"] <= rows + 200
+    assert rows <= transfers.counts(transfers.bytes)["worker0 ps0"] - 2 * ids <= rows + 200
+    same(train_here(program), trained, rtol=0.02)

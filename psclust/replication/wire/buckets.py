@@ -11,7 +11,7 @@ import tensorflow as tf
 from psclust.placement.wire_bytes import SMALL_BYTES
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Gradient, Tensor
-from psclust.replication.update.gradients import GradientsAndVariables
+from psclust.replication.update.gradients import GradientsAndVariables, merged
 from psclust.replication.wire import eight_bits
 
 
@@ -32,14 +32,17 @@ def carry(tensors: Sequence[Tensor], source: str, target: str) -> list[Tensor]:
 
 
 def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: str) -> GradientsAndVariables:
-    """Sends the small gradients of each ps in one message from the device `worker`, and large dense ones as int8 if that is the
-    `wire_dtype`; those of variables in this process stay as they are."""
+    """Sends the small gradients of each ps in one message from the device `worker`, each row of a sparse one once if `wire_dtype` is not
+    float32, and large dense ones as int8 if it is that; those of variables in this process stay as they are."""
     groups: dict[tuple[str, Any], list[int]] = {}
     sent = list(gradients)
     for index, (gradient, variable) in enumerate(gradients):
         if not variable.device.startswith("/job:"):
             continue
-        if is_small(gradient):
+        if isinstance(gradient, tf.IndexedSlices) and wire_dtype != "float32":
+            with tf.device(host_of(worker)):
+                sent[index] = (merged(gradient), variable)
+        elif is_small(gradient):
             groups.setdefault((variable.device, gradient.dtype), []).append(index)
         elif wire_dtype == "int8" and variable.trainable and eight_bits.fits(gradient):
             sent[index] = (eight_bits.send(gradient, variable, worker), variable)
