@@ -42,6 +42,7 @@ WAYS: Mapping[str, Sequence[str]] = {
     "between-graph async, bfloat16": (*CUT, "--async", *OURS, *HALF),
     "between-graph async, int8": (*CUT, "--async", *OURS, *QUARTER),
     "between-graph sync": (*CUT, "--sync", *OURS),
+    "between-graph sync, no copies": (*CUT, "--sync", *OURS, "--config", "local_copies=false"),
     "between-graph sync, bfloat16": (*CUT, "--sync", *OURS, *HALF),
     "between-graph sync, int8": (*CUT, "--sync", *OURS, *QUARTER),
     "in-graph sync": (*CUT, "--replication", "in-graph", "--sync", *OURS),

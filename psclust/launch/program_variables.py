@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from psclust.errors import UsageError
 from psclust.launch.up_request import UpRequest
 from psclust.placement.description import Description
-from psclust.placement.table import Table, tabulate
+from psclust.placement.streamed import unstreamed
+from psclust.placement.table import IN_STEP, WAYS, Table, tabulate
 from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.task_environment import is_foreign, placement_settings
 from psclust.plan.task_plan import Plan, TaskPlan
@@ -23,8 +25,8 @@ _DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
-    """way: such as `between-graph sync`; replicas: how many train. one_way: the setting that keeps variables from coming back while
-    gradients leave."""
+    """way: such as `between-graph sync`; replicas: how many train. one_way: way -> what keeps variables from coming back while gradients
+    leave."""
 
     table: Table
     policy: str
@@ -32,7 +34,7 @@ class PlannedPlacement:
     replicas: int
     way: str
     wire_dtype: str
-    one_way: str | None
+    one_way: Mapping[str, str]
 
 
 def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None:
@@ -44,14 +46,19 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
-    one_way = found.one_way or _bounded(request)
-    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype, copies=one_way is None)
+    one_way = _one_way(found, request)
+    copies = any(each not in one_way for each in WAYS)
+    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype, copies=copies)
     way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
     return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way)
 
 
-def _bounded(request: UpRequest) -> str | None:
-    return None if request.file.max_staleness is None else "max_staleness"
+def _one_way(found: Description, request: UpRequest) -> Mapping[str, str]:
+    every = found.one_way or ("max_staleness" if request.file.max_staleness is not None else None)
+    if every:
+        return dict.fromkeys(WAYS, every)
+    in_step = found.in_step or ("backup_workers" if request.file.backup_workers else unstreamed(found.variables))
+    return {IN_STEP: in_step} if in_step else {}
 
 
 def _program_task(layout: ClusterLayout, plan: Plan) -> TaskPlan | None:

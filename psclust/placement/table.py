@@ -16,7 +16,6 @@ from psclust.placement.wire_bytes import wire_bytes
 IMBALANCE_LIMIT = 1.2
 # What TCP moves in a second over a link of 1 Gbit/s, as measured.
 _GBIT_BYTES = 119.6e6
-# The way in which the chief applies no gradient before it has those of all variables.
 IN_STEP = "between-graph sync"
 WAYS = ("in-graph sync", "in-graph async", IN_STEP, "between-graph async")
 _INDEX_BYTES = 8

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from psclust.placement.table import IN_STEP, Row, Table, Wire, format_bytes
+from psclust.placement.table import Row, Table, Wire, format_bytes
 
 Cells = Sequence[Sequence[str]]
 VARIABLES = ("VARIABLE", "SHAPE", "DTYPE", "BYTES", "PS", "SHARE")
@@ -29,7 +29,7 @@ def wire_heads(gbit: float) -> Sequence[str]:
     return ("A STEP OF", "PULLED", "PUSHED", "BUSIEST PS", f"AT {gbit:g} Gbit/s")
 
 
-def wire_cells(table: Table, way: str, gbit: float, one_way: str | None) -> Cells:
+def wire_cells(table: Table, way: str, gbit: float, one_way: Mapping[str, str]) -> Cells:
     """`way`: the plan's own, which is marked. gbit: speed of the links, in Gbit/s. one_way: as in `one_way_note`."""
     return [
         (
@@ -41,12 +41,12 @@ def wire_cells(table: Table, way: str, gbit: float, one_way: str | None) -> Cell
     ]
 
 
-def _seconds(wire: Wire, gbit: float, one_way: str | None) -> str:
-    seconds = wire.seconds(gbit, at_once=one_way is None and wire.way != IN_STEP)
+def _seconds(wire: Wire, gbit: float, one_way: Mapping[str, str]) -> str:
+    seconds = wire.seconds(gbit, at_once=wire.way not in one_way)
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def gain_note(table: Table, way: str, gbit: float, one_way: str | None) -> str | None:
+def gain_note(table: Table, way: str, gbit: float, one_way: Mapping[str, str]) -> str | None:
     """How much sooner a step's last byte arrives after the change that the table's warning advises."""
     now, then = (next((w for w in wires if w.way == way), None) for wires in (table.wire, table.advised))
     if now is None or then is None:
@@ -61,11 +61,11 @@ def wire_note(table: Table) -> str | None:
     return f"at least: how many rows a batch touches is not known before training ({', '.join(table.sparse)})"
 
 
-def one_way_note(one_way: str | None, way: str) -> str | None:
-    """A note if variables are pulled only when all gradients have been pushed. one_way: the setting because of which it is so."""
-    if one_way is None and way != IN_STEP:
+def one_way_note(one_way: Mapping[str, str], way: str) -> str | None:
+    """A note if variables are pulled only when all gradients have been pushed. one_way: way -> the reason, of those where it is so."""
+    if way not in one_way:
         return None
-    return f"{one_way or way}: a step pushes all gradients before it pulls the first variable, so it takes the time of both"
+    return f"{one_way[way]}: a step pushes all gradients before it pulls the first variable, so it takes the time of both"
 
 
 def _shape(row: Row) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from psclust.placement.streamed import STREAMED_BYTES
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
@@ -26,7 +27,7 @@ from psclust.replication.update.step_ops import StepOps, tower_step
 from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.dry_build import places_for
 from psclust.replication.variables.training_state import State, create_state
-from psclust.replication.wire.local_copies import copy_locally
+from psclust.replication.wire.local_copies import LocalCopy, can_copy_all, copy_locally
 from psclust.replication.wire.narrow import narrow
 from psclust.replication.wire.pulls import pull_once
 
@@ -43,6 +44,13 @@ class BetweenGraph:
     participant: ParticipantOps | None
     coordinator: CoordinatorOps | None
     towers: Sequence[Tower] = ()
+
+    @property
+    def streamed(self) -> Sequence[str]:
+        """The variables of which a step needs a gradient of every worker, by name; none if steps are not streamed."""
+        if self.participant is None or self.participant.pull is None:
+            return ()
+        return [variable.op.name for _, variable in self.tower.contributions]
 
     @property
     def next_step(self) -> Tensor:
@@ -64,7 +72,10 @@ def build_between_graph(
     all_reduce = BetweenGraphAllReduce(layout) if plan.share_moments and len(layout.workers) > 1 else None
     built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
-    copies = copy_locally([tower.gradients], plan.towers, built, model.config.wire_dtype, together=True) if plan.copies else ()
+    copies: Sequence[LocalCopy] = ()
+    if plan.copies and (not sync or _streams(tower, plan, built)):
+        # The variables may have no value yet when the session of a synchronous worker starts.
+        copies = copy_locally([tower.gradients], plan.towers, built, model.config.wire_dtype, together=True, of_session=not sync)
     pull_once(built, model.config.wire_dtype)
     # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
@@ -73,11 +84,20 @@ def build_between_graph(
         narrow(model.config.wire_dtype, built)
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
-    channel = build_channel(tower.contributions, layout, all_reduce, plan.needed)
+    channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
     participant = participant_ops(tower, channel, layout, replica, updates, model.config)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
     narrow(model.config.wire_dtype, built)
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
+
+
+def _streams(tower: Tower, plan: BetweenGraphPlan, built: int) -> bool:
+    """Whether a synchronous worker's variables come back while gradients leave: all do or none, because a variable that a step pulls as it
+    needs it must not change before the end of the step."""
+    variables = [variable for _, variable in tower.gradients]
+    resources = all(hasattr(variable, "handle") for variable in tf.compat.v1.global_variables())
+    large = sum(variable.shape.num_elements() * variable.dtype.size for variable in variables) >= STREAMED_BYTES
+    return resources and large and can_copy_all(tower.gradients, plan.towers, built)
 
 
 def _build_towers(

@@ -65,7 +65,8 @@ class BetweenGraphPlan:
     shared ones. split: the worker has one input, whose batches are split over its towers.
     padded: the worker goes on with padding batches when its data ends, because the others need its moments.
     towers_padded: a tower does so, because the other towers of the worker go on. share_moments: batch moments are all-reduced over
-    all towers of all workers. copies: the worker computes from local copies of the variables."""
+    all towers of all workers. copies: the worker computes from local copies of the variables, if `sync` only of a model for which that
+    pays."""
 
     towers: tuple[str, ...]
     sync: bool
@@ -103,7 +104,7 @@ def plan_between_graph(
         towers_padded=padded or not (settings.split_batch or settings.drop_uneven),
         share_moments=share_moments,
         # A worker that has waited for slower ones has to see what they did meanwhile.
-        copies=not sync and one_way(settings) is None and not bounded,
+        copies=one_way(settings) is None and not bounded and not (sync and (backups or one_way_in_step(settings))),
     )
 
 
@@ -115,6 +116,12 @@ def one_way(settings: Settings) -> str | None:
         "local_copies=false": not settings.local_copies,
     }
     return next((name for name, holds in found.items() if holds), None)
+
+
+def one_way_in_step(settings: Settings) -> str | None:
+    """The same of synchronous between-graph training, where `one_way` finds none."""
+    # Workers that wait for each other in the middle of a step are released with made-up values when one is lost.
+    return "moving_statistics=sync" if settings.moving_statistics == "sync" else None
 
 
 def _shares_moments(settings: Settings, replicas: int, *, sync: bool) -> bool:

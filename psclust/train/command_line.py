@@ -19,7 +19,7 @@ import tensorflow as tf
 from psclust.errors import PsclustError
 from psclust.estimator import install
 from psclust.placement.description import Description
-from psclust.replication.graph_plan import one_way
+from psclust.replication.graph_plan import one_way, one_way_in_step
 from psclust.replication.variables.dry_build import dry_build
 from psclust.rundir.folder import RunFolder
 from psclust.train.job import Job
@@ -65,7 +65,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _describe(program: Program) -> str:
     """The variables of a program for `psclust plan`, from a dry build: one line for `Description.find`."""
-    return Description(tuple(dry_build(program)), program.config.wire_dtype, one_way(program.config)).render()
+    config = program.config
+    return Description(tuple(dry_build(program)), config.wire_dtype, one_way(config), one_way_in_step(config)).render()
 
 
 def _model_dir(options: Options, context: TaskContext, scratch: ExitStack) -> Path:

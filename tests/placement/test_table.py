@@ -8,6 +8,7 @@ import pytest
 
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.policies import BALANCED
+from psclust.placement.streamed import unstreamed
 from psclust.placement.table import Table, format_bytes, format_size, tabulate, warning
 from psclust.placement.table_text import gain_note, one_way_note
 from psclust.placement.variable import Variable
@@ -95,23 +96,37 @@ def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_
 def test_what_the_advice_saves_is_said() -> None:
     # All weights on one of two ps, for two workers; then half of them.
     table = tabulate(MODEL, 2, PlacementSettings(), workers=2)
-    said = gain_note(table, "in-graph sync", 1.0, None)
+    said = gain_note(table, "in-graph sync", 1.0, {})
     assert said is not None
     assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx([13.6, 27.2], rel=0.02)
-    assert gain_note(tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2), "in-graph sync", 1.0, None) is None
+    assert gain_note(tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2), "in-graph sync", 1.0, {}) is None
 
 
 @pytest.mark.parametrize(
     ("one_way", "way", "named"),
     [
-        (None, "in-graph sync", None),
-        ("clip_norm=1", "in-graph sync", "clip_norm=1: "),
-        (None, "between-graph sync", "between-graph sync: "),
+        ({}, "in-graph sync", None),
+        ({"in-graph sync": "clip_norm=1"}, "in-graph sync", "clip_norm=1: "),
+        ({"between-graph sync": "backup_workers"}, "between-graph sync", "backup_workers: "),
+        ({"between-graph sync": "backup_workers"}, "in-graph sync", None),
     ],
 )
-def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(one_way: str | None, way: str, named: str | None) -> None:
+def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(one_way: dict[str, str], way: str, named: str | None) -> None:
     found = one_way_note(one_way, way)
     assert found is None if named is None else str(found).startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ([Variable("large", (500, 500))], None),
+        ([Variable("small", (500, 499))], "less than 1.0 MB of trained variables"),
+        ([Variable("large", (500, 500)), Variable("table", (1000, 16), sparse=True)], "rows of table"),
+        ([Variable("frozen", (500, 500), trained=False)], "less than 1.0 MB of trained variables"),
+    ],
+)
+def test_what_keeps_a_models_steps_from_being_streamed_is_named(variables: list[Variable], reason: str | None) -> None:
+    assert unstreamed(variables) == reason
 
 
 def test_round_robin_that_puts_all_weights_on_one_ps_is_told_to_balance() -> None:

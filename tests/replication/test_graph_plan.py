@@ -8,7 +8,7 @@ import pytest
 
 from psclust.errors import UsageError
 from psclust.replication.device_layout import LOCAL, DeviceLayout
-from psclust.replication.graph_plan import InGraphPlan, one_way, plan_between_graph, plan_in_graph
+from psclust.replication.graph_plan import InGraphPlan, one_way, one_way_in_step, plan_between_graph, plan_in_graph
 from psclust.train.config import TrainConfig
 
 CLIENT = "/job:client/task:0"
@@ -87,6 +87,14 @@ def test_what_keeps_variables_from_coming_back_one_by_one_is_named(config: dict[
     assert found is None if named is None else str(found).startswith(named)
     assert plan_in_graph(TrainConfig(**config), CLUSTER, sync=True).copies == (named is None)
     assert plan_between_graph(TrainConfig(**config), CLUSTER, 0, sync=False).copies == (named is None)
+    assert plan_between_graph(TrainConfig(**config), CLUSTER, 0, sync=True).copies == (named is None)
+
+
+def test_synchronous_workers_pull_first_where_a_step_goes_on_without_some_of_them() -> None:
+    assert not plan_between_graph(TrainConfig(), CLUSTER, 0, sync=True, backups=1).copies
+    assert not plan_between_graph(TrainConfig(moving_statistics="sync"), CLUSTER, 0, sync=True).copies
+    assert one_way_in_step(TrainConfig(moving_statistics="sync")) == "moving_statistics=sync"
+    assert one_way_in_step(TrainConfig()) is None
 
 
 def test_a_worker_has_a_tower_on_each_of_its_devices() -> None:

@@ -30,6 +30,13 @@ def _model(features: Any, labels: Any) -> psclust.EstimatorSpec:
     return psclust.EstimatorSpec("train", loss=tf.reduce_mean((x - words) ** 2))
 
 
+def _large(features: Any, labels: Any, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    get = tf.compat.v1.get_variable
+    x = tf.matmul(tf.matmul(features, get("first", [100, 3000])), get("second", [3000, 100]))
+    words = tf.nn.embedding_lookup(get("table", [50, 100]), labels) if params["gathers"] else get("bias", [100])
+    return psclust.EstimatorSpec("train", loss=tf.reduce_mean((x - words) ** 2))
+
+
 def _data() -> tf.data.Dataset:
     return tf.data.Dataset.from_tensors((tf.ones([4, 100]), tf.zeros([4], tf.int64))).repeat()
 
@@ -62,6 +69,26 @@ def test_a_variable_comes_back_without_waiting_for_the_gradients_of_others(how: 
         for op in refreshed:
             waits = {updates[name] for name in reached([op], before) if name in updates}
             assert waits == {op.inputs[0].op.name.split("/")[-2]}
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+def test_synchronous_workers_of_a_large_model_have_copies_of_all_variables_or_of_none(gathers: bool) -> None:
+    with tf.Graph().as_default():
+        program = psclust.Program(_large, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), params={"gathers": gathers})
+        built = build_between_graph(program, BETWEEN, 0, sync=True, chief=True)
+        assert built.coordinator is not None
+        assert (built.coordinator.stream is None) == gathers
+        assert sorted(built.streamed) == ([] if gathers else ["bias", "first", "second"])
+
+
+def test_a_streamed_update_waits_for_the_gradients_of_its_own_variable_alone() -> None:
+    with tf.Graph().as_default() as graph:
+        program = psclust.Program(_large, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), params={"gathers": False})
+        build_between_graph(program, BETWEEN, 0, sync=True, chief=True)
+        for update in (op for op in graph.get_operations() if op.type == "ResourceApplyAdam"):
+            takes = [op for op in reached([update], before).values() if op.type == "ResourceAccumulatorTakeGradient"]
+            # Its own, and the number of examples of its ps.
+            assert len(takes) == 2
 
 
 @pytest.mark.parametrize("how", ["in-graph sync", "between-graph async"])

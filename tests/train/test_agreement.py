@@ -45,6 +45,13 @@ def test_other_variables_are_named_before_training_starts(train_here: Callable[.
     )
 
 
+def test_a_variable_without_a_gradient_of_every_worker_is_named_where_a_step_would_wait_for_it(train_here: Callable[..., Any]) -> None:
+    import wide
+
+    with pytest.raises(PsclustError, match="the loss depends on bias0 in only one of worker:1 and worker:0, the chief"):
+        train_here(wide.program().with_params({"lazy": True}), "between-graph", sync=True)
+
+
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize(
     ("device", "found"),

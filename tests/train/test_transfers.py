@@ -79,6 +79,32 @@ def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_tow
     assert _transfers(train_here, "in-graph", sync=True, workers=1, devices=devices) == both
 
 
+@pytest.mark.parametrize("size", [None, 600 * 600 * 4], ids=["all", "large"])
+def test_a_streamed_step_sends_no_more_than_one_that_pulls_first(train_here: Callable[..., Any], size: int | None) -> None:
+    transfers: list[Transfers] = []
+    for copies in (True, False):
+        transfers.append(Transfers(size))
+
+        def model(features: Any) -> psclust.EstimatorSpec:
+            for name in ("first", "second"):
+                weights = tf.compat.v1.get_variable(name, [600, 600], initializer=tf.compat.v1.constant_initializer(0.001))
+                bias = tf.compat.v1.get_variable(f"{name}_bias", [600], initializer=tf.compat.v1.zeros_initializer())
+                features = tf.nn.tanh(tf.matmul(features, weights) + bias)
+            return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features**2), training_hooks=[transfers[-1]])
+
+        def data() -> tf.data.Dataset:
+            return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(20)
+
+        config = psclust.TrainConfig(local_copies=copies)
+        program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01), config=config)
+        train_here(program, "between-graph", sync=True, here=True, folder=f"copies-{copies}")
+    streamed, pulled = (each.counts() for each in transfers)
+    assert streamed == pulled
+    assert sum(transfers[0].bytes.values()) <= sum(transfers[1].bytes.values())
+    if size is not None:
+        assert set(streamed.values()) == {2}
+
+
 @pytest.mark.parametrize(
     ("replication", "sync", "pushed"), [("between-graph", False, 1), ("in-graph", True, 1), ("between-graph", True, 2)]
 )

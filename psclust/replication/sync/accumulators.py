@@ -57,12 +57,12 @@ def push(accumulator: Accumulator, gradient: Gradient, variable: Variable, stamp
         return accumulator.apply_grad(gradient, local_step=stamp)
 
 
-def take(accumulator: Accumulator, variable: Variable) -> Gradient:
-    """The sum of the added gradients; taking it empties the accumulator. Waits for the first gradient."""
+def take(accumulator: Accumulator, variable: Variable, needed: Tensor = 1) -> Gradient:
+    """The sum of the added gradients; taking it empties the accumulator. Waits for `needed` gradients, int32 scalar."""
     with tf.device(variable.device):
         if isinstance(accumulator, tf.compat.v1.SparseConditionalAccumulator):
-            return accumulator.take_indexed_slices_grad(1)
-        return accumulator.take_grad(1)
+            return accumulator.take_indexed_slices_grad(needed)
+        return accumulator.take_grad(needed)
 
 
 def at(variable: Variable, build: Callable[..., Any], *arguments: Any) -> Any:

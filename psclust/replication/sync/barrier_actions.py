@@ -81,4 +81,29 @@ class Clear:
     round: int
 
 
-Action: TypeAlias = Send | Reset | DropMessages | Release | CountGradients | Left | Warn | Collect | Discard | Clear | Update
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Begin to update the variables of `round`, each when the gradients of all `workers` for it have arrived."""
+
+    round: int
+    workers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Push `times` gradients of zero, over no examples, into each accumulator of the stream of `round`."""
+
+    round: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """When the stream of `round` has ended, give all variables back the values they had before it."""
+
+    round: int
+
+
+Action: TypeAlias = (
+    Send | Reset | DropMessages | Release | CountGradients | Left | Warn | Collect | Discard | Clear | Stream | Fill | RollBack | Update
+)

@@ -31,24 +31,28 @@ from psclust.replication.sync.barrier_messages import (
     tokens_shape,
     update_shape,
 )
-from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor
+from psclust.replication.sync.stream_ops import StreamChannel, StreamOps, bring_updated, push_examples, stream_channel, stream_ops
+from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import GradientsAndVariables, scale
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.buckets import send_gradients
+from psclust.replication.wire.local_copies import LocalCopy, pull
 
 
 @dataclass(frozen=True)
 class Channel:
     """The queues and accumulators that workers and chief share. accumulators: one for each pair of `Tower.contributions`, in its order.
-    needed: how many gradients make a step; None: one of every worker. all_reduce: None if the replicas share no moments."""
+    needed: how many gradients make a step; None: one of every worker. all_reduce: None if the replicas share no moments. stream: None if
+    the variables are updated when all gradients of all have arrived."""
 
     accumulators: Sequence[Accumulator]
     messages: Any
     tokens: Sequence[Any]
     needed: int | None = None
     all_reduce: BetweenGraphAllReduce | None = None
+    stream: StreamChannel | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class ParticipantOps:
 
     step: fetches (token, loss, examples) after one gradient was computed, pushed and reported; feeds `incarnation` and `round`.
     next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
-    worker's next token, an encoded `Token`.
+    worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date, before a step that does not
+    continue the one before; None if it has none.
     """
 
     kind: Tensor
@@ -67,6 +72,7 @@ class ParticipantOps:
     next_step: Tensor
     send: Operation
     token: Tensor
+    pull: Operation | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,8 @@ class CoordinatorOps:
 
     pending: int32, messages waiting. receive: int64 [messages, 5], all waiting messages, `count` at least.
     sums: the accumulators that an update takes from. all_reduce: None without one. backups: None if every gradient counts.
-    send: sends `tokens`. update: applies the mean of the round, sends the tokens of `order` and receives the next messages, as `receive`.
+    send: sends `tokens`. update: applies the mean of the round, unless the `stream` has, counts the step, sends the tokens of `order` and
+    receives the next messages, as `receive`.
     """
 
     workers: int
@@ -97,14 +104,20 @@ class CoordinatorOps:
     sums: AccumulatorOps
     all_reduce: AllReduceOps | None
     backups: BackupOps | None
+    stream: StreamOps | None
     send: Operation
     update: Tensor
 
 
 def build_channel(
-    contributions: GradientsAndVariables, layout: DeviceLayout, all_reduce: BetweenGraphAllReduce | None = None, needed: int | None = None
+    contributions: GradientsAndVariables,
+    layout: DeviceLayout,
+    all_reduce: BetweenGraphAllReduce | None = None,
+    needed: int | None = None,
+    copies: Sequence[LocalCopy] = (),
 ) -> Channel:
-    """Creates the shared queues and accumulators in the current graph."""
+    """Creates the shared queues and accumulators in the current graph. copies: of this worker, if each variable is updated, and comes back
+    to them, while gradients of others leave."""
     accumulators = [accumulator_for(gradient, variable) for gradient, variable in contributions]
     with tf.device(layout.parameters):
         messages = tf.queue.FIFOQueue(-1, [tf.int64], [MESSAGE_SHAPE], shared_name="psclust/messages", name="messages")
@@ -112,7 +125,8 @@ def build_channel(
             tf.queue.FIFOQueue(-1, [tf.int64], [TOKEN_SHAPE], shared_name=f"psclust/tokens_{replica}", name="tokens")
             for replica in range(len(layout.workers))
         ]
-    return Channel(accumulators, messages, tokens, needed, all_reduce)
+    stream = stream_channel([variable for _, variable in contributions], copies) if copies else None
+    return Channel(accumulators, messages, tokens, needed, all_reduce, stream)
 
 
 def participant_ops(
@@ -132,19 +146,28 @@ def participant_ops(
     # does not depend on the batch.
     rounds = {variable.device: at(variable, lambda: done[position(Message, "round")]) for _, variable in sent}
     pushes = [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in zip(accumulators, sent, strict=True)]
+    brought: list[Operation] = []
+    if channel.stream is not None:
+        examples = {variable.device: at(variable, lambda: done[position(Message, "examples")]) for _, variable in sent}
+        pushes += push_examples(channel.stream, examples, rounds)
+        brought = bring_updated(channel.stream, replica, rounds)
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
             reported = channel.messages.enqueue(done)
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
+    with tf.device(tower.loss.device), tf.control_dependencies(brought):
+        loss = tf.identity(tower.loss) if brought else tower.loss
+    with tf.device(layout.parameters):
         return ParticipantOps(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, tower.loss, tower.input.examples),
+            step=(token, loss, tower.input.examples),
             next_step=token[position(Token, "step")],
             send=channel.messages.enqueue(other),
             token=channel.tokens[replica].dequeue(),
+            pull=pull(channel.stream.copies) if channel.stream else None,
         )
 
 
@@ -156,13 +179,17 @@ def coordinator_ops(
     round_, count = tf.compat.v1.placeholder(tf.int64, [], name="round"), tf.compat.v1.placeholder(tf.int32, [], name="count")
     tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
     order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
-    taken = [take(accumulator, variable) for accumulator, variable in zip(channel.accumulators, variables, strict=True)]
-    factors = {variable.device: at(variable, lambda: 1.0 / tf.cast(decode_update(order, workers)[0], tf.float64)) for variable in variables}
-    mean = [(at(v, scale, sums, factors[v.device]), v) for sums, v in zip(taken, variables, strict=True)]
     with tf.device(layout.parameters):
+        taken: Sequence[Gradient] = ()
+        applied: Sequence[Operation] = ()
+        stream = None
+        if channel.stream is None:
+            taken = [take(accumulator, variable) for accumulator, variable in zip(channel.accumulators, variables, strict=True)]
+            applied = _applied(taken, order, tower, optimizer, state, layout, settings)
+        else:
+            stream = stream_ops(tower, channel.accumulators, channel.stream, optimizer, state, layout, settings)
         _, wanted, batches, next_tokens = decode_update(order, workers)
-        applied = state.advance(apply_update(optimizer, *tower.divide(mean), state, layout, settings), batches=batches)
-        with tf.control_dependencies([applied]):
+        with tf.control_dependencies([_counted(state, applied, batches, stream)]):
             sent = _send(channel, tf.reshape(next_tokens, tokens.shape))
         with tf.control_dependencies([sent]):
             update = _receive(channel, tf.cast(wanted, tf.int32))
@@ -174,12 +201,30 @@ def coordinator_ops(
             order=order,
             pending=channel.messages.size(),
             receive=_receive(channel, count),
-            sums=accumulator_ops(channel.accumulators, variables, taken, round_),
+            sums=stream.sums if stream else accumulator_ops(channel.accumulators, variables, taken, round_),
             all_reduce=_all_reduce_ops(channel.all_reduce, round_) if channel.all_reduce else None,
             backups=backup_ops(tower.contributions, channel.accumulators, layout, round_, channel.needed) if channel.needed else None,
+            stream=stream,
             send=_send(channel, tokens),
             update=update,
         )
+
+
+def _applied(
+    taken: Sequence[Gradient], order: Tensor, tower: Tower, optimizer: Optimizer, state: State, layout: DeviceLayout, settings: Settings
+) -> Sequence[Operation]:
+    """The ops that update all variables with the mean of the sums `taken`."""
+    variables, workers = [variable for _, variable in tower.contributions], len(layout.workers)
+    factors = {variable.device: at(variable, lambda: 1.0 / tf.cast(decode_update(order, workers)[0], tf.float64)) for variable in variables}
+    mean = [(at(v, scale, sums, factors[v.device]), v) for sums, v in zip(taken, variables, strict=True)]
+    return apply_update(optimizer, *tower.divide(mean), state, layout, settings)
+
+
+def _counted(state: State, applied: Sequence[Operation], batches: Tensor, stream: StreamOps | None) -> Operation:
+    """The op that counts the step after the ops in `applied`."""
+    step = state.advance(applied, batches=batches)
+    with tf.control_dependencies([step]):
+        return stream.counted() if stream else tf.no_op()
 
 
 def _all_reduce_ops(all_reduce: BetweenGraphAllReduce, round_: Tensor) -> AllReduceOps:

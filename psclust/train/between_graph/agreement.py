@@ -1,6 +1,6 @@
 """A check that all between-graph workers build the chief's variables, each on the same ps; otherwise two workers train two models, or wait
 for a variable that is never initialized. The chief writes a list of its variables to the first ps, and every other worker compares its own.
-The list also has the number of towers if each tower reads its own shard of the data.
+The list also has the number of towers if each tower reads its own shard of the data, and the variables that synchronous workers stream.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ def refuse_unshared(variables: Sequence[Any], layout: DeviceLayout) -> None:
 
 class Agreement:
     """One client's side of the check. Adds its ops to the current graph. variables: the model's, in this graph. towers: the number that all
-    workers must have; None: any."""
+    workers must have; None: any. streamed: the names of the variables whose gradients all workers must push in every step."""
 
-    def __init__(self, variables: Sequence[Any], layout: DeviceLayout, towers: int | None = None) -> None:
+    def __init__(self, variables: Sequence[Any], layout: DeviceLayout, towers: int | None = None, streamed: Sequence[str] = ()) -> None:
         self._mine = pieces(variables)
         self._towers = towers
+        self._streamed = sorted(streamed)
         with tf.device(layout.parameters):
             # In no collection, so that it is not initialized, saved or restored with the model's variables.
             shared = tf.compat.v1.get_variable(
@@ -67,7 +68,7 @@ class Agreement:
     def publish(self, session: Session) -> None:
         """Writes the chief's list."""
         entries = [[variable.name, list(variable.shape), variable.dtype, ps] for variable, ps in self._mine]
-        session.run(self._publish, {self._text: json.dumps({"variables": entries, "towers": self._towers})})
+        session.run(self._publish, {self._text: json.dumps({"variables": entries, "towers": self._towers, "streamed": self._streamed})})
 
     def compare(self, session: Session, me: str, chief: str, deadline_s: float) -> Mapping[str, int] | None:
         """Compares this worker's variables with the chief's list, once that is written. Returns None if both agree, and name -> ps index if
@@ -92,6 +93,12 @@ class Agreement:
             raise PsclustError(
                 f"{me} builds other variables than {chief}, the chief: {'; '.join(found)}. "
                 "model_fn must create the same variables in every worker"
+            )
+        other = sorted(set(self._streamed) ^ set(listed["streamed"]))
+        if other:
+            raise PsclustError(
+                f"the loss depends on {', '.join(_some(other))} in only one of {me} and {chief}, the chief, and a step needs a gradient of "
+                "every variable from every worker; train with --config local_copies=false, which needs none where a worker has none"
             )
         placed = {variable.name: ps for variable, ps in theirs}
         return None if placed == {variable.name: ps for variable, ps in self._mine} else placed

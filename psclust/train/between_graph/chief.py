@@ -16,6 +16,7 @@ from psclust.train.checkpoints.initializer import Source
 from psclust.train.job import Job
 from psclust.train.session import answers, close
 from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
+from psclust.train.sync.takeover import take_over
 
 LOG = logging.getLogger(__name__)
 
@@ -57,6 +58,9 @@ class Chief(Replica):
 
     def _prepare(self, session: Session) -> bool:
         """Prepares the variables; returns whether they are new."""
+        ops = self.built.coordinator
+        if ops is not None and ops.stream is not None:
+            take_over(session, ops.stream)
         source = self.variables.prepare(session, self.checkpoints)
         if source is Source.INITIAL:
             self.saver.save(session, 0)

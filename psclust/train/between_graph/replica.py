@@ -61,7 +61,7 @@ class Replica:
             self.state = self.built.state
             # Each tower has a number among all towers, unless the towers of a worker share its data and nothing else.
             numbered = not config.split_batch or config.moving_statistics == "sync"
-            self.agreement = Agreement(self.built.tower.variables, layout, len(layout.devices) if numbered else None)
+            self.agreement = Agreement(self.built.tower.variables, layout, len(layout.devices) if numbered else None, self.built.streamed)
             self.hooks = Hooks(self._hooks(layout))
             self.variables = Initializer(self.built.tower.spec.scaffold)
             refuse_unshared(self.variables.all, layout)

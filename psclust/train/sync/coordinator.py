@@ -20,18 +20,23 @@ from psclust.replication.sync.barrier_actions import (
     CountGradients,
     Discard,
     DropMessages,
+    Fill,
     Left,
     Release,
     Reset,
+    RollBack,
     Send,
+    Stream,
     Warn,
 )
 from psclust.replication.sync.barrier_messages import Message, Update, decode_messages, encode_tokens, encode_update
 from psclust.replication.sync.barrier_ops import CoordinatorOps
+from psclust.replication.sync.streaming import StreamingBarrier
 from psclust.replication.tf_types import Session
 from psclust.train.prepared_run import prepare
 from psclust.train.session import close
 from psclust.train.sync.accumulator_group import AccumulatorGroup
+from psclust.train.sync.stream_run import StreamRun
 
 LOG = logging.getLogger(__name__)
 
@@ -49,6 +54,8 @@ def new_barrier(
     options: dict[str, Any] = {"step": step, "ended": ended, "max_steps": max_steps}
     if ops.backups:
         return BackupBarrier(ops.workers, first_round, ops.backups.needed, **options)
+    if ops.stream:
+        return StreamingBarrier(ops.workers, first_round, **options)
     return Barrier(ops.workers, first_round, **options, all_reduce=ops.all_reduce is not None, fresh=fresh)
 
 
@@ -80,6 +87,7 @@ class BarrierCoordinator:
         # A step is this one call.
         self._update = prepare(session, [ops.update], [ops.order])
         self._sums = AccumulatorGroup(session, ops.sums)
+        self._stream = StreamRun(session, ops.stream, self._fail) if ops.stream else None
         self._own = [AccumulatorGroup(session, own) for own in ops.backups.own] if ops.backups else []
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
         self.error: Exception | None = None
@@ -112,9 +120,13 @@ class BarrierCoordinator:
                     self._do(barrier.unblock())
                 self._do(barrier.close_round())
         except Exception as error:  # noqa: BLE001 - handed to the main thread
-            self.error = error
-            # The chief's own replica may be waiting for a token; closing the session wakes it.
-            close(self._session)
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        # The first error is the cause of the others.
+        self.error = self.error or error
+        # Another thread may be waiting in the session, the chief's own replica for a token; closing the session wakes it.
+        close(self._session)
 
     def _receive(self, count: int) -> list[Message]:
         """All waiting messages, `count` at least."""
@@ -131,6 +143,8 @@ class BarrierCoordinator:
                     if tokens:
                         run(ops.send, {ops.tokens: encode_tokens(tokens, ops.workers)})
                 case Update():
+                    if self._stream:
+                        self._stream.finish()
                     (received,) = self._update(encode_update(action, ops.workers))
                     self._inbox = decode_messages(received)
                     self._updated(action.step)
@@ -157,6 +171,9 @@ class BarrierCoordinator:
                     self._dropped(worker)
                 case Clear(worker, round_):
                     self._own[worker].reset(round_)
+                case Stream() | Fill() | RollBack():
+                    assert self._stream is not None
+                    self._stream.do(action)
 
     def _reset(self, round_: int, *, blocked: bool) -> None:
         self._sums.reset(round_)

@@ -30,6 +30,9 @@ class BarrierParticipant:
         self._step = (hooks or Hooks()).callable(session, ops.step, [ops.incarnation, ops.round])
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
+        self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
+        # Whether the copies of the variables are those of the step reached.
+        self._up_to_date = False
         self._incarnation = 0
         self._round = 0
 
@@ -40,6 +43,9 @@ class BarrierParticipant:
 
     def step(self) -> tuple[Grant, float, int]:
         """Computes, pushes and reports one gradient and waits for the next token; returns (its grant, loss, examples)."""
+        if self._pull and not self._up_to_date:
+            # No variable changes before this replica has pushed its gradient.
+            self._pull()
         token, loss, examples = self._step(self._incarnation, self._round)
         return self._grant(decode_token(token)), float(loss), int(examples)
 
@@ -72,5 +78,6 @@ class BarrierParticipant:
                 self._round = token.round
                 # The round after a void one is greater by two, the first of a new barrier by any number: see Barrier._void.
                 late = token.kind is Kind.LATE
+                self._up_to_date = token.round == held + 1
                 return Grant(late or token.kind is Kind.GO, token.step, sure=token.round == held + 1 and not late, late=late)
             token = self._token()

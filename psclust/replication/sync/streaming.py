@@ -1,0 +1,79 @@
+"""The barrier whose steps are streamed, as a pure transition table like the plain one: each variable is updated as soon as the gradients of
+all workers for it have arrived, and the update that ends the round only counts it.
+
+The chief begins the stream of a round for the workers it then expects, its *places*; each accumulator waits for one gradient of every
+place. So a place that stays empty, because its worker left, is filled with a gradient of zero over no examples, and a worker that joins
+unexpectedly waits for the next round. In a void round all places are filled, which ends the stream, and the variables are rolled back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from psclust.replication.sync.barrier import Barrier
+from psclust.replication.sync.barrier_actions import Action, Fill, RollBack, Send, Stream
+from psclust.replication.sync.barrier_messages import Message, Update
+
+
+class StreamingBarrier(Barrier):
+    """Begins a stream with every round that is to make a step."""
+
+    def __init__(self, workers: int, first_round: int, **options: Any) -> None:
+        super().__init__(workers, first_round, **options)
+        # The workers of the stream that runs; empty: none runs.
+        self._places: frozenset[int] = frozenset()
+        self._waiting: set[int] = set()
+
+    @property
+    def ended(self) -> bool:
+        return super().ended and not self._places and not self._waiting
+
+    def open(self) -> list[Action]:
+        return [*super().open(), *self._begin()]
+
+    def close_round(self) -> list[Action]:
+        if not self._places:
+            return super().close_round()
+        if self._unsure and self._examples:
+            return super().close_round()
+        if self._examples and not sum(self._examples.values()):
+            # As in the plain barrier, there is no data any more.
+            self._stopping = True
+        # Without a gradient, no count of gradients shows what a lost worker has pushed.
+        return self._void() if self._stopping or not self._examples else self._update()
+
+    def _begin(self) -> list[Action]:
+        self._places = frozenset() if self._stopping else frozenset(self._expected)
+        return [Stream(self.round, tuple(sorted(self._places)))] if self._places else []
+
+    def _join(self, message: Message) -> list[Action]:
+        if not self._places:
+            return [*super()._join(message), *self._begin()]
+        if message.worker in self._places:
+            return super()._join(message)
+        self._incarnations[message.worker] = message.incarnation
+        self._waiting.add(message.worker)
+        return []
+
+    def _leave(self, message: Message) -> list[Action]:
+        self._waiting.discard(message.worker)
+        return super()._leave(message)
+
+    def _update(self) -> list[Action]:
+        round_, empty = self.round, len(self._places) - len(self._examples)
+        filled: list[Action] = [Fill(round_, empty)] if empty else []
+        for action in super()._update():
+            # The messages of the next round are received while its stream runs.
+            filled.append(replace(action, wanted=0) if isinstance(action, Update) else action)
+        return [*filled, *self._begin()]
+
+    def _void(self) -> list[Action]:
+        round_, places = self.round, len(self._places)
+        *warning, reset, tokens = super()._void()
+        return [*warning, Fill(round_, places), RollBack(round_), reset, tokens, *self._begin()]
+
+    def _advance(self) -> Send:
+        self._expected |= self._waiting
+        self._waiting.clear()
+        return super()._advance()

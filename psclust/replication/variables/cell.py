@@ -1,0 +1,37 @@
+"""A value on a task that belongs to the run alone: it is in no collection, so nothing initializes, saves or restores it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.tf_types import Operation, Tensor
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A resource variable without an initial value. Graphs share the one of the same name."""
+
+    handle: Tensor
+    dtype: Any
+    device: str
+
+    def set(self, value: Tensor) -> Operation:
+        """The op that sets the value, which shares the memory of `value` until one of them is written."""
+        with tf.device(self.device):
+            return tf.raw_ops.AssignVariableOp(resource=self.handle, value=value)
+
+    def read(self) -> Tensor:
+        with tf.device(self.device):
+            return tf.raw_ops.ReadVariableOp(resource=self.handle, dtype=self.dtype)
+
+    def is_set(self) -> Tensor:
+        with tf.device(self.device):
+            return tf.raw_ops.VarIsInitializedOp(resource=self.handle)
+
+
+def cell(name: str, dtype: Any, shape: Any, device: str) -> Cell:
+    with tf.device(device):
+        return Cell(tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name, name=name), dtype, device)

@@ -1,0 +1,52 @@
+"""Streamed rounds at work: the stream runs in a thread of its own, while the barrier receives messages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from psclust.replication.sync.barrier_actions import Fill, RollBack, Stream
+from psclust.replication.sync.stream_ops import StreamOps
+from psclust.replication.tf_types import Session
+from psclust.train.prepared_run import prepare
+
+
+class StreamRun:
+    """The streams of one barrier, one after another. failed(error): called in the stream's thread if it fails."""
+
+    def __init__(self, session: Session, ops: StreamOps, failed: Callable[[Exception], None]) -> None:
+        self._session = session
+        self._ops = ops
+        self._failed = failed
+        self._stream = prepare(session, [ops.stream], [ops.order])
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def do(self, action: Stream | Fill | RollBack) -> None:
+        ops, run = self._ops, self._session.run
+        match action:
+            case Stream(round_, workers):
+                order = [round_, *(int(worker in workers) for worker in range(ops.workers))]
+                self._thread = threading.Thread(target=self._run, args=(order,), name="stream", daemon=True)
+                self._thread.start()
+            case Fill(round_, times):
+                for _ in range(times):
+                    run(ops.fill, {ops.round: round_})
+            case RollBack(round_):
+                self.finish()
+                run(list(ops.roll_back.values()))
+                run(ops.settle, {ops.round: round_})
+
+    def finish(self) -> None:
+        """Waits for the end of the stream. Raises its error."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, order: list[int]) -> None:
+        try:
+            self._stream(order)
+        except Exception as error:  # noqa: BLE001 - raised by `finish`
+            self._error = error
+            self._failed(error)

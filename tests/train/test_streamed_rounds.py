@@ -1,0 +1,119 @@
+"""Synchronous between-graph training whose variables come back while gradients leave: the weights of one process, whatever happens."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trained import same
+
+pytestmark = pytest.mark.tensorflow
+LONG = pytest.mark.long
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "config"),
+    [
+        ("adam", {"average_decay": 0.9, "weight_decay": 0.001}),
+        pytest.param("momentum", {}, marks=LONG),
+        pytest.param("sgd", {"accumulate": 2}, marks=LONG),
+    ],
+)
+def test_they_give_the_weights_of_one_process(train_here: Callable[..., Any], optimizer: str, config: dict[str, Any]) -> None:
+    import wide
+
+    program = wide.program(optimizer, **config)
+    same(train_here(program), train_here(program, "between-graph", sync=True))
+
+
+def test_a_worker_whose_data_ends_leaves_in_the_middle_of_a_round(train_here: Callable[..., Any]) -> None:
+    import wide
+
+    program = wide.program().with_params({"fewer": 8})
+    trained = train_here(program, "between-graph", sync=True)
+    assert trained.values["psclust/positions"].tolist() == [20, 12]
+    same(train_here(program, "in-graph", sync=True), trained)
+
+
+@LONG
+def test_a_step_that_is_under_way_when_a_worker_asks_to_stop_is_not_made(train_here: Callable[..., Any]) -> None:
+    import wide
+
+    trained = train_here(wide.program().with_params({"stop_at": 7}), "between-graph", sync=True, workers=3)
+    assert trained.step == 7
+    same(train_here(wide.program(), max_steps=7), trained)
+
+
+@LONG
+def test_a_training_goes_on_with_copies_where_it_was(train_here: Callable[..., Any]) -> None:
+    import wide
+
+    train_here(wide.program(), "between-graph", sync=True, folder="model", max_steps=8)
+    same(train_here(wide.program()), train_here(wide.program(), "between-graph", sync=True, folder="model"))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("program", "mortal", "said"),
+    [
+        ("averaged", "worker:1", "a worker died in the middle of step 5"),
+        pytest.param("trained", "worker:1", "a worker died in the middle of step 5", marks=LONG),
+        pytest.param("averaged", "worker:0", "rolling back a step that was half made", marks=LONG),
+    ],
+)
+def test_a_task_that_dies_half_way_through_its_push_leaves_no_trace(
+    train_here: Callable[..., Any], processes: Callable[..., Any], tmp_path: Path, program: str, mortal: str, said: str
+) -> None:
+    import wide
+
+    mark = tmp_path / "died"
+    cluster = processes("between-graph", True, f"wide:{program}", "--set", f"mortal={mortal}", "--set", f"mark={mark}")
+    cluster.clients[mortal].join()
+    assert mark.exists()
+    cluster.start(mortal)
+    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    assert said in cluster.log("worker:0")
+    same(train_here(getattr(wide, program)), cluster.trained())
+
+
+@LONG
+@pytest.mark.process
+def test_a_ps_that_dies_half_way_through_a_round_is_filled_from_the_last_checkpoint(
+    train_here: Callable[..., Any], processes: Callable[..., Any]
+) -> None:
+    import wide
+
+    cluster = processes("between-graph", True, "wide:trained", "--set", "steps=60", "--save-seconds", "0.2", "--log-seconds", "0.1")
+    cluster.reach("worker:1", 10)
+    cluster.kill("ps:1")
+    cluster.serve("ps:1")
+    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    assert "restored" in cluster.log("worker:0")
+    same(train_here(wide.program().with_params({"steps": 60})), cluster.trained())
+
+
+@LONG
+@pytest.mark.process
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_tasks_that_are_killed_at_any_moment_leave_no_trace(
+    train_here: Callable[..., Any], processes: Callable[..., Any], seed: int
+) -> None:
+    import wide
+
+    # A ps is killed less often than clients: what follows is a training restored from a checkpoint.
+    chance, steps = random.Random(seed), 150
+    cluster = processes("between-graph", True, "wide:trained", "--set", f"steps={steps}", "--save-seconds", "0.5", "--log-seconds", "0.1")
+    cluster.reach("worker:1", 5)
+    for _ in range(6):
+        # Not a wait for something: the moment is what is tried.
+        time.sleep(chance.uniform(0.0, 1.5))
+        task = chance.choice(["worker:0", "worker:0", "worker:1", "worker:1", "ps:1"])
+        if all(client.exitcode is None for client in cluster.clients.values()):
+            cluster.kill(task)
+            cluster.serve(task) if task == "ps:1" else cluster.start(task)
+    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    same(train_here(wide.program().with_params({"steps": steps})), cluster.trained())

@@ -1,0 +1,83 @@
+"""A net of several layers of 1 MB each, large enough for its steps to be streamed; a module by itself, because the process that trains it
+imports it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import psclust
+
+BATCH, LAYERS = 12, 4
+OPTIMIZERS: dict[str, Any] = {
+    "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01),
+    "momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.003, 0.9),
+    "adam": lambda: tf.compat.v1.train.AdamOptimizer(0.001),
+}
+
+
+_SECOND = "wide/second replica"
+
+
+def _input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
+    x = tf.random.stateless_normal([BATCH * params["steps"], 100], [1, 2])
+    y = tf.sin(x[:, :1])
+    if shard.index == 1:
+        tf.compat.v1.add_to_collection(_SECOND, _SECOND)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).shard(shard.count, shard.index).batch(BATCH // shard.count)
+    return dataset.take(params["steps"] - (params["fewer"] if shard.index == 1 else 0))
+
+
+def _mortal(x: Any, params: dict[str, Any]) -> Any:
+    """`x`; in backpropagation, the task `mortal` kills itself once, at its batch number `dies_at`: when it has pushed the gradients of the
+    layers behind and none of those before."""
+    seen = [0]
+
+    def perhaps_die(slope: Any) -> Any:
+        seen[0] += 1
+        mark = Path(params["mark"])
+        if os.environ.get("PSCLUST_TASK") == params["mortal"] and seen[0] == params["dies_at"] and not mark.exists():
+            mark.touch()
+            # Time for the gradients of the layers behind to arrive, and for the variables to be updated with them.
+            time.sleep(1.0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.float32(slope)
+
+    @tf.custom_gradient
+    def identity(x: Any) -> Any:
+        return tf.identity(x), lambda slope: tf.ensure_shape(tf.compat.v1.py_func(perhaps_die, [slope], tf.float32), x.shape)
+
+    return identity(x)
+
+
+def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    x = features
+    for layer in range(LAYERS):
+        if layer == LAYERS // 2 and params["mortal"]:
+            x = _mortal(x, params)
+        start = tf.compat.v1.glorot_uniform_initializer(seed=layer)
+        x = tf.matmul(x, tf.compat.v1.get_variable(f"layer{layer}", [x.shape[-1], params["width"]], initializer=start))
+        bias = tf.compat.v1.get_variable(f"bias{layer}", [params["width"]], initializer=tf.compat.v1.zeros_initializer())
+        unused = params["lazy"] and layer == 0 and tf.compat.v1.get_collection(_SECOND)
+        x = tf.nn.tanh(x if unused else x + bias)
+    hooks = [tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"])] if params["stop_at"] else []
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((x[:, :1] - labels) ** 2), training_hooks=hooks)
+
+
+PARAMS = {"steps": 20, "fewer": 0, "width": 500, "stop_at": 0, "mortal": "", "dies_at": 5, "mark": "", "lazy": False}
+
+
+def program(optimizer: str = "momentum", **config: Any) -> psclust.Program:
+    """The second replica has `fewer` batches than the others, and if it is `lazy`, its loss does not depend on the first bias; a hook in
+    every worker asks all to stop at the step `stop_at`."""
+    return psclust.Program(_model, _input, OPTIMIZERS[optimizer], params=PARAMS, config=psclust.TrainConfig(**config), seed=1)
+
+
+trained = program()
+averaged = program("adam", average_decay=0.9, weight_decay=0.001)
