@@ -170,7 +170,7 @@ def _describe_popen_error(python: str, error: OSError) -> str:
 
 def _shortcuts(python: str, load: Load) -> tuple[list[str], dict[str, str]]:
     """Interpreter options and variables that spare the fork server the search for its packages, if this process knows where they are."""
-    if load == "tensorflow" or python != sys.executable:
+    if load not in ("library", "nothing") or python != sys.executable:
         return [], {}
     if load == "nothing":
         return ["-I", "-S"], {}

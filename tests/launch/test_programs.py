@@ -211,3 +211,12 @@ def test_a_late_session_does_not_hang_on_a_worker_that_has_ended_well(bed: Comma
     status = bed.status()
     assert status is not None
     assert [(task.phase, task.exit_code) for task in status.tasks] == [("done", 0), ("done", 0)]
+
+
+def test_a_script_that_names_keras_is_forked_with_it(bed: CommandBed) -> None:
+    bed.write(
+        "train.py", "import sys\nready = 'keras' in sys.modules\nfrom tensorflow import keras\nprint('keras', ready, keras.__version__)\n"
+    )
+    code, said = bed.run("up", "--ps", "0", "--workers", "1", "train.py")
+    assert code == 0, said
+    assert "worker:0 | keras True 3." in said
