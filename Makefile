@@ -8,7 +8,7 @@ TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-long check coverage fmt proto golden clean
+.PHONY: demo test test-long bench check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
@@ -20,6 +20,11 @@ test: system test-system $(VENV)/.test
 # The rest: every combination, and what takes scale or time.
 test-long: system test-system $(VENV)/.test
 	$(BIN)/python -m pytest -m long $(SPREAD)
+
+# About two hours, on an otherwise idle machine; `make bench bench="--only wire"` measures a part.
+bench: system test-system $(VENV)/.test
+	$(BIN)/pip install -q -e ".[bench]"
+	$(BIN)/python benchmarks/suite.py $(bench)
 
 check: system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

@@ -47,6 +47,7 @@ setup(
         "examples": ["scikit-learn>=1.4"],
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
+        "bench": ["matplotlib>=3.9"],
         "test": [*TEST, "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
     },
     entry_points={"console_scripts": ["psclust = psclust.cli.main:main"]},

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import rows
 
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 
@@ -54,6 +55,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ps", type=int, default=1, help="ps tasks on each host")
     parser.add_argument("--workers", type=int, default=3, help="worker tasks on each host")
+    rows.add_json(parser)
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("hosts are network namespaces: run it as root")
@@ -71,6 +73,16 @@ def main() -> None:
         numbers = [f"{value:.2f}" for value in (each.down, each.ps, each.cpu, each.host_cpu)]
         cells = [str(count), str(servers), f"{each.up:.2f}", more, *numbers, f"{each.pss:.0f}", f"{each.host_pss:.0f}"]
         print("  ".join(cell.rjust(len(column)) for cell, column in zip(cells, COLUMNS, strict=True)), flush=True)
+
+    units = {"up": "s", "down": "s", "ps": "s", "pss": "MB", "host_pss": "MB"}
+    rows.write(
+        options.json,
+        [
+            rows.Row("hosts", f"{count} hosts", name, unit, [getattr(each, name) for each in found])
+            for count, found in rounds.items()
+            for name, unit in units.items()
+        ],
+    )
 
 
 def median(rounds: Sequence[Measurement]) -> Measurement:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import rows
 
 from psclust.testing.free_ports import free_ports
 
@@ -50,7 +51,9 @@ def main() -> None:
     parser.add_argument("--servers", type=int, nargs="+", default=[4, 16, 64])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--by-hand-up-to", type=int, default=16, help="more than this is not started by hand: it takes minutes")
+    rows.add_json(parser)
     options = parser.parse_args()
+    found: list[rows.Row] = []
     print(f"{'servers':>7}  {'way':<8}  {'seconds':>8}  {'PSS/MB':>7}  {'besides/MB':>10}  {'times sooner':>12}")
     for count in options.servers:
         psclust, by_hand = [], []
@@ -61,6 +64,10 @@ def main() -> None:
         show(count, "psclust", psclust, None)
         if by_hand:
             show(count, "by hand", by_hand, psclust)
+        for way, rounds in (("psclust", psclust), ("by hand", by_hand)):
+            found.append(rows.Row("launch", str(count), way, "s", [each.seconds for each in rounds]))
+            found.append(rows.Row("launch", str(count), way, "MB a server", [each.pss for each in rounds]))
+    rows.write(options.json, [row for row in found if row.rounds])
 
 
 def show(count: int, way: str, rounds: Sequence[Measurement], against: Sequence[Measurement] | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 
+import rows
 from well_known_models import MODELS
 
 from psclust.placement.placement_settings import PlacementSettings
@@ -21,13 +22,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ps", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--max-shard-bytes", type=int, default=8_000_000)
+    rows.add_json(parser)
     options = parser.parse_args()
+    found: list[rows.Row] = []
     print(f"{'model':<16} {'values':>7} {'policy':<20}" + "".join(f"{ps:>7}" for ps in options.ps))
     for model in MODELS:
         millions = sum(variable.elements for variable in variables(model)) / 1e6
         for name, settings in policies(options.max_shard_bytes).items():
-            cells = "".join(f"{imbalance(model, ps, settings):>7.2f}" for ps in options.ps)
+            ratios = {ps: imbalance(model, ps, settings) for ps in options.ps}
+            cells = "".join(f"{ratio:>7.2f}" for ratio in ratios.values())
             print(f"{model:<16} {f'{millions:.0f} M':>7} {name:<20}{cells}")
+            found += [rows.Row("placement", f"{model}, {ps} ps", name, "fullest over mean", [ratio]) for ps, ratio in ratios.items()]
+    rows.write(options.json, found)
 
 
 def policies(max_shard_bytes: int) -> dict[str, PlacementSettings]:

@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import rows
+
 HERE = Path(__file__).parent / "training"
 WARM_S = 3.0
 _STEP = re.compile(r"^(worker:0|client:0|chief:0) +\| step (\d+)")
@@ -61,7 +63,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
+    rows.add_json(parser)
     options = parser.parse_args()
+    found: list[rows.Row] = []
     ways = [way for way in WAYS if way.name in options.ways]
     print(f"{'model':<10} {'way':<20} {'batches/s':>10}  times as many as")
     for model in options.models:
@@ -71,6 +75,8 @@ def main() -> None:
                 rates[way.name].append(measure(way, model, options.ps, options.workers, options.seconds))
         for way in ways:
             show(model, way, rates)
+            found.append(rows.Row("replication", model, way.name, "batches/s", rates[way.name]))
+    rows.write(options.json, found)
 
 
 def show(model: str, way: Way, rates: dict[str, list[float]]) -> None:

@@ -1,10 +1,12 @@
 """Seconds a step on hosts whose links are shaped, against rivals and against what the wire itself allows.
 
-    python benchmarks/wire.py [--gbit 1] [--ways ...] [--steps 8] [--rounds 3]
+    python benchmarks/wire.py [--gbit 1] [--models skewed] [--ways ...] [--steps 8] [--rounds 3] [--torch PYTHON]
 
-Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends; the model is `skewed` of
-`training/models.py`, 89 MB of dense variables and hardly any computation. Every worker says its steps; the time of a step of one worker is
-the mean of `--steps` after the first six; medians of the rounds, in which the ways take turns. All hosts share the cores of this machine.
+Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends. The models are those of
+`training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation, and variables of all models are cut into shards of
+8 MB. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two seconds, after the first
+six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link, both ways at once.
+`--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores of this machine.
 As root, on an otherwise idle machine.
 """
 
@@ -15,67 +17,109 @@ import os
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
+import rows
 
 from psclust.testing.hosts import HostBed, host_bed
 
 HERE = Path(__file__).parent / "training"
-MODEL_MB = 89.4
+# MB of float32 that a step of one worker pulls, and pushes.
+MODEL_MB = {"skewed": 89.4, "small": 0.41, "large": 19.1, "embedding": 0.55}
+# Of a link of 1 Gbit/s, in MB a second, without the headers of Ethernet, IP, TCP and HTTP/2.
+MB_A_GBIT = 119.6
+WARM_STEPS, LEAST_S = 6, 2.0
 _STEP = re.compile(r"^(\S+:0) +\| .*?step (\d+)")
 CUT = ("--placement", "balanced", "--max-shard-bytes", "8MB")
-OURS = ("ours:skewed", "--log-seconds", "0.1")
+OURS = ("ours:{model}", "--log-seconds", "0.1")
 HALF = ("--config", "wire_dtype=bfloat16")
 QUARTER = ("--config", "wire_dtype=int8")
-WAYS: Mapping[str, Sequence[str]] = {
-    "by hand, round robin": ("by_hand.py", "--model", "skewed"),
-    "by hand, tuned": ("by_hand_tuned.py",),
-    "by hand, tuned, bfloat16": ("by_hand_tuned.py", "--bfloat16"),
-    "coordinator": ("--replication", "coordinator", "coordinator.py", "skewed", "8MB"),
-    "between-graph async": (*CUT, "--async", *OURS),
-    "between-graph async, no copies": (*CUT, "--async", *OURS, "--config", "local_copies=false"),
-    "between-graph async, bfloat16": (*CUT, "--async", *OURS, *HALF),
-    "between-graph async, int8": (*CUT, "--async", *OURS, *QUARTER),
-    "between-graph sync": (*CUT, "--sync", *OURS),
-    "between-graph sync, no copies": (*CUT, "--sync", *OURS, "--config", "local_copies=false"),
-    "between-graph sync, bfloat16": (*CUT, "--sync", *OURS, *HALF),
-    "between-graph sync, int8": (*CUT, "--sync", *OURS, *QUARTER),
-    "in-graph sync": (*CUT, "--replication", "in-graph", "--sync", *OURS),
-    "in-graph sync, no copies": (*CUT, "--replication", "in-graph", "--sync", *OURS, "--config", "local_copies=false"),
-    "in-graph sync, bfloat16": (*CUT, "--replication", "in-graph", "--sync", *OURS, *HALF),
-    "in-graph sync, int8": (*CUT, "--replication", "in-graph", "--sync", *OURS, *QUARTER),
+IN_GRAPH = ("--replication", "in-graph")
+
+
+@dataclass(frozen=True)
+class Way:
+    """arguments: of `psclust up`, `{model}` filled in. together: whether a counted step is one of any worker, not one of each.
+    skewed_only: for no other model."""
+
+    arguments: Sequence[str] = ()
+    together: bool = False
+    skewed_only: bool = False
+
+
+WAYS: Mapping[str, Way] = {
+    "by hand, round robin": Way(("by_hand.py", "--model", "{model}"), together=True),
+    "by hand, tuned": Way(("by_hand_tuned.py",), together=True, skewed_only=True),
+    "by hand, tuned, bfloat16": Way(("by_hand_tuned.py", "--bfloat16"), together=True, skewed_only=True),
+    "ParameterServerStrategy": Way(("--replication", "coordinator", "coordinator.py", "{model}", "8MB"), together=True),
+    "PyTorch DDP": Way(skewed_only=True),
+    "PyTorch DDP, fp16": Way(skewed_only=True),
+    "between-graph async": Way((*CUT, "--async", *OURS), together=True),
+    "between-graph async, no copies": Way((*CUT, "--async", *OURS, "--config", "local_copies=false"), together=True),
+    "between-graph async, bfloat16": Way((*CUT, "--async", *OURS, *HALF), together=True),
+    "between-graph async, int8": Way((*CUT, "--async", *OURS, *QUARTER), together=True),
+    "between-graph sync": Way((*CUT, "--sync", *OURS)),
+    "between-graph sync, no copies": Way((*CUT, "--sync", *OURS, "--config", "local_copies=false")),
+    "between-graph sync, bfloat16": Way((*CUT, "--sync", *OURS, *HALF)),
+    "between-graph sync, int8": Way((*CUT, "--sync", *OURS, *QUARTER)),
+    "in-graph sync": Way((*CUT, *IN_GRAPH, "--sync", *OURS)),
+    "in-graph sync, no copies": Way((*CUT, *IN_GRAPH, "--sync", *OURS, "--config", "local_copies=false")),
+    "in-graph sync, bfloat16": Way((*CUT, *IN_GRAPH, "--sync", *OURS, *HALF)),
+    "in-graph sync, int8": Way((*CUT, *IN_GRAPH, "--sync", *OURS, *QUARTER)),
 }
-# A step that is counted is one of each worker, except where workers count their own together.
-_COUNTED_TOGETHER = ("by hand", "coordinator", "between-graph async")
+# Not started by psclust: further arguments of ddp.py.
+_DDP = {"PyTorch DDP": (), "PyTorch DDP, fp16": ("--half",)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gbit", type=float, default=1.0)
+    parser.add_argument("--gbit", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--models", nargs="+", default=["skewed"], choices=list(MODEL_MB))
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--torch", help="an interpreter with PyTorch; without it DistributedDataParallel is left out")
+    rows.add_json(parser)
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("hosts are network namespaces: run it as root")
-    found: dict[str, list[float]] = {way: [] for way in options.ways}
-    with tempfile.TemporaryDirectory(prefix="psclust-bench-") as folder, host_bed(Path(folder) / "hosts", 4) as bed:
-        shape(bed, options.gbit)
-        shutil.copytree(HERE, bed.shared / "training")
-        for _ in range(options.rounds):
-            for way, times in found.items():
-                times.append(measure(bed, WAYS[way], options.steps) * (2 if way.startswith(_COUNTED_TOGETHER) else 1))
-                print(f"{way:<32} {times[-1]:6.2f} s", file=sys.stderr, flush=True)
-    bound = MODEL_MB / (options.gbit * 119.6)
-    print(f"{'way':<32} {'s/step':>7}")
-    for way, times in found.items():
-        print(f"{way:<32} {statistics.median(times):>7.2f}")
-    print(f"{'the wire, both ways at once':<32} {bound:>7.2f}")
+    found: list[rows.Row] = []
+    with tempfile.TemporaryDirectory(prefix="psclust-bench-") as folder:
+        for gbit in options.gbit:
+            with host_bed(Path(folder) / f"hosts-{gbit:g}", 4) as bed:
+                shape(bed, gbit)
+                shutil.copytree(HERE, bed.shared / "training")
+                for model in options.models:
+                    found += measure_all(bed, gbit, model, ways_of(options.ways, model, options.torch), options)
+    rows.write(options.json, found)
+
+
+def ways_of(names: Sequence[str], model: str, torch: str | None) -> list[str]:
+    return [way for way in names if (model == "skewed" or not WAYS[way].skewed_only) and (torch or way not in _DDP)]
+
+
+def measure_all(bed: HostBed, gbit: float, model: str, ways: Sequence[str], options: argparse.Namespace) -> list[rows.Row]:
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(options.rounds):
+        for way, each in times.items():
+            start = ddp(bed, options.torch, _DDP[way]) if way in _DDP else ours(bed, WAYS[way], model)
+            each.append(measure(start, options.steps) * (2 if WAYS[way].together else 1))
+            print(f"{gbit:g} Gbit/s  {model:<10} {way:<32} {each[-1]:7.3f} s", file=sys.stderr, flush=True)
+    bound = MODEL_MB[model] / (gbit * MB_A_GBIT)
+    found = [rows.Row("wire", f"{model}, {gbit:g} Gbit/s", way, "s/step", each) for way, each in times.items()]
+    found.append(rows.Row("wire", f"{model}, {gbit:g} Gbit/s", "the wire", "s/step", [bound]))
+    print(f"\n{model}, {gbit:g} Gbit/s{'':<{22 - len(model)}} {'s/step':>7}")
+    for row in found:
+        print(f"{row.way:<32} {row.value:>7.3f}", flush=True)
+    return found
 
 
 def shape(bed: HostBed, gbit: float) -> None:
@@ -87,28 +131,70 @@ def shape(bed: HostBed, gbit: float) -> None:
         subprocess.run(host.command("tc", "qdisc", "add", "dev", "eth0", *limit), check=True)
 
 
-def measure(bed: HostBed, arguments: Sequence[str], steps: int) -> float:
-    """Seconds between two steps that a worker says."""
-    with tempfile.TemporaryDirectory() as state:
-        environ = {**os.environ, "HOME": str(bed.home), "PSCLUST_STATE": state, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, "-m", "psclust", "up", "-H", bed.names, "--name", "bench", "--ps", "2", "--workers", "2", *arguments]
-        up = subprocess.Popen(
-            command, cwd=bed.shared / "training", env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        try:
-            said = said_steps(up)
-            first = next((now, step) for now, step in said if step > 6)
-            last = next((now, step) for now, step in said if step >= first[1] + steps)
-        finally:
-            up.send_signal(signal.SIGINT)
-            up.communicate()
+# Runs a way until it is left; yields when its first worker has said which step.
+Start = Callable[[], AbstractContextManager[Iterator[tuple[float, int]]]]
+
+
+def measure(start: Start, steps: int) -> float:
+    """Seconds between two steps that the first worker says."""
+    with start() as said:
+        first = next((now, step) for now, step in said if step > WARM_STEPS)
+        last = next((now, step) for now, step in said if step >= first[1] + steps and now >= first[0] + LEAST_S)
     return (last[0] - first[0]) / (last[1] - first[1])
 
 
-def said_steps(up: subprocess.Popen[str]) -> Iterator[tuple[float, int]]:
-    assert up.stdout is not None
+def ours(bed: HostBed, way: Way, model: str) -> Start:
+    arguments = [argument.format(model=model) for argument in way.arguments]
+
+    @contextmanager
+    def start() -> Iterator[Iterator[tuple[float, int]]]:
+        with tempfile.TemporaryDirectory() as state:
+            environ = {**os.environ, "HOME": str(bed.home), "PSCLUST_STATE": state, "TF_CPP_MIN_LOG_LEVEL": "3"}
+            command = [sys.executable, "-m", "psclust", "up", "-H", bed.names, "--name", "bench", "--ps", "2", "--workers", "2", *arguments]
+            up = _popen(command, bed.shared / "training", environ)
+            try:
+                yield said_steps(up)
+            finally:
+                up.send_signal(signal.SIGINT)
+                up.communicate()
+
+    return start
+
+
+def ddp(bed: HostBed, python: str, more: Sequence[str]) -> Start:
+    """On the third and the fourth host, where the workers of the other ways are."""
+    workers = bed.hosts[2:]
+    master = f"{workers[0].address}:29400"
+
+    @contextmanager
+    def start() -> Iterator[Iterator[tuple[float, int]]]:
+        script = str(bed.shared / "training" / "ddp.py")
+        arguments = [script, "--master", master, "--world", "2", *more, "--rank"]
+        environ = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0"}
+        processes = [
+            _popen(host.command(python, *arguments, str(rank)), bed.shared / "training", environ) for rank, host in enumerate(workers)
+        ]
+        try:
+            yield said_steps(processes[0])
+        finally:
+            for each in (process for host in workers for process in host.processes()):
+                with suppress(psutil.Error):
+                    if script in each.cmdline():
+                        each.kill()
+            for process in processes:
+                process.communicate()
+
+    return start
+
+
+def _popen(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def said_steps(process: subprocess.Popen[str]) -> Iterator[tuple[float, int]]:
+    assert process.stdout is not None
     said = []
-    for line in up.stdout:
+    for line in process.stdout:
         said.append(line)
         if found := _STEP.match(line):
             yield time.monotonic(), int(found[2])

@@ -8,6 +8,7 @@ import time
 
 import models
 import tensorflow.compat.v1 as tf
+from skewed_shapes import SKEWED
 
 tf.disable_eager_execution()
 SHARD_BYTES = 8_000_000
@@ -27,7 +28,7 @@ if flags.job_name == "ps":
 
 worker, loads, updates = f"/job:worker/task:{flags.task_index}", [0] * len(hosts), []
 shards = []
-for name, (rows, columns) in models.SKEWED.items():
+for name, (rows, columns) in SKEWED.items():
     most = SHARD_BYTES // (columns * 4)
     shards += [(f"{name}_{start}", min(most, rows - start), columns) for start in range(0, rows, most)]
 wire = tf.bfloat16 if flags.bfloat16 else tf.float32

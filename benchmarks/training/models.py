@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from skewed_shapes import SKEWED
 
 Get = Callable[[str, list[int]], Any]
 RATE = 0.01
@@ -55,10 +56,6 @@ def _embedding(get: Get, features: Any, labels: Any) -> Any:
     rows = tf.gather(get("table", [_ROWS, _WIDTH]), features)
     x = tf.reshape(rows, [-1, _WORDS * _WIDTH])
     return _entropy(labels, tf.matmul(x, get("kernel", [_WORDS * _WIDTH, 10])) + get("bias", [10]))
-
-
-# Like VGG: most of the bytes are in one variable. 89 MB.
-SKEWED = {f"dense_{index}": [int(size * 250_000) // 250, 250] for index, size in enumerate((0.1, 7, 0.1, 64, 0.1, 16, 0.1, 2))}
 
 
 def _skewed(get: Get, features: Any, labels: Any) -> Any:

@@ -41,7 +41,7 @@ def pull_once(built: int, wire_dtype: str) -> None:
             if not same_task(user.device, handle.device):
                 reads.setdefault(key, []).append(value)
                 users.setdefault(key, []).extend((user, index) for index, used in enumerate(user.inputs) if used is value)
-    # To find the distinct ids takes a twentieth of the time of a step that has no wire to wait for, and pays where ids repeat.
+    # To find the distinct ids takes 5 to 15 % of a step that has no wire to wait for, and pays where ids repeat.
     if wire_dtype != "float32":
         _pull_rows_once(built)
     pulled = _in_buckets({key: values[0] for key, values in reads.items()})

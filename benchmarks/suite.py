@@ -1,0 +1,69 @@
+"""All benchmarks in one go: their numbers as JSON, tables and figures, in docs/performance.md and the folder beside it.
+
+    make bench                                     # or: python benchmarks/suite.py
+    python benchmarks/suite.py --only launch wire  # measures these anew, keeps the numbers of the others
+    python benchmarks/suite.py --only              # measures nothing, draws what is there
+
+As root, on an otherwise idle machine; all of it takes about two hours, with `--rounds 1` forty minutes. Rivals are measured in the same run
+as what they are compared with. `--torch PYTHON` gives an interpreter with PyTorch, a rival on the wire. What rounding on the wire costs in
+accuracy is measured apart, by `wire_accuracy.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import plots
+import rows
+from measured_page import fill
+
+HERE = Path(__file__).parent
+DOCS = HERE.parent / "docs"
+MEASURED = DOCS / "performance" / "measured.json"
+BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
+    "placement": [[]],
+    "launch": [["--servers", "1", "4", "16", "64", "128"]],
+    "replication": [[]],
+    "hosts": [[]],
+    "scale": [[]],
+    "wire": [["--gbit", "1", "10"], ["--gbit", "1", "10", "--models", "small", "large", "embedding"]],
+}
+WITH_ROUNDS = ("launch", "replication", "hosts", "wire")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=list(BENCHMARKS), choices=list(BENCHMARKS))
+    parser.add_argument("--rounds", type=int, help="of those benchmarks that have rounds")
+    parser.add_argument("--torch", help="an interpreter with PyTorch")
+    options = parser.parse_args()
+    found = rows.read(MEASURED) if MEASURED.exists() else []
+    MEASURED.parent.mkdir(exist_ok=True)
+    for name in options.only:
+        print(f"== {name}", flush=True)
+        more = ["--torch", options.torch] if name == "wire" and options.torch else []
+        more += ["--rounds", str(options.rounds)] if name in WITH_ROUNDS and options.rounds else []
+        measured = [row for arguments in BENCHMARKS[name] for row in run(name, [*arguments, *more])]
+        found = [row for row in found if row.benchmark != name] + measured
+        rows.write(MEASURED, found)
+    plots.draw(found, MEASURED.parent)
+    fill(DOCS / "performance.md", found)
+    print(f"on {platform.machine()}, {os.cpu_count()} cores; see {DOCS / 'performance.md'}")
+
+
+def run(name: str, arguments: Sequence[str]) -> list[rows.Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.json"
+        subprocess.run([sys.executable, str(HERE / f"{name}.py"), *arguments, "--json", str(path)], check=True)
+        return rows.read(path)
+
+
+if __name__ == "__main__":
+    main()
