@@ -5,32 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from histories import DIED, go, gradient, join, leave, stop
 
 from psclust.replication.sync.barrier import Barrier
-from psclust.replication.sync.barrier_actions import CountGradients, DropMessages, Left, Release, Reset, Send, Warn
+from psclust.replication.sync.barrier_actions import CountGradients, DropMessages, Left, Release, Reset, Send
 from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
-
-DIED = Warn("a worker died in the middle of step 8; the step is computed again")
-
-
-def join(worker: int, incarnation: int) -> Message:
-    return Message(Kind.JOIN, worker, incarnation, 0, 0)
-
-
-def gradient(worker: int, incarnation: int, round_: int, examples: int = 8) -> Message:
-    return Message(Kind.GRADIENT, worker, incarnation, round_, examples)
-
-
-def leave(worker: int, incarnation: int) -> Message:
-    return Message(Kind.LEAVE, worker, incarnation, 0, 0)
-
-
-def go(incarnation: int, round_: int, step: int = 7) -> Token:
-    return Token(Kind.GO, incarnation, round_, step)
-
-
-def stop(incarnation: int, round_: int, step: int = 7) -> Token:
-    return Token(Kind.STOP, incarnation, round_, step)
 
 
 def two(**options: Any) -> Barrier:

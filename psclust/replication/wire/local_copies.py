@@ -8,9 +8,8 @@ of others still leave:
                                                                              |         |   pull v3 v2 v1 |
 
 The values are those that the next step would have pulled, unless other replicas update them in between, which makes an asynchronous update
-a little more stale. Copies are local variables: every session begins by pulling them. With int8 on the wire, the differences of large ones
-come back (see `differences`).
-A synchronous worker pulls them when it may begin, and as a whole.
+a little more stale. Copies are local variables: every session begins by pulling them, but a synchronous between-graph worker when it may
+begin. With int8 on the wire, the differences of large ones come back (see `differences`), to such a worker the whole values.
 """
 
 from __future__ import annotations
