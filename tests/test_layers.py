@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent / "psclust"
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent / "psclust"
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if "_pb2" not in path.name)
 MAX_FILE = 399
 MAX_FUNCTION = 60
@@ -183,8 +184,14 @@ def test_a_host_needs_only_tensorflow() -> None:
 
 
 def test_no_file_name_occurs_twice() -> None:
-    counts = Counter(path.name for path in SOURCES if not path.name.startswith("__"))
-    assert [name for name, count in counts.items() if count > 1] == []
+    assert twice(SOURCES) == []
+    # Tests import their helpers by name alone: of two helpers with one name, both would get the one that was imported first.
+    assert twice(path for path in TESTS.rglob("*.py") if path.name != "conftest.py") == []
+
+
+def twice(paths: Iterable[Path]) -> list[str]:
+    counts = Counter(path.name for path in paths if not path.name.startswith("__"))
+    return sorted(name for name, count in counts.items() if count > 1)
 
 
 def test_loggers_and_seconds_have_their_names() -> None:

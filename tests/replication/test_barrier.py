@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from histories import DIED, go, gradient, join, leave, stop
+from barrier_histories import DIED, go, gradient, join, leave, stop
 
 from psclust.replication.sync.barrier import Barrier
 from psclust.replication.sync.barrier_actions import CountGradients, DropMessages, Left, Release, Reset, Send

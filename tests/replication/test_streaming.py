@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from histories import DIED, go, gradient, join, leave, stop
+from barrier_histories import DIED, go, gradient, join, leave, stop
 
 from psclust.replication.sync.barrier_actions import CountGradients, DropMessages, Fill, Left, Reset, RollBack, Send, Stream
 from psclust.replication.sync.barrier_messages import Kind, Token, Update
