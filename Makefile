@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN := gcc libc6-dev python3-dev
-# Test hosts are network namespaces with a real sshd each.
-TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd
+# Test hosts are network namespaces with a real sshd each; test allocations are jobs of a real Slurm.
+TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
 

@@ -12,10 +12,12 @@ import click
 
 from psclust.cli import output
 from psclust.launch.up_request import DEFAULT_FILE, default_name
+from psclust.reach.ways import find_hosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.found_hosts import HOST_WORDS
 from psclust.spec.host_lists import parse_hostfile, parse_hosts
-from psclust.spec.load import load
+from psclust.spec.load import Override, load
 from psclust.spec.plurals import counted
 from psclust.spec.user_files import read_text
 
@@ -26,7 +28,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one)."),
-    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b,user@c,node[01-04]."),
+    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b,user@c,node[01-04]; slurm; local."),
     click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line."),
 )
 
@@ -49,12 +51,15 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> Hos
     """Flags win over the file. Raises ClusterFileError with every mistake."""
     if path is None and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
+    if hosts in HOST_WORDS or hostfile is None is hosts:
+        words = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
+        file = load(Path(path) if path else None, words, default_name=default_name(path), find_hosts=find_hosts)
+        return HostRequest(file.hosts, file)
     file = load(Path(path) if path else None, default_name=default_name(path))
     if hosts is not None:
         return HostRequest(parse_hosts(hosts, where="-H"), file)
-    if hostfile is not None:
-        return HostRequest(parse_hostfile(read_text(Path(hostfile), otherwise="check the name."), where=hostfile), file)
-    return HostRequest(file.hosts, file)
+    assert hostfile is not None
+    return HostRequest(parse_hostfile(read_text(Path(hostfile), otherwise="check the name."), where=hostfile), file)
 
 
 @contextmanager

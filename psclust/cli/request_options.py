@@ -19,7 +19,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one)."),
-    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b:4,user@c:2,node[01-04]."),
+    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b:4,user@c:2,node[01-04]; slurm; local."),
     click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line (`host slots=4`)."),
     click.option("--name", help="The cluster's name (default: the file's, else the folder's)."),
     click.option("--ps", type=int, metavar="N", help="Number of ps tasks (default: the file's, or 1)."),

@@ -14,6 +14,7 @@ from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
+from psclust.reach.ways import find_hosts
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.cluster_file import ClusterFile
@@ -39,7 +40,7 @@ class UpRequest:
 
 def read_request(path: str | None, overrides: Sequence[Override] = (), run_dir: str | None = None) -> UpRequest:
     """path: of the cluster file; None: the flags alone. Raises ClusterFileError with every mistake, or UsageError."""
-    file = load(Path(path) if path else None, overrides, default_name=default_name(path))
+    file = load(Path(path) if path else None, overrides, default_name=default_name(path), find_hosts=find_hosts)
     launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)

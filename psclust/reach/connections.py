@@ -1,4 +1,4 @@
-"""What the launcher needs of a way to reach hosts, whatever the way: SSH today. `ways.py` holds the table of ways.
+"""What the launcher needs of a way to reach hosts, whatever the way: SSH, or srun. `ways.py` holds the table of ways.
 
 A way starts a command on a host and carries its standard input, output and error. Everything else (looking at a host, shipping folders,
 starting agents) is done by a Python that is started in this way and reads its orders on that input: see `reach/python`."""

@@ -101,6 +101,12 @@ class Ssh(_Model):
     deadline: Seconds = Field(default=60.0, description="For all log-ins together; then the run fails and names the missing hosts.")
 
 
+class Slurm(_Model):
+    """Inside a Slurm allocation."""
+
+    srun: Arguments = Field(default_factory=list, description="Further options of the srun that starts psclust on a node.")
+
+
 class Placement(_Model):
     """Which ps holds a variable. A plain word in the file means `policy`."""
 
@@ -128,7 +134,9 @@ class Job(_Model):
 
     count: int = Field(default=1, ge=0, le=4096, description="How many tasks; default: 1, or as many as there are `addresses`.")
     hosts: HostNames | None = Field(
-        default=None, description="Names of the hosts that this job's tasks are pinned to, in order, repeated as needed."
+        default=None,
+        description="Names of the hosts that this job's tasks are pinned to, in order, repeated as needed; in a heterogeneous Slurm job "
+        "also het-0 for the nodes of its first group.",
     )
     gpus: int | None = Field(default=None, ge=0, description="GPUs that each task sees; default: none for ps tasks, all for others.")
     device_count: int | None = Field(
@@ -244,8 +252,11 @@ class _Common(_Model):
     env_file: Text | None = Field(
         default=None, description="A file of NAME=VALUE lines for every task, relative to this file; never shown."
     )
-    reach_by: ReachBy = Field(default="ssh", description="How the hosts are reached: ssh.")
+    reach_by: ReachBy = Field(
+        default="ssh", description="How the hosts are reached: ssh, or slurm (srun, inside an allocation); default: slurm for hosts: slurm."
+    )
     ssh: Ssh = Field(default_factory=Ssh)
+    slurm: Slurm = Field(default_factory=Slurm)
     preload: bool = Field(
         default=True, description="Fork Python programs from a process that has already imported TensorFlow; false: execute them."
     )
@@ -266,7 +277,8 @@ class ClusterText(_Common):
     hosts: Text | Hosts | None = Field(
         default=None,
         description="Where tasks run: `a,user@b:2,node[01-04]`, or a list of such texts and mappings. A number below 1024 after the "
-        "colon is slots, except 22; any other is the SSH port. Default: this machine.",
+        "colon is slots, except 22; any other is the SSH port. slurm: the nodes of the Slurm allocation around psclust; local: this "
+        "machine. Default: slurm in an allocation, else local.",
         json_schema_extra={"examples": ["a:2, b:2"]},
     )
     hostfile: Text | None = Field(
@@ -280,6 +292,7 @@ class ClusterFile(_Common):
 
     name: Name
     hosts: list[Host] = Field(default_factory=list, description="Where tasks run; none: this machine.")
+    found: Text | None = Field(default=None, description="Which hosts were found, for the user, if no file or flag lists them.")
 
     @property
     def program_command(self) -> ProgramCommand:

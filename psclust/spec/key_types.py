@@ -112,13 +112,25 @@ _INDEX, _INDEX_WORDS = r"^\d+$", "a task's index, such as 0"
 TaskArguments = Annotated[dict[TaskIndex, Arguments], Field(json_schema_extra=mapping_keys(_INDEX, _INDEX_WORDS, {"0": ["--verbose"]}))]
 TaskEnvironments = Annotated[dict[TaskIndex, Environment], Field(json_schema_extra=mapping_keys(_INDEX, _INDEX_WORDS, {"0": {"LEVEL": 2}}))]
 Text = Annotated[str, Field(min_length=1)]
-HostNames = Annotated[list[Text], such_as("node1", "node2")]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) and value else value
+
+
+_HOST_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "examples": [["node1", "node2"]]}
+HostNames = Annotated[
+    list[Text],
+    BeforeValidator(_as_list),
+    such_as("node1", "node2"),
+    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, _HOST_NAMES]}),
+]
 Addresses = Annotated[list[Address], such_as("127.0.0.1:2222", "127.0.0.1:2223")]
 JobNames = Annotated[list[JobName], such_as("worker", "chief")]
 ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], such_as(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]
 Update = Literal["sync", "async"]
-ReachBy = Literal["ssh"]  # `psclust.reach.ways.WAYS` has each
+ReachBy = Literal["ssh", "slurm"]  # `psclust.reach.ways.WAYS` has each
 if TYPE_CHECKING:
     PlacementPolicy = str
 else:

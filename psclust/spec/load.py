@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from psclust.errors import ClusterFileError
+from psclust.errors import ClusterFileError, UsageError
 from psclust.spec.checks import check
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, ClusterText, clean_name, json_schema
+from psclust.spec.cluster_file import ClusterFile, ClusterText, Job, clean_name, json_schema
+from psclust.spec.found_hosts import HOST_WORDS, FindHosts, FoundHosts, this_machine
 from psclust.spec.host_lists import Piece, parse_hostfile, read_pieces, split_list
 from psclust.spec.overrides import Override, lay_over
 from psclust.spec.problems import KeyPath, Mistakes, Origins, Problem
@@ -24,17 +25,25 @@ from psclust.spec.yaml_lines import read_yaml
 __all__ = ["Override", "json_schema", "load"]
 
 
-def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name: str) -> ClusterFile:
+def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name: str, find_hosts: FindHosts = this_machine) -> ClusterFile:
     """The cluster that the file at `path` describes, with `overrides` applied; without a path, the flags and the defaults alone.
 
-    `default_name` names a cluster whose file does not; characters that a name cannot have become `-`.
+    `default_name` names a cluster whose file does not; characters that a name cannot have become `-`. `find_hosts` finds the hosts that
+    are not listed.
     Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
     mistakes = Mistakes(origins, [*problems, *contradictions])
     text = _validate(data, mistakes)
-    hosts = _read_hostfile(text.hostfile, data, mistakes) if text.hostfile is not None else _read_hosts(data.get("hosts"), mistakes)
-    file = _resolve(text, hosts, absolute_paths(text, mistakes), default_name)
+    found = None
+    if text.hostfile is not None:
+        hosts = _read_hostfile(text.hostfile, data, mistakes)
+    elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
+        found = _find(find_hosts, text, mistakes)
+        hosts = list(found.hosts) if found else []
+    else:
+        hosts = _read_hosts(data["hosts"], mistakes)
+    file = _resolve(text, hosts, absolute_paths(text, mistakes), default_name, found)
     mistakes.add_founded(check(file))
     mistakes.refuse()
     return file
@@ -83,9 +92,29 @@ def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
     return {other: value for other, value in data.items() if other != key}
 
 
-def _resolve(text: ClusterText, hosts: list[Host], paths: Mapping[str, str], default_name: str) -> ClusterFile:
+def _find(find_hosts: FindHosts, text: ClusterText, mistakes: Mistakes) -> FoundHosts | None:
+    try:
+        return find_hosts(text.hosts if isinstance(text.hosts, str) else None)
+    except UsageError as error:
+        mistakes.add([Problem(("hosts",), str(error))])
+        return None
+
+
+def _resolve(text: ClusterText, hosts: list[Host], paths: Mapping[str, str], default_name: str, found: FoundHosts | None) -> ClusterFile:
     given = {key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields}
+    if found is not None:
+        given = {"reach_by": found.reach_by, **given, "found": found.text, "jobs": _without_groups(text.jobs, found.groups)}
     return ClusterFile.model_validate({**given, **paths, "name": text.name or clean_name(default_name), "hosts": hosts})
+
+
+def _without_groups(jobs: Mapping[str, Job], groups: Mapping[str, Sequence[str]]) -> dict[str, Job]:
+    """The jobs, with the hosts of a group in place of its name."""
+    return {
+        name: job
+        if job.hosts is None
+        else job.model_copy(update={"hosts": [each for host in job.hosts for each in groups.get(host, [host])]})
+        for name, job in jobs.items()
+    }
 
 
 def _read_hosts(items: object, mistakes: Mistakes) -> list[Host]:

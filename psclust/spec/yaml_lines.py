@@ -41,10 +41,14 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "env_file",
             "pass_env.*",
             "interface",
+            "slurm.srun.*",
         ),
         *("placement", "placement.policy", "placement.max_shard_bytes"),
         *("ports", "replication", "update", "role_by", "reach_by", "ends_with", "ends_with.*", "restart.when"),
-        *(f"jobs.*.{key}" for key in ("hosts.*", "ports", "addresses.*", "run", "run.*", "server", "args.*", "extra_args.*", "env.*")),
+        *(
+            f"jobs.*.{key}"
+            for key in ("hosts", "hosts.*", "ports", "addresses.*", "run", "run.*", "server", "args.*", "extra_args.*", "env.*")
+        ),
         *(f"jobs.*.{key}" for key in ("task_args.*.*", "task_env.*.*", "python", "cwd", "restart.when")),
     )
 )

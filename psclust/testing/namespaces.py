@@ -42,6 +42,11 @@ class Network(AbstractContextManager["Network"]):
     def address(self, name: str) -> str:
         return f"10.77.{self._number}.{self._names.index(name) + 1}"
 
+    @property
+    def gateway(self) -> str:
+        """The address of this machine."""
+        return f"10.77.{self._number}.254"
+
     def namespace(self, name: str) -> str:
         return f"{self.bridge}-{name}"
 

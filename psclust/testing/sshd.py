@@ -10,6 +10,7 @@ from pathlib import Path
 
 _PACKAGES = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "nft": "nftables"}
 _PACKAGES |= {"systemctl": "systemd", "systemd-analyze": "systemd"}
+_PACKAGES |= {"munged": "munge", "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "nsenter": "util-linux"}
 _SEARCH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 

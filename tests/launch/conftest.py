@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from full_disk import on_small_disk
 from on_hosts import left
+from on_slurm import allocated
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed, host_bed
+from psclust.testing.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
 
@@ -49,3 +51,21 @@ def small_disk(bed: CommandBed) -> Iterator[CommandBed]:
     """What the command keeps is on a file system of 256 KiB."""
     with on_small_disk(bed):
         yield bed
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBed]:
+    """A Slurm of four nodes, each with its own network and name, two GPUs and eight CPUs; all share this machine's files."""
+    with slurm_bed(tmp_path_factory.mktemp("bed") / "slurm", 4, isolated=True, gpus=2) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def job(slurm: SlurmBed, tmp_path: Path) -> Iterator[CommandBed]:
+    """A command in an allocation of four nodes with two CPUs each; afterwards nothing of it may live on any node."""
+    bed = allocated(slurm, tmp_path / "bed", "--nodes=4", "--ntasks-per-node=2", "--no-kill")
+    yield bed
+    try:
+        wait_until(lambda: not bed.processes() and not slurm.jobs(), what="the end of everything on the nodes")
+    except TimeoutError:
+        pytest.fail(f"still alive: {[*slurm.jobs(), *bed.end()]}")

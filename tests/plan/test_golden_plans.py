@@ -13,6 +13,7 @@ from psclust.plan.plan_text import render_plan
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Plan
 from psclust.spec.load import load
+from psclust.testing.found_nodes import find_four_nodes
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 GOLDEN = Path(__file__).parent / "golden"
@@ -20,7 +21,7 @@ LAUNCHER = HostEnvironment(environ={}, cwd="/home/me/project", python="/usr/bin/
 
 
 def plan_of(path: Path) -> Plan:
-    file = load(path, [], default_name=path.stem)
+    file = load(path, [], default_name=path.stem, find_hosts=find_four_nodes)
     layout = lay_out(file)
     requests = layout.port_requests(file.ports)
     ports = {entry.task: int(entry.wanted) if entry.wanted.isdigit() else 30000 + number for number, entry in enumerate(requests)}

@@ -14,6 +14,7 @@ from psclust.plan.task_environment import HostEnvironment
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.load import load
+from psclust.testing.found_nodes import find_four_nodes
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 RUN = Run("r1", "/runs/r1")
@@ -36,7 +37,7 @@ def inputs(**keys: object) -> PlanInputs:
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
-    file = load(path, [], default_name=path.stem)
+    file = load(path, [], default_name=path.stem, find_hosts=find_four_nodes)
     known = remote_hosts(*(host.name for host in file.hosts))
     facts = {"worker": ScriptFacts(("--job_name", "--task_index"), reads_tf_config=True)}
     back = PlanInputs.from_json(PlanInputs(file, facts, known).to_json())

@@ -8,6 +8,7 @@ import pytest
 
 from psclust.errors import ClusterFileError
 from psclust.spec.load import Override, load
+from psclust.testing.found_nodes import find_four_nodes
 
 FOLDER = Path(__file__).parents[2] / "cluster_specs"
 SPECS = sorted(FOLDER.glob("*.yaml"))
@@ -15,7 +16,7 @@ SPECS = sorted(FOLDER.glob("*.yaml"))
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_it_loads_under_the_name_of_its_file(path: Path) -> None:
-    assert load(path, default_name="x").name == path.stem
+    assert load(path, default_name="x", find_hosts=find_four_nodes).name == path.stem
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)

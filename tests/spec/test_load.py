@@ -53,7 +53,7 @@ MISTAKES = {
     "jobs: {ps: {addresses: [localhost]}}": (
         "1: jobs.ps.addresses[0]: found the text 'localhost'; write host:port, such as 127.0.0.1:2222."
     ),
-    "jobs: {ps: {hosts: []}}": "1: jobs.ps.hosts: found an empty list; write a list such as [node1, node2].",
+    "jobs: {ps: {hosts: []}}": "1: jobs.ps.hosts: found an empty list; write a text, or a list such as [node1, node2].",
     "jobs: {ps: {ok_exit_codes: [256]}}": "1: jobs.ps.ok_exit_codes[0]: found 256; write a whole number from 0 to 255.",
     "jobs: {ps: {task_args: {one: [a]}}}": "1: jobs.ps.task_args.one: found the key 'one'; write a task's index, such as 0.",
     "jobs: {ps: {task_args: [a]}}": "1: jobs.ps.task_args: found a list; write a mapping such as {0: [--verbose]}.",

@@ -97,7 +97,7 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
 
 def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
     hosts = other_hosts(request.file)
-    output.say(f"logging in to {counted(len(hosts), 'host')}")
+    output.say(request.file.found or f"logging in to {counted(len(hosts), 'host')}")
     return logged_in(HostRequest(hosts, request.file))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import shlex
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -14,6 +13,7 @@ from typing import Any
 from psclust.errors import HostError, PsclustError, StartError
 from psclust.reach.connections import Input, Progress, Result
 from psclust.reach.fan_out import fan_out
+from psclust.reach.leash import leash
 from psclust.reach.ssh.log_in import LOST_AFTER_S, Dialer
 from psclust.reach.ssh.remote_process import RemoteProcess
 from psclust.spec.cluster import Host
@@ -22,11 +22,6 @@ from psclust.spec.cluster import Host
 PARALLEL = 8
 DEADLINE_S = 60.0  # for all log-ins together
 _OPEN_TIMEOUT_S = 30.0
-# When the connection ends, sshd does not end the command, only its input: a watcher on that input does.
-_LEASH = (
-    "exec 3<&0 </dev/null; { read -r _ <&3; kill -TERM 0; } >/dev/null 2>&1 & watch=$!; exec 3<&-; "
-    '"${SHELL:-/bin/sh}" -c "$1"; code=$?; kill "$watch"; exit "$code"'
-)
 
 
 class SshHosts(AbstractContextManager["SshHosts"]):
@@ -79,8 +74,7 @@ class SshHosts(AbstractContextManager["SshHosts"]):
     def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
         """See `Connections.run`. Raises HostError when the connection is lost or `timeout_s` has passed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        line = "exec " + shlex.join(["sh", "-c", _LEASH, "sh", command]) if leashed else command
-        with self.start(host, line) as process:
+        with self.start(host, leash(command) if leashed else command) as process:
             return process.communicate(None if leashed else stdin, deadline, keep_open=leashed)
 
     def start(self, host: str, command: str, purpose: str | None = None) -> RemoteProcess:

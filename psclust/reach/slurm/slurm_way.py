@@ -1,0 +1,29 @@
+"""srun, inside an allocation, as a way to reach its nodes: see `psclust.reach.connections.Way`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from psclust.errors import HostError
+from psclust.reach.connections import Progress
+from psclust.reach.python.remote_command import candidates
+from psclust.reach.slurm.allocation import find_allocation, srun_environment
+from psclust.reach.slurm.nodes import SlurmNodes, srun_line
+from psclust.reach.slurm.srun_tunnel import SrunTunnel
+from psclust.spec.cluster import Host
+from psclust.spec.cluster_file import ClusterFile
+
+
+def connect(file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None) -> SlurmNodes:
+    allocation = find_allocation(os.environ, asked=True)
+    assert allocation is not None
+    return SlurmNodes(allocation, hosts, candidates(file.python), file.slurm.srun, partial=partial, progress=progress)
+
+
+def open_tunnel(host: Host, target: tuple[str, int]) -> SrunTunnel:
+    allocation = find_allocation(os.environ, asked=True)
+    node = allocation.node(host.name) if allocation else None
+    if allocation is None or node is None:
+        raise HostError(f"{host.name}: not a node of this Slurm job any more.")
+    return SrunTunnel(srun_line(allocation, node, ()), srun_environment(os.environ, allocation.job), candidates(None), target)

@@ -1,0 +1,142 @@
+"""A command on a node of an allocation, in a step of its own: an srun with pipes."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+
+from psclust.errors import HostError
+from psclust.reach.connections import Input, Result
+from psclust.reach.slurm.on_node import NOTICE
+from psclust.rundir.log_tail import last_line
+
+_TAIL = 1 << 20  # of stderr that is kept
+_SAID = "srun: error: "
+
+
+class Step:
+    """A running command (`HostProcess`). Leaving the context ends its input; the step stays as long as a process of it does. Raises
+    HostError. purpose: a clause that says what the command does. noticed: called on another thread with the name of each signal that Slurm
+    sends to the step's first process."""
+
+    def __init__(
+        self, host: str, srun: Sequence[str], environ: Mapping[str, str], purpose: str, noticed: Callable[[str], None] | None = None
+    ) -> None:
+        self._host, self._purpose, self._noticed = host, purpose, noticed
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._stderr = bytearray()
+        try:
+            # Its own session: a terminal's Ctrl-C must not reach srun, which would kill the step.
+            self._process = subprocess.Popen(
+                srun, env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise HostError(f"{host}: srun could not be started: {error.strerror}.") from None
+        for name, work in (("stdout", self._read), ("stderr", self._read_stderr)):
+            threading.Thread(target=work, name=f"srun-{name}-{host}", daemon=True).start()
+
+    def __enter__(self) -> Step:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close_stdin()
+
+    @property
+    def stderr(self) -> bytes:
+        return bytes(self._stderr)
+
+    def write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+        except (OSError, ValueError):
+            self._refuse_failure_of_srun()
+            raise HostError(f"{self._host}: the step ended while {self._purpose}. Is the node still there?") from None
+
+    def close_stdin(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.stdin.close()
+
+    def read_line(self, deadline: float | None) -> bytes:
+        """See `HostProcess.read_line`."""
+        try:
+            line = self._lines.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise self._late() from None
+        if not line:
+            self._lines.put(b"")
+            self._refuse_failure_of_srun()
+        return line
+
+    def wait(self, deadline: float | None) -> int:
+        try:
+            return self._process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise self._late() from None
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.startswith(NOTICE):
+                self._lines.put(line)
+            elif self._noticed is not None:
+                self._noticed(line.removeprefix(NOTICE).decode("ascii", "replace").strip())
+        self._process.wait()
+        self._lines.put(b"")
+
+    def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._stderr += line
+            del self._stderr[:-_TAIL]
+
+    def _refuse_failure_of_srun(self) -> None:
+        line = last_line(self.stderr.decode("utf-8", "replace"))
+        if line.startswith(_SAID) and "task 0: Exited" not in line:
+            raise HostError(f"{self._host}: srun could not start a step there: {line.removeprefix(_SAID)}.")
+
+    def _late(self) -> HostError:
+        return HostError(f"{self._host}: no answer in time while {self._purpose}. Is the node still there, or is it very busy?")
+
+
+def run_to_end(
+    host: str, srun: Sequence[str], environ: Mapping[str, str], shown: str, stdin: Input, timeout_s: float | None, *, keep_open: bool
+) -> Result:
+    """Run a step to its end; it is killed after `timeout_s`. keep_open: give it no input, and keep that open. Raises HostError."""
+    read, write = os.pipe()
+    try:
+        process = subprocess.Popen(
+            srun,
+            env=dict(environ),
+            stdin=read if keep_open else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        os.close(write)
+        raise HostError(f"{host}: srun could not be started: {error.strerror}.") from None
+    finally:
+        os.close(read)
+    try:
+        output, errors = process.communicate(None if keep_open else _joined(stdin), timeout_s)
+    except subprocess.TimeoutExpired:
+        # srun then kills the step.
+        process.terminate()
+        process.communicate()
+        raise HostError(f"{host}: `{shown}` did not end in time.") from None
+    finally:
+        os.close(write)
+    return Result(process.returncode, output, errors)
+
+
+def _joined(stdin: Input) -> bytes:
+    return stdin if isinstance(stdin, bytes) else b"".join(stdin) if isinstance(stdin, Iterable) else b""

@@ -1,0 +1,32 @@
+"""Hosts that no file lists: those of a batch allocation, say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from psclust.spec.cluster import Host
+
+LOCAL = "local"
+# `hosts:` may be one of these words in place of a list.
+HOST_WORDS = (LOCAL, "slurm")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHosts:
+    """reach_by: how they are reached. groups: names that a job's `hosts` may use for several of them. text: what was found, for the
+    user."""
+
+    reach_by: str
+    hosts: Sequence[Host]
+    text: str
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+# Of `hosts: WORD`, or, with None, of the surroundings; None: this machine alone. Raises UsageError.
+FindHosts = Callable[[str | None], FoundHosts | None]
+
+
+def this_machine(word: str | None) -> FoundHosts | None:
+    """Look for no hosts."""
+    return None

@@ -1,0 +1,82 @@
+"""A run in an allocation of a real Slurm: psclust finds the nodes, reaches them by srun, and leaves nothing there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from on_slurm import PSCLUST, allocated, needs_root
+from tensorflow_scripts import CLASSIC, COORDINATOR, TOLD_BY_TF_CONFIG
+
+from psclust.testing.command import CommandBed
+from psclust.testing.slurm import SlurmBed
+
+pytestmark = [pytest.mark.process, needs_root]
+
+_FOUND = r"hosts: Slurm job \d+, 4 nodes \(n1, n2, n3, n4\), 8 slots; `-H local` uses this machine alone"
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("replication", "update"),
+    [
+        ("between-graph", "--async"),
+        pytest.param("between-graph", "--sync", marks=pytest.mark.long),
+        pytest.param("in-graph", "--sync", marks=pytest.mark.long),
+        pytest.param("in-graph", "--async", marks=pytest.mark.long),
+    ],
+)
+def test_the_digits_are_learned_on_four_nodes(job: CommandBed, slurm: SlurmBed, replication: str, update: str) -> None:
+    code, said = job.run("up", "--ps", "2", "--workers", "4", "--replication", replication, update, "psclust.examples.digits:program")
+    assert code == 0, said
+    assert re.match(_FOUND, said), said
+    found = re.search(r"evaluation: accuracy (\S+) ", said)
+    assert found, said
+    assert float(found[1]) >= 0.96, said
+    status = job.status()
+    assert status is not None
+    assert {task.host for task in status.tasks} == {"n1", "n2", "n3", "n4"}
+    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {node.address for node in slurm.nodes}
+
+
+@pytest.mark.long
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("script", [CLASSIC, TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
+def test_a_script_runs_unchanged(job: CommandBed, script: str) -> None:
+    job.write("train.py", script)
+    code, said = job.run("up", "--ps", "1", "--workers", "2", "train.py")
+    assert code == 0, said
+    assert said.count("trained to") == 2
+
+
+@pytest.mark.long
+@pytest.mark.tensorflow
+def test_a_coordinator_script(job: CommandBed) -> None:
+    job.write("train.py", COORDINATOR)
+    code, said = job.run("up", "--ps", "1", "--workers", "2", "--replication", "coordinator", "train.py")
+    assert code == 0, said
+    assert "trained to True" in said
+
+
+def test_a_batch_script_starts_it_too_and_tasks_have_the_variables_of_the_script(slurm: SlurmBed, tmp_path: Path) -> None:
+    bed = allocated(slurm, tmp_path / "bed")
+    bed.write("task.py", "import os\nprint(os.environ['PSCLUST_TASK'], 'on', os.environ['SLURMD_NODENAME'], os.environ['LEVEL'])\n")
+    command = " ".join([*PSCLUST, "up", "--ps", "0", "--workers", "3", "--no-preload", "--", "python", "task.py"])
+    bed.write("job.sh", f"#!/bin/sh\nexport LEVEL=7\n{command}\n")
+    bed.command = ("sbatch", "--wait", "--quiet", "--nodes=3", "--output=said")
+    assert bed.run("job.sh") == (0, "")
+    said = (bed.folder / "said").read_text()
+    assert [f"worker:{index} on n{index + 1} 7" in said for index in range(3)] == [True, True, True], said
+
+
+def test_without_an_allocation_it_is_refused(slurm: SlurmBed, bed: CommandBed) -> None:
+    assert bed.run_here("up", "-H", "slurm", "train.py") == (
+        2,
+        "psclust: -H: slurm: this is no allocation; call psclust in a script for sbatch, or in the shell of salloc.\n",
+    )
+    bed.environ |= slurm.environ
+    bed.command = ("srun", "--quiet", "--nodes=2", "--ntasks=2", *PSCLUST)
+    code, said = bed.run("up", "train.py")
+    assert code == 2
+    assert "hosts: srun started this psclust as task 0 of 2, and each would start the cluster. Call psclust once, without srun" in said
