@@ -17,9 +17,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_number, signal.SIG_DFL)
 
-# Proxies, clusters, folders and a terminal's width in the environment are for the person who runs the tests, not for the tests.
+# Proxies, clusters, allocations, folders and a terminal's width in the environment are for the person who runs the tests, not for them.
 for _name in [
-    name for name in os.environ if name.lower().endswith("_proxy") or name.startswith(("PSCLUST_", "XDG_", "TF_")) or name == "COLUMNS"
+    name
+    for name in os.environ
+    if name.lower().endswith("_proxy") or name.startswith(("PSCLUST_", "XDG_", "TF_", "SLURM_")) or name == "COLUMNS"
 ]:
     if _name not in ("PSCLUST_GOLDEN", "TF_ENABLE_ONEDNN_OPTS"):
         del os.environ[_name]

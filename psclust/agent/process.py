@@ -154,7 +154,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     address = choose_address(request)
     port = _add_port(server, credentials, address, request.ports)
     server.start()
-    names = ("TF_CONFIG", "LD_PRELOAD", *library_environment(HostEnvironment({}, "", "", None)))
+    names = ("TF_CONFIG", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", *library_environment(HostEnvironment({}, "", "", None)))
     own = {name: environ[name] for name in names if name in environ}
     reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), here.shim, own)
     with open(ready, "w", encoding="utf-8") as pipe:

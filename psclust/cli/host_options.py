@@ -52,8 +52,10 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> Hos
     if path is None and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
     if hosts in HOST_WORDS or hostfile is None is hosts:
-        words = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
-        file = load(Path(path) if path else None, words, default_name=default_name(path), find_hosts=find_hosts)
+        flags = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
+        # Without a file no tasks are meant, and the default ones need not fit on the hosts.
+        flags += [Override("jobs", ("jobs",), {"worker": 1})] if path is None else []
+        file = load(Path(path) if path else None, flags, default_name=default_name(path), find_hosts=find_hosts)
         return HostRequest(file.hosts, file)
     file = load(Path(path) if path else None, default_name=default_name(path))
     if hosts is not None:

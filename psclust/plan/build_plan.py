@@ -198,6 +198,8 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Placehol
         run_dir=request.run.folder,
         host=address.rpartition(":")[0] if address else None,
         gpus=_gpus(request, entry, task),
+        # Those of this machine say nothing about another host.
+        allowed_gpus=request.host.environ.get("CUDA_VISIBLE_DEVICES", "") if request.remote_hosts or not file.hosts else "",
     )
     if request.remote_hosts:
         env |= task_environment.peer_timeout(file.deadlines.lease)

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from psclust.errors import UsageError
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import ClusterSpec, Task
@@ -97,10 +98,18 @@ def library_environment(here: HostEnvironment) -> dict[str, str]:
 
 
 def task_environment(
-    here: HostEnvironment, cluster: ClusterSpec, task: Task, *, run_id: str, run_dir: str, host: str | None, gpus: range | None
+    here: HostEnvironment,
+    cluster: ClusterSpec,
+    task: Task,
+    *,
+    run_id: str,
+    run_dir: str,
+    host: str | None,
+    gpus: range | None,
+    allowed_gpus: str = "",
 ) -> dict[str, str]:
-    """The environment psclust adds for one task. `host` is the IPv4 address its servers listen on; `gpus` the device numbers it sees, None
-    to leave the calling environment's choice."""
+    """The environment psclust adds for one task. `host` is the IPv4 address its servers listen on; `gpus` the GPUs it sees, counted among
+    `allowed_gpus`, which is CUDA_VISIBLE_DEVICES of its host; None to leave that as it is. Raises UsageError if there are not so many."""
     env = library_environment(here) | {
         "PSCLUST_RUN": run_id,
         "PSCLUST_RUN_DIR": run_dir,
@@ -111,5 +120,18 @@ def task_environment(
     if host is not None:
         env["PSCLUST_BIND"] = host
     if gpus is not None:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(devices(gpus, allowed_gpus, task))
     return env
+
+
+def devices(gpus: range, allowed: str, task: Task) -> list[str]:
+    """The GPUs in CUDA's words. A batch system allows a job some GPUs of a host by CUDA_VISIBLE_DEVICES: others belong to other jobs."""
+    names = [device for device in allowed.split(",") if device]
+    if not names:
+        return [str(gpu) for gpu in gpus]
+    if gpus.stop > len(names):
+        raise UsageError(
+            f"{task} is to see GPU {gpus.stop - 1} of its host, but CUDA_VISIBLE_DEVICES there has {len(names)}: {allowed}. "
+            "Ask for more GPUs, or lower `gpus`."
+        )
+    return names[gpus.start : gpus.stop]

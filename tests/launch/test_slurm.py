@@ -80,3 +80,48 @@ def test_without_an_allocation_it_is_refused(slurm: SlurmBed, bed: CommandBed) -
     code, said = bed.run("up", "train.py")
     assert code == 2
     assert "hosts: srun started this psclust as task 0 of 2, and each would start the cluster. Call psclust once, without srun" in said
+
+
+_SHOW = """import os
+print(os.environ["PSCLUST_TASK"], "on", os.environ["SLURMD_NODENAME"], "sees", os.environ.get("CUDA_VISIBLE_DEVICES") or "-")
+"""
+
+
+def test_ps_are_on_the_small_nodes_of_a_heterogeneous_job_and_each_worker_sees_its_own_gpu(slurm: SlurmBed, tmp_path: Path) -> None:
+    bed = allocated(slurm, tmp_path / "bed", "--nodes=2", "--ntasks=2", ":", "--nodes=1", "--ntasks=2", "--gpus-per-node=2")
+    bed.write("task.py", _SHOW)
+    jobs = "jobs: {ps: {count: 2, hosts: het-0, run: [python, task.py]}, worker: {count: 2, hosts: het-1, gpus: 1}}"
+    bed.write("psclust.yaml", f"hosts: slurm\n{jobs}\nprogram: task.py\npreload: false\nends_with: all\n")
+    code, said = bed.run("up")
+    assert code == 0, said
+    assert re.match(r"hosts: Slurm job \d+, 3 nodes \(het-0: n1, n2; het-1: n3\), 4 slots", said), said
+    wanted = ["ps:0 on n1 sees -", "ps:1 on n2 sees -", "worker:0 on n3 sees 0", "worker:1 on n3 sees 1"]
+    assert [line for line in wanted if line not in said] == [], said
+
+
+def test_doctor_checks_the_nodes_of_the_allocation(slurm: SlurmBed, tmp_path: Path) -> None:
+    bed = allocated(slurm, tmp_path / "bed", "--nodes=2", "--gpus-per-node=1")
+    code, said = bed.run("doctor")
+    assert code == 0, said
+    rows = {" ".join(line.split()) for line in said.splitlines()}
+    assert any(re.fullmatch(r"all 2 log-in by srun; a Python answers within [\d.]+ s", row) for row in rows), said
+    assert f"all 2 folder {bed.folder} is shared" in rows
+    assert any(row.startswith("all 2 gpus") and "tasks see 0 (CUDA_VISIBLE_DEVICES)" in row for row in rows), said
+    assert "all 2 network reaches all others" in rows
+    assert any(row.startswith("all 2 tensorflow 2.") for row in rows), said
+
+
+def test_exec_runs_a_command_on_every_node(job: CommandBed) -> None:
+    code, said = job.run("exec", "--", "sh", "-c", "echo $SLURMD_NODENAME; exit $SLURM_NODEID")
+    assert code == 0, said
+    rows = [line.split()[:2] + line.split()[-1:] for line in said.splitlines()[1:]]
+    assert rows == [[name, "0", name] for name in ("n1", "n2", "n3", "n4")], said
+
+
+def test_agents_are_reached_through_steps_if_that_is_wanted(slurm: SlurmBed, tmp_path: Path) -> None:
+    bed = allocated(slurm, tmp_path / "bed", "--nodes=2")
+    bed.write("task.py", _SHOW)
+    bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: task.py\npreload: false\ntunnel: true\n")
+    code, said = bed.run("up")
+    assert code == 0, said
+    assert "worker:1 on n2" in said

@@ -180,6 +180,15 @@ def test_what_the_user_has_set_stays() -> None:
     assert env["TF_GRPC_WORKER_CACHE_QUEUES"] == "9"
 
 
+def test_gpus_are_counted_among_those_that_the_host_allows() -> None:
+    allowed = replace(LAUNCHER, environ={"CUDA_VISIBLE_DEVICES": "2,GPU-5"})
+    jobs = {"ps": 1, "worker": {"count": 2, "gpus": 1}}
+    made = plan(launcher=allowed, program="train.py", jobs=jobs)
+    assert [entry.env["CUDA_VISIBLE_DEVICES"] for entry in made.tasks] == ["", "2", "GPU-5"]
+    with pytest.raises(UsageError, match=r"worker:2 is to see GPU 2 of its host, but CUDA_VISIBLE_DEVICES there has 2: 2,GPU-5\. Ask for"):
+        plan(launcher=allowed, program="train.py", jobs={**jobs, "worker": {"count": 3, "gpus": 1}})
+
+
 def test_gpus_are_shared_out_in_order_and_ps_tasks_see_none() -> None:
     made = plan(program="train.py", jobs={"ps": 1, "worker": {"count": 2, "gpus": 2}})
     assert [task.env["CUDA_VISIBLE_DEVICES"] for task in made.tasks] == ["", "0,1", "2,3"]

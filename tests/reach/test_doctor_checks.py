@@ -39,6 +39,7 @@ CHECKED = Surroundings(
     names={"a": "10.0.0.1", "b": "10.0.0.2"},
     proxies=(),
     gpus=(),
+    visible=None,
     interfaces={"lo": "127.0.0.1", "eth0": "10.0.0.1"},
     shim="127.0.0.1",
     firewall=True,
@@ -174,6 +175,8 @@ def test_a_public_address_without_a_firewall_is_a_problem() -> None:
 def test_gpus_are_counted_by_kind() -> None:
     found = thorough([replace(CHECKED, gpus=["A100, 81920 MiB"] * 4 + ["T4, 16384 MiB"])], ADDRESSES)
     assert [finding.text for finding in found if finding.check == "gpus"] == ["4 x A100, 81920 MiB, 1 x T4, 16384 MiB"]
+    found = thorough([replace(CHECKED, gpus=["A100, 81920 MiB"] * 4, visible="2,3")], ADDRESSES)
+    assert [finding.text for finding in found if finding.check == "gpus"] == ["4 x A100, 81920 MiB; tasks see 2,3 (CUDA_VISIBLE_DEVICES)"]
 
 
 def test_ways_that_are_closed_are_told_by_who_cannot_go_them() -> None:

@@ -45,8 +45,10 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
         names, found = ["localhost"], examine_here(*wanted)
     else:
         names = [host.name for host in request.hosts]
+        if request.file.found and not as_json:
+            output.say(request.file.found)
         with logged_in(request) as connections:
-            found = examine(connections, *wanted)
+            found = examine(connections, *wanted, Path.cwd())
     if as_json:
         output.data([asdict(finding) for finding in found])
     else:

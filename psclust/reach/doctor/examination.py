@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import platform
 import secrets
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,33 +29,59 @@ _T = TypeVar("_T")
 PortRange = tuple[int, int]  # first and last; (0, 0): any
 
 
-def examine(connections: Connections, python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
-    """All checks of all hosts; a host without a log-in is a finding, too. `ranges`: the ports of the cluster's servers."""
-    logins = [Finding(host, "log-in", "ok", f"by {connections.way}") for host in connections.names]
-    logins += [Finding.failed(host, "log-in", text) for host, text in connections.failures.items()]
-    return logins + _examine(list(connections.names), lambda host: start_python(connections, host, candidates(python)), ranges, shim)
+def examine(connections: Connections, python: str | None, ranges: Sequence[PortRange], shim: Path | None, folder: Path) -> list[Finding]:
+    """All checks of all hosts; a host without a log-in is a finding, too. `ranges`: the ports of the cluster's servers. `folder`: that of
+    the program, here."""
+    times: list[float] = []
+
+    def start(host: str) -> HostPython:
+        began = time.monotonic()
+        found = start_python(connections, host, candidates(python))
+        times.append(time.monotonic() - began)
+        return found
+
+    found = _examine(_Hosts(list(connections.names), start, connections.address_of, folder), ranges, shim)
+    how = f"by {connections.way}" + (f"; a Python answers within {max(times):.1f} s" if times else "")
+    logins = [Finding(host, "log-in", "ok", how) for host in connections.names]
+    return [*logins, *(Finding.failed(host, "log-in", text) for host, text in connections.failures.items()), *found]
 
 
 def examine_here(python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
     """All checks that make sense on this machine alone."""
-    return _examine(["localhost"], lambda host: start_local_python(candidates(python)[0]), ranges, shim)
+    return _examine(_Hosts(["localhost"], lambda host: start_local_python(candidates(python)[0])), ranges, shim)
 
 
-def _examine(hosts: Sequence[str], start: Callable[[str], HostPython], ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Hosts:
+    """folder: one of this machine that the hosts may share."""
+
+    names: Sequence[str]
+    start: Callable[[str], HostPython]
+    address_of: Callable[[str], str | None] = lambda host: None
+    folder: Path | None = None
+
+
+def _examine(hosts: _Hosts, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
     found: list[Finding] = []
     with ExitStack() as stack:
-        pythons = _succeeded(attempt_on_each(hosts, start), "python", found)
+        pythons = _succeeded(attempt_on_each(hosts.names, hosts.start), "python", found)
         for python in pythons.values():
             stack.enter_context(python)
-        facts = _succeeded(attempt_on_each(list(pythons), lambda host: ask_facts(host, pythons[host])), "python", found)
-        addresses = {host: each.address or "127.0.0.1" for host, each in facts.items()}
-        names = list(hosts) if len(hosts) > 1 else []
+        files = {str(hosts.folder): hosts.folder.stat().st_mtime_ns // 1000} if hosts.folder else {}
+        facts = _succeeded(attempt_on_each(list(pythons), lambda host: ask_facts(host, pythons[host], files)), "python", found)
+        addresses = {host: each.address or hosts.address_of(host) or "127.0.0.1" for host, each in facts.items()}
+        names = list(hosts.names) if len(hosts.names) > 1 else []
         answers = attempt_on_each(list(facts), lambda host: _ask_surroundings(pythons[host], facts[host], addresses[host], names, shim))
         surroundings = _succeeded(answers, "checks", found)
         found += quick(facts.values())
         found += thorough(surroundings.values(), addresses)
+        found += [_folder(host, hosts.folder, shared=each.shared) for host, each in facts.items() if hosts.folder]
         found += _check_network({host: pythons[host] for host in facts}, addresses, ranges)
     return found
+
+
+def _folder(host: str, folder: Path, *, shared: bool) -> Finding:
+    return Finding(host, "folder", "ok", f"{folder} is shared" if shared else f"{folder} is not shared; `psclust up` sends it")
 
 
 def _ask_surroundings(python: HostPython, facts: HostFacts, address: str, names: Sequence[str], shim: Path | None) -> Surroundings:

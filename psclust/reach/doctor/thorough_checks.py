@@ -14,15 +14,16 @@ Addresses = Mapping[str, str | None]  # host -> where the others are to reach it
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`. names: name -> address. shim: the
-    address that a server under the bind shim listened on, None where there is no shim for the host. firewall: None if only root could
-    tell."""
+    """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`. names: name -> address. visible:
+    CUDA_VISIBLE_DEVICES. shim: the address that a server under the bind shim listened on, None where there is no shim for the host.
+    firewall: None if only root could tell."""
 
     host: str
     address: str | None
     names: Mapping[str, str | None]
     proxies: Sequence[str]
     gpus: Sequence[str]
+    visible: str | None
     interfaces: Mapping[str, str]
     shim: str | None
     firewall: bool | None
@@ -67,7 +68,8 @@ def network(hosts: Sequence[str], unreached: Sequence[Unreached], deaf: Mapping[
 
 def _gpus(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     counts = Counter(host.gpus)
-    yield Verdict("ok", ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none")
+    text = ", ".join(f"{count} x {name}" for name, count in counts.items()) or ("no nvidia-smi to ask" if host.visible else "none")
+    yield Verdict("ok", f"{text}; tasks see {host.visible} (CUDA_VISIBLE_DEVICES)" if host.visible else text)
 
 
 def _names(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:

@@ -26,6 +26,7 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
         "names": {name: _look_up(name) for name in question["names"]},
         "proxies": sorted({name.lower() for name in os.environ if name.lower() in _PROXIES and os.environ[name]}),
         "gpus": _gpus(),
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "interfaces": {name: address for _, name in socket.if_nameindex() if (address := _address(name))},
         "shim": _shim(base64.b64decode(question["shim"]), question["cache"]) if question["shim"] else None,
         "firewall": _firewall(),
