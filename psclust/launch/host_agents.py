@@ -91,8 +91,8 @@ def _agent_folders(
 ) -> dict[str, AgentFolders]:
     """Send what is missing; returns each host's folders of psclust, the program and the run."""
     from psclust.control.bootstrap import AgentFolders
-    from psclust.reach.ship.manifest import program_tree
     from psclust.reach.ship.ship_folder import ship
+    from psclust.reach.ship.shipped_files import program_tree
 
     file, cwd = request.file, Path(request.launcher.cwd)
     shared = all(each.shared for each in facts.values())

@@ -11,7 +11,7 @@ from psclust.reach.fan_out import on_each
 from psclust.reach.python.host_facts import HostFacts
 from psclust.reach.python.host_python import HostPython
 from psclust.reach.python.host_pythons import HostPythons
-from psclust.reach.ship.manifest import Entry, Tree, megabytes, package_tree
+from psclust.reach.ship.shipped_files import Entry, Tree, megabytes, package_tree
 
 _CHUNK = 1 << 18
 _TIMEOUT_S = 600.0  # for a host to take in what it was sent

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import UsageError
-from psclust.reach.ship.manifest import Tree, package_tree, program_tree
+from psclust.reach.ship.shipped_files import Tree, package_tree, program_tree
 
 
 def tree(root: Path, **options: int) -> Tree:
