@@ -1,4 +1,4 @@
-"""Execute a command, a Python program through `interpreter_entry`; a failure is one sentence on stderr."""
+"""Execute a command; a failure is one sentence on stderr."""
 
 from __future__ import annotations
 
@@ -9,21 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from psclust.spec.python_command import program_at
-
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-
-_ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "interpreter_entry.py")
-
-
-def through_entry(argv: Sequence[str], recovery_wait_s: float | None) -> Sequence[str]:
-    """`argv` with `interpreter_entry.py` before its program; unchanged if it is no Python program."""
-    program = program_at(argv)
-    # psclust's own servers need no changes.
-    if program is None or "".join(argv[program : program + 2]).startswith("-mpsclust.runtime."):
-        return argv
-    wait = "-" if recovery_wait_s is None else str(recovery_wait_s)
-    return [*argv[:program], _ENTRY, wait, *argv[1:]]
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 from psclust.runtime import bare_server, linux_process, run_command
 from psclust.runtime.preload import Loaded
 from psclust.spec.preload_limits import IMPORT_READS, LIBRARY_READS, stale
+from psclust.spec.python_command import through_entry
 
 SERVER = ["-m", "psclust.runtime.bare_server"]
 
@@ -76,7 +77,7 @@ def _begin(task: Task, parent: int, loaded: Loaded) -> NoReturn:
 
         run_in_fork.run(task.argv, task.env, task.recovery_wait_s, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
     _belong_to(task.supervisor, parent)
-    run_command.execute(run_command.through_entry(task.argv, task.recovery_wait_s), task.env)
+    run_command.execute(through_entry(task.argv, task.recovery_wait_s), task.env)
 
 
 def _belong_to(supervisor: int, parent: int) -> None:

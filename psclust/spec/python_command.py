@@ -9,6 +9,7 @@ from collections.abc import Sequence
 _INTERPRETER = re.compile(r"python(3(\.\d+)?)?")
 # Options that leave the program and its arguments as they are.
 _OPTIONS, _OPTIONS_WITH_VALUE = "bBdEIOPqsSuv", "WX"
+_ENTRY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "interpreter_entry.py")
 
 
 def is_interpreter(command: str) -> bool:
@@ -34,3 +35,13 @@ def option_count(arguments: Sequence[str]) -> int | None:
             return None
         count += 2 if len(rest) == 1 else 1
     return count
+
+
+def through_entry(argv: Sequence[str], recovery_wait_s: float | None) -> Sequence[str]:
+    """`argv` with `runtime/interpreter_entry.py` before its program, which changes TensorFlow for it; unchanged for any other command."""
+    program = program_at(argv)
+    # psclust's own servers need no changes.
+    if program is None or "".join(argv[program : program + 2]).startswith("-mpsclust.runtime."):
+        return argv
+    wait = "-" if recovery_wait_s is None else str(recovery_wait_s)
+    return [*argv[:program], _ENTRY, wait, *argv[1:]]

@@ -14,7 +14,7 @@ from fork_client import ForkServer
 from test_run_script import COMMANDS, PROGRAMS, by_hand, write
 from test_tensorflow_patches import SHOW
 
-from psclust.runtime.run_command import through_entry
+from psclust.spec.python_command import through_entry
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
