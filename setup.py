@@ -7,6 +7,8 @@ from setuptools import Extension, find_packages, setup
 # The tools of `make test` and `make check`: `pip install psclust[test]`.
 TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
 TEST += ["dockerfile-parse>=2", "coverage>=7.11"]
+# The published schemas of Kubernetes' own objects, and models made from that of a JobSet.
+TEST += ["kubernetes-validate>=1.33", "kubeflow-trainer-api>=2"]
 
 LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 

@@ -26,7 +26,7 @@ LAUNCHER = (
     ("spec",),
     ("rundir",),
     ("plan",),
-    ("transport",),
+    ("transport", "pods"),
     ("supervise",),
     ("reach", "agent"),
     ("control",),

@@ -26,6 +26,8 @@ VERBS = {
     "doctor": "Check hosts before anything starts.",
     "exec": "Run a command on every host.",
     "init": "Write a commented cluster file.",
+    "manifest": "Print a cluster as a JobSet of Kubernetes.",
+    "task": "Run one task, in a pod of that manifest.",
     "schema": "Print the cluster file's JSON Schema, for editors.",
     "prune": "Remove old runs.",
 }
@@ -33,7 +35,7 @@ VERBS = {
 _SYNONYMS = {"start": "up", "run": "up", "stop": "down", "kill": "down", "status": "ps", "list": "clusters", "ls": "clusters"}
 _LEAST_LIKE = 0.6  # similarity of a word and the verb that was probably meant
 # Verbs that act: their exit codes do not depend on whether their output could be written.
-_DEEDS = ("up", "attach", "restart", "down", "init", "prune")
+_DEEDS = ("up", "task", "attach", "restart", "down", "init", "prune")
 
 
 class _Verbs(click.Group):

@@ -12,6 +12,7 @@ from psclust.cli.common_options import run_dir_option
 from psclust.errors import UsageError
 from psclust.launch.up_request import DEFAULT_FILE, UpRequest, read_request
 from psclust.placement.policies import ROUND_ROBIN, render_policies
+from psclust.spec.kubernetes_checks import check_for_kubernetes, refuse_hosts
 from psclust.spec.load import Override
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -63,12 +64,17 @@ def request_from_flags(
     no_preload: bool,
     run_dir: str | None,
     program: Sequence[str],
+    overrides: Sequence[Override] = (),
+    for_kubernetes: bool = False,
     **flags: object,
 ) -> UpRequest:
-    """Raises ClusterFileError with every mistake, or UsageError."""
-    overrides = [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
+    """`overrides`: those of a verb's own. `for_kubernetes`: for pods.
+    Raises ClusterFileError with every mistake, or UsageError."""
+    overrides = [*overrides, *_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
+    if for_kubernetes:
+        return read_request(path, overrides, run_dir, rules=[check_for_kubernetes], find_hosts=refuse_hosts)
     return read_request(path, overrides, run_dir)
 
 

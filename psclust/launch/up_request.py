@@ -17,7 +17,9 @@ from psclust.plan.task_plan import Plan
 from psclust.reach.ways import find_hosts
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
+from psclust.spec.checks import Rule
 from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.found_hosts import FindHosts
 from psclust.spec.load import Override, load
 from psclust.transport.bind_shim import bind_shim
 
@@ -38,9 +40,17 @@ class UpRequest:
     draft: Plan
 
 
-def read_request(path: str | None, overrides: Sequence[Override] = (), run_dir: str | None = None) -> UpRequest:
-    """path: of the cluster file; None: the flags alone. Raises ClusterFileError with every mistake, or UsageError."""
-    file = load(Path(path) if path else None, overrides, default_name=default_name(path), find_hosts=find_hosts)
+def read_request(
+    path: str | None,
+    overrides: Sequence[Override] = (),
+    run_dir: str | None = None,
+    *,
+    rules: Sequence[Rule] = (),
+    find_hosts: FindHosts = find_hosts,
+) -> UpRequest:
+    """path: of the cluster file; None: the flags alone. rules, find_hosts: see `psclust.spec.load.load`. Raises ClusterFileError with every
+    mistake, or UsageError."""
+    file = load(Path(path) if path else None, overrides, default_name=default_name(path), rules=rules, find_hosts=find_hosts)
     launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)

@@ -17,6 +17,8 @@ from psclust.spec.python_command import is_interpreter
 from psclust.spec.slot_checks import check_slots
 from psclust.spec.spelling import inline, nearest
 
+Rule = Callable[[ClusterFile], Iterator[Problem]]
+
 
 def check(file: ClusterFile) -> Iterator[Problem]:
     """Every breach of a rule."""
@@ -159,7 +161,7 @@ def _ends_with_names_jobs(file: ClusterFile) -> Iterator[Problem]:
             yield Problem(("ends_with", index), f"no task belongs to a job '{name}'; {hint}", (("jobs", "*"), ("replication",)))
 
 
-_RULES: tuple[Callable[[ClusterFile], Iterator[Problem]], ...] = (
+_RULES: tuple[Rule, ...] = (
     _program_is_one_word,
     _arguments_have_a_program,
     _replication_suits_the_program,

@@ -24,19 +24,24 @@ from psclust.spec.key_types import (
     HostNames,
     JobName,
     JobNames,
+    Label,
     Lease,
     Name,
+    ObjectNames,
     PassedNames,
     Pins,
     PlacementPolicy,
     Ports,
     ReachBy,
     Replication,
+    Resource,
+    Resources,
     Seconds,
     TaskArguments,
     TaskEnvironments,
     Text,
     Update,
+    Volumes,
     such_as,
 )
 from psclust.spec.port_range import LAST_PORT
@@ -124,6 +129,23 @@ class Placement(_Model):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"anyOf": [{"type": "string", "enum": list(POLICIES)}, handler(core_schema)]}
+
+
+class Kubernetes(_Model):
+    """What `psclust manifest` needs; `up` ignores it."""
+
+    image: Text | None = Field(default=None, description="The image of all pods: psclust, TensorFlow and the program.")
+    namespace: Label | None = Field(default=None, description="Default: the one that kubectl uses.")
+    queue: Label | None = Field(default=None, description="The LocalQueue of Kueue that admits the pods; default: none.")
+    resources: Resources = Field(
+        default_factory=dict,
+        description="Job -> what each of its pods requests: cpu, memory ...; all but cpu is also its limit. GPUs: the job's `gpus`.",
+    )
+    gpu: Resource = Field(default="nvidia.com/gpu", description="The resource that `gpus` of a job counts.")
+    secrets: ObjectNames | None = Field(default=None, description="Secrets whose keys every task gets as environment variables.")
+    volumes: Volumes = Field(
+        default_factory=dict, description="PersistentVolumeClaim -> where every pod mounts it, for checkpoints and data."
+    )
 
 
 _COUNT = {"type": "integer", "minimum": 0, "maximum": 4096}
@@ -268,6 +290,7 @@ class _Common(_Model):
     )
     restart: Restart = Field(default_factory=Restart)
     deadlines: Deadlines = Field(default_factory=Deadlines)
+    kubernetes: Kubernetes = Field(default_factory=Kubernetes)
 
 
 class ClusterText(_Common):

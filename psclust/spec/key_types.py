@@ -144,3 +144,27 @@ _PASSED = r"^[A-Za-z_*?][A-Za-z0-9_*?]*$"
 PassedName = Annotated[str, Field(pattern=_PASSED, json_schema_extra=in_words("a variable's name, or a pattern of names such as WANDB_*"))]
 PassedNames = Annotated[list[PassedName], such_as("HF_TOKEN", "WANDB_*")]
 Lease = Annotated[Seconds, Field(ge=3)]  # a busy launcher may miss less than this
+_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+Label = Annotated[str, Field(pattern=_LABEL, json_schema_extra=in_words("a name of small letters, digits and '-', such as team-a"))]
+_OBJECT = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
+_OBJECT_WORDS = "the name of a Kubernetes object: small letters, digits, '-' and '.'"
+ObjectNames = Annotated[list[Annotated[str, Field(pattern=_OBJECT, json_schema_extra=in_words(_OBJECT_WORDS))]], such_as("hf-token")]
+_MOUNT = r"^/[^:\s]*$"
+Volumes = Annotated[
+    dict[
+        Annotated[str, Field(pattern=_OBJECT)], Annotated[str, Field(pattern=_MOUNT, json_schema_extra=in_words("a path such as /model"))]
+    ],
+    Field(json_schema_extra=mapping_keys(_OBJECT, _OBJECT_WORDS, {"model": "/model"})),
+]
+_RESOURCE, _RESOURCE_WORDS = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$", "a resource's name, such as cpu or memory"
+Resource = Annotated[str, Field(pattern=_RESOURCE, json_schema_extra=in_words(_RESOURCE_WORDS))]
+_QUANTITY = r"^\d+(\.\d+)?(m|[kMGTPE]|[KMGTPE]i)?$"
+Quantity = Annotated[
+    str,
+    Field(pattern=_QUANTITY),
+    WithJsonSchema({"type": ["string", "integer", "number"], "pattern": _QUANTITY} | in_words("a quantity such as 2, 500m or 8Gi")),
+]
+Resources = Annotated[
+    dict[JobName, Annotated[dict[Resource, Quantity], Field(json_schema_extra=mapping_keys(_RESOURCE, _RESOURCE_WORDS, {"cpu": 2}))]],
+    Field(json_schema_extra=mapping_keys(_JOB, _JOB_WORDS, {"worker": {"cpu": 2, "memory": "8Gi"}})),
+]

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from psclust.errors import ClusterFileError, UsageError
-from psclust.spec.checks import check
+from psclust.spec.checks import Rule, check
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile, ClusterText, Job, clean_name, json_schema
 from psclust.spec.found_hosts import HOST_WORDS, FindHosts, FoundHosts, this_machine
@@ -25,11 +25,18 @@ from psclust.spec.yaml_lines import read_yaml
 __all__ = ["Override", "json_schema", "load"]
 
 
-def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name: str, find_hosts: FindHosts = this_machine) -> ClusterFile:
+def load(
+    path: Path | None,
+    overrides: Iterable[Override] = (),
+    *,
+    default_name: str,
+    rules: Sequence[Rule] = (),
+    find_hosts: FindHosts = this_machine,
+) -> ClusterFile:
     """The cluster that the file at `path` describes, with `overrides` applied; without a path, the flags and the defaults alone.
 
-    `default_name` names a cluster whose file does not; characters that a name cannot have become `-`. `find_hosts` finds the hosts that
-    are not listed.
+    `default_name` names a cluster whose file does not; characters that a name cannot have become `-`. `rules`: more than every cluster
+    must obey. `find_hosts` finds the hosts that are not listed.
     Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
@@ -45,6 +52,7 @@ def load(path: Path | None, overrides: Iterable[Override] = (), *, default_name:
         hosts = _read_hosts(data["hosts"], mistakes)
     file = _resolve(text, hosts, absolute_paths(text, mistakes), default_name, found)
     mistakes.add_founded(check(file))
+    mistakes.add_founded(problem for rule in rules for problem in rule(file))
     mistakes.refuse()
     return file
 

@@ -43,6 +43,8 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "interface",
             "slurm.srun.*",
         ),
+        *("kubernetes.image", "kubernetes.namespace", "kubernetes.queue", "kubernetes.resources.*.*", "kubernetes.gpu"),
+        *("kubernetes.secrets.*", "kubernetes.volumes.*"),
         *("placement", "placement.policy", "placement.max_shard_bytes"),
         *("ports", "replication", "update", "role_by", "reach_by", "ends_with", "ends_with.*", "restart.when"),
         *(

@@ -1,4 +1,4 @@
-"""The Dockerfile without Docker: its build context, its steps run in test folders, and its entry point."""
+"""The Dockerfiles without Docker: their build context, their steps run in test folders, and the entry point of hosts."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+PODS = ROOT / "deploy" / "kubernetes.Dockerfile"
+both = pytest.mark.parametrize("dockerfile", [DOCKERFILE, PODS], ids=["host", "pod"])
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,11 @@ class Step:
 
 @pytest.fixture(scope="module")
 def steps() -> list[Step]:
-    with DOCKERFILE.open("rb") as file:
+    return read_steps(DOCKERFILE)
+
+
+def read_steps(dockerfile: Path) -> list[Step]:
+    with dockerfile.open("rb") as file:
         entries = [entry for entry in DockerfileParser(fileobj=file).structure if entry["instruction"] != "COMMENT"]
     starts = [index for index, entry in enumerate(entries) if entry["instruction"] == "FROM"]
     return [Step(sum(start <= index for start in starts) - 1, entry["instruction"], entry["value"]) for index, entry in enumerate(entries)]
@@ -63,11 +69,13 @@ def run_step(steps: list[Step], command: str, places: dict[str, Path | str], hom
     assert done.returncode == 0, done.stderr
 
 
-def test_all_that_it_copies_is_sent_to_the_builder_and_little_else(steps: list[Step]) -> None:
+@both
+def test_all_that_it_copies_is_sent_to_the_builder_and_little_else(dockerfile: Path) -> None:
+    steps = read_steps(dockerfile)
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     never = [".git/config", ".venv/bin/python", "psclust/runtime/_bind_shim.abi3.so", "psclust/cli/__pycache__/up.pyc"]
     # Of the patterns that Docker and git understand alike.
-    ignored = pathspec.GitIgnoreSpec.from_lines(Path(f"{DOCKERFILE}.dockerignore").read_text(encoding="utf-8").splitlines())
+    ignored = pathspec.GitIgnoreSpec.from_lines(Path(f"{dockerfile}.dockerignore").read_text(encoding="utf-8").splitlines())
     context = {name for name in [*files, *never] if not ignored.match_file(name)}
     for source in [*copied(steps, 0), *copied(steps, 1)]:
         assert any(name == source or name.startswith(f"{source}/") for name in context), source
@@ -76,7 +84,9 @@ def test_all_that_it_copies_is_sent_to_the_builder_and_little_else(steps: list[S
 
 
 @pytest.mark.long
-def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(steps: list[Step], tmp_path: Path) -> None:
+@both
+def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(dockerfile: Path, tmp_path: Path) -> None:
+    steps = read_steps(dockerfile)
     source, wheels, installed = (tmp_path / name for name in ("src", "wheel", "psclust"))
     source.mkdir()
     for name in copied(steps, 0):
@@ -104,6 +114,16 @@ def test_it_ends_as_a_user_who_is_not_root_and_removes_the_keys_that_came_with_s
     assert "openssh-server" in made
     assert "/etc/ssh/ssh_host_*" in made
     assert max(index for index, step in enumerate(last) if step.name == "RUN") < [step.name for step in last].index("USER")
+
+
+def test_a_pod_finds_psclust_on_its_path_is_not_root_and_may_write_beside_the_program() -> None:
+    last = [step for step in read_steps(PODS) if step.stage == 1]
+    found = {step.name: step.value for step in last if step.name in ("ENV", "USER", "WORKDIR")}
+    assert found == {"ENV": "PATH=/opt/psclust/bin:$PATH", "USER": "1000", "WORKDIR": "/app"}
+    assert any("on-host install /opt/psclust " in step.value for step in last)
+    (made,) = [step.value for step in last if "useradd" in step.value]
+    assert "--uid 1000 psclust" in made
+    assert "install -d -o psclust /app" in made
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ SPECS = sorted(FOLDER.glob("*.yaml"))
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_it_loads_under_the_name_of_its_file(path: Path) -> None:
-    assert load(path, default_name="x", find_hosts=find_four_nodes).name == path.stem
+    # In a cluster of Kubernetes its service could not have the name of the file, which Kubernetes's own has.
+    expected = "digits" if path.stem == "kubernetes" else path.stem
+    assert load(path, default_name="x", find_hosts=find_four_nodes).name == expected
 
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)

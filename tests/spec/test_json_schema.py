@@ -96,6 +96,7 @@ def test_editor_and_loader_refuse_the_same(text: str, tmp_path: Path) -> None:
         "env_file: .env",
         "ssh: {parallel: 4, deadline: 2m}",
         "jobs: {ps: {task_args: {0: [--x]}}}",
+        "kubernetes: {image: a/b:1, queue: team-a, resources: {ps: {cpu: 1, memory: 8Gi}}, secrets: [t], volumes: {m: /m}}",
     ],
 )
 def test_every_form_of_a_value_satisfies_it(text: str) -> None:
@@ -113,6 +114,7 @@ def test_every_key_of_a_file_and_of_a_job_is_explained() -> None:
         definitions["Restart"]["properties"],
         definitions["Deadlines"]["properties"],
         definitions["Ssh"]["properties"],
+        definitions["Kubernetes"]["properties"],
     ):
         for key, part in properties.items():
             target = definitions[part["$ref"].rpartition("/")[2]] if "$ref" in part else part

@@ -1,0 +1,49 @@
+"""The plan that a pod makes for its task, from its environment and the program in its image."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+
+from psclust.errors import UsageError
+from psclust.launch.program_sources import read_scripts
+from psclust.plan.build_plan import Run
+from psclust.plan.cluster_layout import lay_out
+from psclust.plan.task_environment import HostEnvironment
+from psclust.plan.task_plan import Plan
+from psclust.pods.file_in_pod import read_file
+from psclust.pods.job_object import RUN_VARIABLE
+from psclust.pods.names import INDEX
+from psclust.pods.pod_plan import plan_pods, with_pods
+from psclust.spec.cluster import Task
+from psclust.spec.spelling import nearest
+from psclust.transport.bind_shim import bind_shim
+
+
+def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None) -> tuple[Task, Plan]:
+    """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has set. Raises UsageError."""
+    file = read_file(environ)
+    layout = lay_out(with_pods(file))
+    known = [entry.name for entry in layout.jobs]
+    if job not in known:
+        near = nearest(job, known)
+        raise UsageError(
+            f"{job}: the cluster has no such job; " + (f"did you mean {near}?" if near else f"its jobs are {', '.join(known)}.")
+        )
+    task = Task(job, _index(environ) if index is None else index)
+    count = layout.job(job).job.count
+    if task.index >= count:
+        raise UsageError(f"{task}: {job} has {count} tasks, the last one is {job}:{count - 1}; indices begin at 0.")
+    here = HostEnvironment(environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    run = Run(environ.get(RUN_VARIABLE) or file.name, tempfile.mkdtemp(prefix="psclust-"))
+    return task, plan_pods(file, here, run, read_scripts(file, layout, environ))
+
+
+def _index(environ: Mapping[str, str]) -> int:
+    text = environ.get(INDEX, "")
+    if not text.isdecimal():
+        found = f"found '{text}' in {INDEX}" if text else f"{INDEX} is not set"
+        raise UsageError(f"{found}: the pods of an indexed Job have it; elsewhere give the task's index with --index.")
+    return int(text)

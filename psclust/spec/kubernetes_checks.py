@@ -1,0 +1,99 @@
+"""What a cluster file must obey besides to become a manifest: pods have names and an image of their own, and no hosts that we choose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from psclust.errors import UsageError
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.found_hosts import LOCAL, FoundHosts
+from psclust.spec.port_range import LAST_PORT, parse_port_range
+from psclust.spec.problems import KeyPath, Problem
+from psclust.spec.spelling import nearest
+
+# A host name has 63 characters; Kubernetes appends a hyphen and five characters of its own to a pod's name.
+_LONGEST = 57
+_LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+_FREE_PORTS = 2  # after that of the server: see pods/names.py
+
+
+_HOSTS = "Kubernetes chooses the hosts of pods; remove the hosts here."
+
+
+def refuse_hosts(word: str | None) -> FoundHosts | None:
+    """In place of looking for hosts (`FindHosts`): a manifest is the same inside and outside an allocation."""
+    if word not in (None, LOCAL):
+        raise UsageError(_HOSTS)
+    return None
+
+
+def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
+    """Every reason why the file cannot become a manifest."""
+    yield from _image(file)
+    yield from _names(file)
+    yield from _places(file)
+    yield from _environment(file)
+    yield from _resources(file)
+    yield from _ports(file)
+
+
+def _image(file: ClusterFile) -> Iterator[Problem]:
+    if file.kubernetes.image is None:
+        text = "no image is named; write one that holds psclust, TensorFlow and the program (docs/kubernetes.md), or give --image."
+        yield Problem(("kubernetes", "image"), text)
+
+
+def _names(file: ClusterFile) -> Iterator[Problem]:
+    if not _LABEL.fullmatch(file.name):
+        rule = "host names of pods begin with it: write small letters, digits and '-', a letter first, such as my-run."
+        yield Problem(("name",), f"found the name '{file.name}'; {rule}")
+    if file.name == "kubernetes":
+        yield Problem(("name",), "the service of this name belongs to Kubernetes itself; choose another name.")
+    for name, job in file.all_jobs.items():
+        if not _LABEL.fullmatch(name):
+            text = "host names of pods contain it, and they take no '_'; write a name of small letters and digits."
+            yield Problem(("jobs", name), text)
+        longest = f"{file.name}-{name}-0-{max(job.count - 1, 0)}"
+        if len(longest) > _LONGEST:
+            text = f"the pod {longest} would have a name of {len(longest)} characters, and {_LONGEST} is the limit; shorten this one."
+            yield Problem(("name",), text, (("jobs", name),))
+
+
+def _places(file: ClusterFile) -> Iterator[Problem]:
+    if file.hosts:
+        yield Problem(("hosts",), _HOSTS)
+    for name, job in file.jobs.items():
+        if job.addresses:
+            text = "a pod has the address that its name stands for, never a given one; remove the addresses."
+            yield Problem(("jobs", name, "addresses"), text)
+        if job.hosts:
+            yield Problem(("jobs", name, "hosts"), _HOSTS, (("hosts",),))
+
+
+def _environment(file: ClusterFile) -> Iterator[Problem]:
+    if file.ship is not None:
+        yield Problem(("ship",), "nothing is sent to pods; put the folder into the image, and remove this.")
+    for key, value in (("env_file", file.env_file), ("pass_env", file.pass_env)):
+        if value:
+            text = "a manifest holds no secrets; put the variables into a Secret, name it under kubernetes.secrets, and remove this."
+            yield Problem((key,), text)
+
+
+def _resources(file: ClusterFile) -> Iterator[Problem]:
+    for name, wanted in file.kubernetes.resources.items():
+        here: KeyPath = ("kubernetes", "resources", name)
+        if name not in file.all_jobs:
+            near = nearest(name, file.all_jobs)
+            hint = f"did you mean {near}?" if near else f"the jobs are {', '.join(file.all_jobs)}."
+            yield Problem(here, f"there is no job '{name}'; {hint}", (("jobs", "*"),))
+        if file.kubernetes.gpu in wanted:
+            yield Problem((*here, file.kubernetes.gpu), f"psclust counts GPUs itself; write jobs.{name}.gpus instead.")
+
+
+def _ports(file: ClusterFile) -> Iterator[Problem]:
+    keys: dict[KeyPath, str] = {("ports",): file.ports}
+    keys |= {("jobs", name, "ports"): job.ports for name, job in file.jobs.items() if job.ports}
+    for path, ports in keys.items():
+        if parse_port_range(ports)[0] > LAST_PORT - _FREE_PORTS:
+            yield Problem(path, f"a pod uses this port and the next {_FREE_PORTS}; write {LAST_PORT - _FREE_PORTS} or less.")

@@ -1,0 +1,149 @@
+"""Pods on this machine: each a network, mount, host name and process namespace, in which the container's command is process 1."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from names_server import NamesServer
+
+from psclust.testing.namespaces import Network
+from psclust.testing.sshd import find_program
+
+# $1: host name, $2: resolv.conf, $3: volumes as `source:path` lines, others: the command.
+_BOOT = """
+set -e
+hostname "$1"; mount --make-rprivate /; mount --bind "$2" /etc/resolv.conf
+mount -t tmpfs tmpfs /mnt
+echo "$3" | while IFS=: read -r source path; do
+    [ -z "$path" ] || { mkdir -p "$path"; mount --bind "$source" "$path"; }
+done
+shift 3
+exec "$@"
+"""
+
+
+@dataclass
+class Pod:
+    """One pod with one container; `restarts`: of its container, in place."""
+
+    name: str
+    job: str
+    index: int
+    address: str
+    template: Mapping[str, Any]
+    host: str
+    process: subprocess.Popen[bytes]
+    logs: list[Path] = field(default_factory=list)
+    restarts: int = 0
+
+    @property
+    def container(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.template["spec"]["containers"][0]
+        return found
+
+    @property
+    def output(self) -> str:
+        return "".join(log.read_text(encoding="utf-8", errors="replace") for log in self.logs)
+
+    @property
+    def ready(self) -> bool:
+        if self.process.poll() is not None:
+            return False
+        probe = self.container.get("readinessProbe")
+        if probe is None:
+            return True
+        try:
+            socket.create_connection((self.address, probe["tcpSocket"]["port"]), 0.5).close()
+        except OSError:
+            return False
+        return True
+
+    def main(self) -> psutil.Process | None:
+        """Process 1 of the pod."""
+        with suppress(psutil.Error):
+            for child in psutil.Process(self.process.pid).children():
+                return child
+        return None
+
+    def task(self) -> psutil.Process | None:
+        """The process of its task, once that has been started."""
+        with suppress(psutil.Error):
+            main = self.main()
+            for child in main.children() if main else ():
+                return child
+        return None
+
+    def end(self, number: signal.Signals) -> None:
+        with suppress(psutil.Error):
+            main = self.main()
+            if main is not None:
+                main.send_signal(number)
+
+
+class PodBed:
+    """Starts pods of one cluster. `claims`: PersistentVolumeClaim -> folder; `image`: variables of the image."""
+
+    def __init__(
+        self, folder: Path, network: Network, hosts: Sequence[str], names: NamesServer, claims: Mapping[str, Path], image: Mapping[str, str]
+    ) -> None:
+        self.folder = folder
+        self.network = network
+        self.names = names
+        self._free = list(hosts)
+        self._claims = claims
+        self._image = image
+        (folder / "resolv.conf").write_text(names.resolv_conf(), encoding="utf-8")
+
+    def start(self, job: str, index: int, template: Mapping[str, Any], subdomain: str) -> Pod:
+        """A new pod, at an address that no pod has had."""
+        host = self._free.pop(0)
+        name = f"{job}-{index}"
+        pod = Pod(name, job, index, self.network.address(host), template, host, None)  # type: ignore[arg-type]
+        self.names.pods[f"{name}.{subdomain}"] = pod.address
+        self.restart(pod)
+        return pod
+
+    def restart(self, pod: Pod) -> None:
+        """Start the container of a pod, which keeps its address."""
+        log = self.folder / f"{pod.name}-{pod.host}-{len(pod.logs)}.log"
+        pod.logs.append(log)
+        separate = [find_program("unshare"), "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc"]
+        boot = ["sh", "-c", _BOOT, "boot", pod.name, str(self.folder / "resolv.conf"), self._volumes(pod)]
+        with log.open("wb") as file:
+            pod.process = subprocess.Popen(
+                [*self.network.command(pod.host), *separate, *boot, *pod.container["command"]],
+                env=self._environment(pod),
+                cwd=self.folder / "image",
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    def remove(self, pod: Pod) -> None:
+        """Kill what is left of a pod; its address answers no more."""
+        with suppress(ProcessLookupError):
+            os.killpg(pod.process.pid, signal.SIGKILL)
+        pod.process.wait()
+        self.network.cut(pod.host)
+
+    def _volumes(self, pod: Pod) -> str:
+        claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod.template["spec"].get("volumes", ())}
+        return "\n".join(f"{self._claims[claims[mount['name']]]}:{mount['mountPath']}" for mount in pod.container.get("volumeMounts", ()))
+
+    def _environment(self, pod: Pod) -> dict[str, str]:
+        env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder), **self._image}
+        for entry in pod.container.get("env", ()):
+            # The only field that a manifest refers to is a label with an id.
+            env[entry["name"]] = entry.get("value", "5a1f")
+        return env | {"JOB_COMPLETION_INDEX": str(pod.index)}

@@ -1,0 +1,40 @@
+"""Scripts as people have them, without device filters: a session waits for every task of the cluster, also for a worker that is done."""
+
+from __future__ import annotations
+
+_TRAIN = """
+server = tf.train.Server(cluster, job_name=job, task_index=index)
+if job == "ps":
+    server.join()
+with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+    w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
+    step = tf.train.get_or_create_global_step()
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum((w - 1.0) ** 2), global_step=step)
+with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=[tf.train.StopAtStepHook(200)]) as session:
+    while not session.should_stop():
+        session.run(train)
+print("trained by", job, index)
+"""
+
+FLAGS = f"""
+import argparse
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+p = argparse.ArgumentParser()
+for name in ("ps_hosts", "worker_hosts", "job_name", "task_index"):
+    p.add_argument("--" + name)
+a = p.parse_args()
+job, index = a.job_name, int(a.task_index)
+cluster = tf.train.ClusterSpec({{"ps": a.ps_hosts.split(","), "worker": a.worker_hosts.split(",")}})
+{_TRAIN}
+"""
+
+TF_CONFIG = f"""
+import json, os
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+found = json.loads(os.environ["TF_CONFIG"])
+job, index = found["task"]["type"], found["task"]["index"]
+cluster = tf.train.ClusterSpec(found["cluster"])
+{_TRAIN}
+"""

@@ -1,0 +1,135 @@
+"""Manifests at work: a small kubelet runs every pod as processes with a network and a name of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pod_scripts import FLAGS, TF_CONFIG
+from small_kubelet import kubelet
+
+from psclust.pods.kube_manifest import manifest
+from psclust.spec.kubernetes_checks import check_for_kubernetes
+from psclust.spec.load import load
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+
+SPECS = Path(__file__).parents[2] / "cluster_specs"
+
+
+def objects(folder: Path, text: str, *, plain: bool = False) -> Sequence[dict[str, Any]]:
+    path = folder / "cluster.yaml"
+    path.write_text(text, encoding="utf-8")
+    return manifest(load(path, default_name="x", rules=[check_for_kubernetes]), plain=plain)
+
+
+def digits(*more: str) -> str:
+    text = (SPECS / "kubernetes.yaml").read_text(encoding="utf-8").replace("/model]", "/mnt/model]").replace(": /model}", ": /mnt/model}")
+    return text.replace("args: [", "".join(["args: [", *(f"{word}, " for word in more)]))
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("plain", [False, True], ids=["jobset", "plain"])
+def test_the_digits_train_on_kubernetes_and_every_pod_ends(tmp_path: Path, plain: bool) -> None:
+    claim = tmp_path / "claim"
+    claim.mkdir()
+    with kubelet(tmp_path, objects(tmp_path, digits(), plain=plain), {"model": claim}) as runs:
+        runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of the training")
+        said = runs.output()
+        assert not runs.failed, said
+        assert re.search(r"evaluation: accuracy 0\.9[5-9]", said), said
+        assert list(claim.glob("checkpoint*")), said
+        # Servers too have learned that the work is done.
+        runs.run_until(lambda: all(job.complete for job in runs.jobs.values()), 60, what="the end of all pods")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("lost", [False, pytest.param(True, marks=pytest.mark.long)], ids=["drained", "lost"])
+def test_clients_find_a_ps_again_that_came_back_at_another_address(tmp_path: Path, lost: bool) -> None:
+    claim = tmp_path / "claim"
+    claim.mkdir()
+    text = digits("--set", "epochs=40", "--save-seconds", "1", "--log-seconds", "1")
+    with kubelet(tmp_path, objects(tmp_path, text), {"model": claim}) as runs:
+        workers = ("worker:0", "worker:1")
+
+        def lines() -> list[int]:
+            return [len(re.findall(r"step \d+ loss", runs.output(worker))) for worker in workers]
+
+        runs.run_until(lambda: min(lines()) > 0, what="the first steps")
+        before = runs.pod("ps:1").address
+        replaced = runs.replace("ps:1", lost=lost)
+        assert replaced.address != before
+        runs.run_until(lambda: replaced.ready, what="the new ps")
+        known = lines()
+        runs.run_until(lambda: all(now > then for now, then in zip(lines(), known, strict=True)), what="further steps of all workers")
+        assert "restored /mnt/model/" in runs.output("worker:0")
+        assert [runs.pod(worker).restarts for worker in workers] == [0, 0]
+        assert not runs.past[1:]  # the workers have kept their pods
+
+
+def scripts(folder: Path) -> None:
+    (folder / "image").mkdir()
+    (folder / "image" / "classic.py").write_text(FLAGS, encoding="utf-8")
+    (folder / "image" / "config.py").write_text(TF_CONFIG, encoding="utf-8")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("script", ["classic.py", pytest.param("config.py", marks=pytest.mark.long)])
+def test_a_script_runs_in_pods_unchanged_and_plain_jobs_end_by_themselves(tmp_path: Path, script: str) -> None:
+    scripts(tmp_path)
+    text = f"name: s\njobs: {{ps: 1, worker: 2}}\nprogram: {script}\nkubernetes: {{image: a}}\n"
+    with kubelet(tmp_path, objects(tmp_path, text, plain=True)) as runs:
+        runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of all jobs")
+        assert not runs.failed, runs.output()
+        assert all(f"trained by worker {index}" in runs.output(f"worker:{index}") for index in (0, 1))
+
+
+@pytest.mark.tensorflow
+@pytest.mark.long
+def test_in_graph_the_client_trains_over_bare_workers(tmp_path: Path) -> None:
+    claim = tmp_path / "claim"
+    claim.mkdir()
+    with kubelet(tmp_path, objects(tmp_path, f"{digits()}replication: in-graph\n"), {"model": claim}) as runs:
+        runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of the training")
+        assert re.search(r"evaluation: accuracy 0\.9[5-9]", runs.output("client:0")), runs.output()
+
+
+def plain_commands(folder: Path, command: str, *, more: str = "") -> Sequence[dict[str, Any]]:
+    """A chief that runs a shell command, and a worker that goes on and on."""
+    jobs = f"{{chief: {{run: [sh, -c, {command!r}]}}, worker: {{run: [sleep, '1000']}}}}"
+    return objects(folder, f"name: c\njobs: {jobs}\ndeadlines: {{finish: 1, stop: 1}}\nkubernetes: {{image: a}}\n{more}")
+
+
+def test_a_program_that_dies_gets_a_new_pod_and_is_given_up_at_last(tmp_path: Path) -> None:
+    with kubelet(tmp_path, plain_commands(tmp_path, "echo try; exit 7", more="restart: {max: 2}\n")) as runs:
+        runs.run_until(lambda: runs.failed, what="the failure")
+        assert [pod.output for pod in runs.past] == ["try\n", "try\n"]
+
+
+def test_wrong_arguments_are_not_tried_again(tmp_path: Path) -> None:
+    with kubelet(tmp_path, plain_commands(tmp_path, "exit 2")) as runs:
+        runs.run_until(lambda: runs.failed, what="the failure")
+        assert not runs.past
+
+
+def test_a_job_set_has_succeeded_with_its_chief_and_the_others_are_deleted(tmp_path: Path) -> None:
+    with kubelet(tmp_path, plain_commands(tmp_path, "hostname; cat /etc/resolv.conf")) as runs:
+        runs.run_until(lambda: runs.succeeded, what="success")
+        assert runs.output("chief:0").splitlines()[1] == "c-chief-0-0"
+        runs.delete()
+        assert runs.pod("worker:0").process.returncode in (0, 143)
+
+
+def test_a_server_is_started_again_in_its_pod_at_the_same_address(tmp_path: Path) -> None:
+    with kubelet(tmp_path, objects(tmp_path, "name: s\njobs: {ps: 1}\nkubernetes: {image: a}\n")) as runs:
+        runs.run_until(lambda: runs.pod("ps:0").ready if runs.jobs["s-ps-0"].pods else None, what="the server")
+        pod = runs.pod("ps:0")
+        server = pod.task()
+        assert server is not None
+        server.kill()
+        runs.run_until(lambda: pod.restarts == 1 and pod.ready, what="the server's second attempt")
+        assert runs.pod("ps:0") is pod
