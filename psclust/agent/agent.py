@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from psclust.agent.event_log import EventLog
 from psclust.agent.lease import AgentLease, clock, granted_s
@@ -17,7 +17,7 @@ from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.mailbox import Mailbox
-from psclust.transport.api import Output
+from psclust.transport.api import Output, SignalName
 from psclust.transport.local_transport import LocalTransport
 
 LOG = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class Agent:
 
         self.call(work)
 
-    def signal(self, task: Task, number: Literal["TERM", "KILL"]) -> None:
+    def signal(self, task: Task, number: SignalName) -> None:
         self.call(lambda transport: transport.signal(task, number))
 
     def attempts(self) -> list[tuple[Task, int]]:
@@ -172,7 +172,7 @@ class Agent:
                 self.event_log.add(events.Serving(entry.plan.task))
 
     def _end_all(self) -> None:
-        signals: tuple[Literal["TERM", "KILL"], ...] = ("TERM", "KILL")
+        signals: tuple[SignalName, ...] = ("TERM", "KILL")
         for number in signals:
             for task, entry in self._tasks.items():
                 if entry.alive:

@@ -54,7 +54,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Empty:
         with _retried_when_stopping(context):
-            self._agent.signal(_task(request.task), "KILL" if request.kill else "TERM")
+            self._agent.signal(_task(request.task), "KILL" if request.kill else "USR1" if request.usr1 else "TERM")
         return pb.Empty()
 
     def RenewLease(self, request: pb.RenewLeaseRequest, context: grpc.ServicerContext) -> pb.RenewLeaseReply:

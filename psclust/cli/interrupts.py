@@ -1,4 +1,4 @@
-"""Ctrl-C and TERM for a command that must not be left half done."""
+"""Ctrl-C, TERM and USR1 for a command that must not be left half done."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from psclust.cli import streams
+from psclust.rundir.status import SAVED_CODE
 
 
 class Interrupts:
-    """Counts Ctrl-C and TERM instead of raising. `last`: the name and exit code of the last one."""
+    """Counts Ctrl-C and TERM instead of raising. `last`: the name and exit code of the last one. `saving`: the name of a signal that asks
+    to save first: USR1, and with `term_saves` TERM; it is not counted, and raised like the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, term_saves: bool = False) -> None:
+        self.saving: str | None = None
+        self._saves = {signal.SIGUSR1, *([signal.SIGTERM] if term_saves else [])}
         self._count = 0
         self._seen = 0
         self._raise = False
         self.last = ("Ctrl-C", 130)
 
     def __enter__(self) -> Interrupts:
-        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
         return self
 
     def __exit__(self, *details: object) -> None:
@@ -31,7 +35,7 @@ class Interrupts:
         """Inside, the next one, or one that came before, raises KeyboardInterrupt."""
         self._raise = True
         try:
-            if self._count:
+            if self._count or self.saving:
                 raise KeyboardInterrupt
             yield
         finally:
@@ -48,9 +52,13 @@ class Interrupts:
         return fresh
 
     def _note(self, number: int, frame: object) -> None:
-        self._count += 1
-        streams.hurry()
-        self.last = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
+        if number in self._saves:
+            self.saving = signal.Signals(number).name
+            self.last = (self.saving, SAVED_CODE)
+        else:
+            self._count += 1
+            streams.hurry()
+            self.last = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
         if self._raise:
             self._raise = False
             raise KeyboardInterrupt

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 import grpc
 
@@ -26,6 +26,7 @@ from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
+from psclust.transport.api import SignalName
 
 LOG = logging.getLogger(__name__)
 
@@ -89,8 +90,8 @@ class AgentClient:
         request = pb.StartRequest(plan=plan.to_json(), attempt=attempt)
         self._queue(self._stub.Start, request, lambda reason: self._listener.not_started(plan.task, f"{self.access.host}: {reason}"))
 
-    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
-        self._queue(self._stub.Signal, pb.SignalRequest(task=_id(task), kill=signal == "KILL"))
+    def signal(self, task: Task, signal: SignalName) -> None:
+        self._queue(self._stub.Signal, pb.SignalRequest(task=_id(task), kill=signal == "KILL", usr1=signal == "USR1"))
 
     @property
     def tasks(self) -> AgentUpdates:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from psclust.agent.access import AgentAccess
 from psclust.control.agent_client import AgentClient
@@ -16,7 +16,7 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
-from psclust.transport.api import Output, Transport
+from psclust.transport.api import Output, SignalName, Transport
 from psclust.transport.local_transport import LocalTransport
 
 _T = TypeVar("_T")
@@ -67,7 +67,7 @@ class RemoteTransport(Transport):
         agent = self._agent(plan.task)
         agent.start(plan, attempt) if agent else self._local.start(plan, attempt, log)
 
-    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+    def signal(self, task: Task, signal: SignalName) -> None:
         agent = self._agent(task)
         agent.signal(task, signal) if agent else self._local.signal(task, signal)
 

@@ -75,8 +75,9 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
     def restart(self, task: Task) -> None:
         self._call(lambda: self._stub.Restart(_id(task), timeout=_CALL_S))
 
-    def stop(self, reason: str, *, exit_code: int, now: bool = False, timeout_s: float = _CALL_S) -> None:
-        request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code)
+    def stop(self, reason: str, *, exit_code: int, now: bool = False, save: bool = False, timeout_s: float = _CALL_S) -> None:
+        """See `events.Stop`; `now`: `events.Kill`."""
+        request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code, save=save)
         self._call(lambda: self._stub.Stop(request, timeout=timeout_s))
 
     def wait_until_answering(self, timeout_s: float, alive: Callable[[], bool]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from psclust.agent import guard
 from psclust.rundir.folder import RunFolder
+from psclust.rundir.status import SAVED_CODE
 from psclust.rundir.status_file import record_death
 from psclust.supervise import events
 from psclust.supervise.exit_code import describe_exit
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SupervisorRequest:
     """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start at once. lock: the run's lock, held
-    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends."""
+    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. term_saves: whether SIGTERM lets programs save
+    their work, as a batch system sends it to all processes of a job before it kills them."""
 
     folder: RunFolder
     name: str
@@ -34,6 +36,7 @@ class SupervisorRequest:
     warm: Sequence[tuple[str, Load, Mapping[str, str]]]
     lock: int
     lease: int
+    term_saves: bool = False
 
 
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
@@ -50,7 +53,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
 
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
-    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard)))
+    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.term_saves)))
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
     transport = RemoteTransport(local, request.folder, supervisor)
     for python, load, env in request.warm:
@@ -65,9 +68,11 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     return 0 if status.ended else 1
 
 
-def _stop_by_signal(own_guard: guard.Guard) -> events.Stop:
+def _stop_by_signal(own_guard: guard.Guard, *, save: bool) -> events.Stop:
     if own_guard.is_gone():
         return events.Stop("the run's guard was killed; every task was stopped", exit_code=1)
+    if save:
+        return events.Stop("saved and stopped (SIGTERM)", exit_code=SAVED_CODE, save=True)
     return events.Stop("the supervisor got SIGTERM", exit_code=143)
 
 

@@ -83,7 +83,8 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
         if request.now:
             self._supervisor.post(events.Kill(request.reason))
         else:
-            self._supervisor.post(events.Stop(request.reason, ok=request.exit_code == 0, exit_code=request.exit_code))
+            stop = events.Stop(request.reason, ok=request.exit_code == 0, exit_code=request.exit_code, save=request.save)
+            self._supervisor.post(stop)
         return pb.Empty()
 
     def _extend_leases(self) -> None:

@@ -59,6 +59,14 @@ class HeldRun:
         self._asked = None
         return True
 
+    def ask_to_save(self, reason: str, exit_code: int) -> bool:
+        """Have the programs save their work, and end the run then; whether the supervisor has taken the request."""
+        try:
+            self.client.stop(reason, exit_code=exit_code, save=True, timeout_s=_ANSWER_S)
+        except NoRunError:
+            return False
+        return True
+
     def end(self, reason: str, exit_code: int) -> None:
         """End the run, and wait until nothing of it is alive. The user's second interrupt cuts the wait short."""
         with suppress(PsclustError):
@@ -131,7 +139,8 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
     lease, held = os.pipe()
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
-        guard = launch(SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease), close=(held,))
+        term_saves = request.file.reach_by == "slurm"
+        guard = launch(SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, term_saves), close=(held,))
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
         raise StartError(f"no process could be started: {error.strerror}. {hint}") from None

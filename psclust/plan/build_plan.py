@@ -24,6 +24,8 @@ from psclust.spec.placeholders import placeholders
 from psclust.spec.preload_limits import Preload, is_read
 from psclust.spec.tf_config import render_tf_config
 
+RESTART_COUNT = "SLURM_RESTART_COUNT"  # set by Slurm
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -53,6 +55,7 @@ class _Request:
     remote_hosts: Mapping[str, RemoteHost]
     ports: Mapping[Task, int]
     scripts: Mapping[str, ScriptFacts]
+    restarts: str | None  # how often a batch system has started this job again
 
     def at(self, task: Task) -> _Request:
         """The request with the environment and the run's folder of the task's host."""
@@ -79,7 +82,9 @@ def build_plan(
     scripts = scripts or {}
     role_by = {entry.name: decide(file, entry, scripts.get(entry.name), count) for entry in layout.jobs}
     hidden = {job: facts.hides for job, facts in scripts.items() if facts.hides is not None and file.preload}
-    request = _Request(file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, scripts)
+    request = _Request(
+        file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, scripts, launcher.environ.get(RESTART_COUNT)
+    )
     tasks = [_task_plan(request.at(task), entry, task) for entry in layout.jobs for task in entry.tasks]
     return Plan(
         name=file.name,
@@ -210,6 +215,8 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Placehol
             env["PSCLUST_DEVICE_COUNT"] = str(job.device_count)
         env["PSCLUST_PLACEMENT"] = task_environment.placement_settings(file.placement).render()
         env |= task_environment.pace_environment(file)
+        if request.restarts:
+            env["PSCLUST_JOB_ATTEMPT"] = str(int(request.restarts) + 1)
     if request.role_by[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):

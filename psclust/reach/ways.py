@@ -55,6 +55,14 @@ def find_hosts(word: str | None) -> FoundHosts | None:
     return next((found for find in FINDERS.values() if (found := find(os.environ, asked=False)) is not None), None)
 
 
+def queue_again(file: ClusterFile, say: Callable[[str], None]) -> None:
+    """Have the batch system that this process runs in start it again, if there is one and it may. `say` gets a line for the user."""
+    if file.reach_by == "slurm":
+        from psclust.reach.slurm.requeue import requeue
+
+        requeue(file.slurm.requeue, os.environ, say)
+
+
 def connect(
     file: ClusterFile, hosts: Sequence[Host], *, partial: bool = False, progress: Progress | None = None
 ) -> AbstractContextManager[Connections]:

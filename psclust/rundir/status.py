@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+SAVED_CODE = 75  # of a run that was asked to save its work and to end; sysexits.h: a temporary failure
+
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
@@ -66,7 +68,7 @@ class RunStatus:
     @property
     def was_stopped(self) -> bool:
         """Whether a user or the time limit ended the run, and not a task."""
-        return not self.ok and self.cause is None and self.exit_code in (124, 130, 143)
+        return not self.ok and self.cause is None and self.exit_code in (SAVED_CODE, 124, 130, 143)
 
     def to_json(self, *, indent: int | None = None) -> str:
         return json.dumps(asdict(self), indent=indent)

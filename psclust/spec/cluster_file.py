@@ -110,6 +110,9 @@ class Slurm(_Model):
     """Inside a Slurm allocation."""
 
     srun: Arguments = Field(default_factory=list, description="Further options of the srun that starts psclust on a node.")
+    requeue: int = Field(
+        default=0, ge=0, description="How often a batch job that ends early, after a checkpoint, is put into the queue again, to resume."
+    )
 
 
 class Placement(_Model):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
 
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
+from psclust.transport.api import SignalName
 
 
 class Stage(Enum):
@@ -120,11 +120,13 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the run in order: TERM, grace, KILL."""
+    """End the run in order: TERM, grace, KILL. save: USR1 to the programs first, so that they can save their work; their servers stay until
+    they have ended."""
 
     reason: str
     ok: bool = False
     exit_code: int = 1
+    save: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ class Signal:
     """Send a signal to the task's whole process group."""
 
     task: Task
-    signal: Literal["TERM", "KILL"]
+    signal: SignalName
 
 
 @dataclass(frozen=True, slots=True)

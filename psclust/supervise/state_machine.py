@@ -65,7 +65,8 @@ def step(state: RunState, event: Event, now: float) -> Result:
         case Apply():
             state, actions = _apply(state, event.plan, now)
         case Stop():
-            state, actions = _stop(state, Outcome(event.ok, event.exit_code, event.reason), now)
+            stop = _save_and_stop if event.save else _stop
+            state, actions = stop(state, Outcome(event.ok, event.exit_code, event.reason), now)
         case Kill():
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
             state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, 130, event.reason))
@@ -254,6 +255,34 @@ def _stop(state: RunState, outcome: Outcome, now: float) -> Result:
     return state, actions
 
 
+def _save_and_stop(state: RunState, outcome: Outcome, now: float) -> Result:
+    """End the run: USR1 to every program alive, KILL after the time that programs have to finish; then TERM to the others."""
+    programs = [entry for entry in state.tasks.values() if _may_save(entry)]
+    if not programs or state.plan is None or state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
+        return _stop(state, outcome, now)
+    due = now + state.plan.deadlines.finish_s
+    state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or outcome)
+    for entry in programs:
+        state = state.with_task(replace(entry, phase=TaskPhase.STOPPING, due=due))
+    for entry in [entry for entry in state.tasks.values() if entry.pending]:
+        state = state.with_task(replace(entry, phase=TaskPhase.STOPPED, due=None))
+    return state, [Signal(entry.plan.task, "USR1") for entry in programs]
+
+
+def _may_save(entry: TaskState) -> bool:
+    return entry.alive and entry.plan.role == "program" and not entry.joined
+
+
+def _stop_servers(state: RunState, now: float) -> Result:
+    """Once no program needs them any more."""
+    actions: list[Action] = []
+    if not any(_may_save(entry) for entry in state.tasks.values()):
+        for entry in [entry for entry in state.tasks.values() if entry.alive and entry.phase is not TaskPhase.STOPPING]:
+            state, more = _stop_task(state, entry, now, entry.after_stop)
+            actions += more
+    return state, actions
+
+
 def _note(state: RunState, text: str) -> RunState:
     return state if text in state.notes else replace(state, notes=(*state.notes, text))
 
@@ -316,6 +345,9 @@ def _settle(state: RunState, now: float) -> Result:
         state, more = _start_ready(state, now)
         actions += more
         state, more = _finish(state, now)
+        actions += more
+    if state.phase is RunPhase.STOPPING:
+        state, more = _stop_servers(state, now)
         actions += more
     if state.phase is RunPhase.STOPPING and not state.any_alive:
         assert state.outcome is not None

@@ -54,6 +54,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             return 0
         with ExitStack() as scratch:
             job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
+            job.end_request.listen()
             run(job)
             if context.is_chief and "train" in options.do and job.model_dir.is_dir() and (options.model_dir or context.run_dir):
                 LOG.info("the model is in %s", job.model_dir)

@@ -89,9 +89,12 @@ def _layout(job: Job, target: str) -> DeviceLayout:
 
 def _train(client: _Client, session: Session) -> None:
     job, state = client.job, client.built.state
-    if client.variables.prepare(session, client.checkpoints) is Source.INITIAL:
+    source = client.variables.prepare(session, client.checkpoints)
+    if source is Source.INITIAL:
         client.saver.save(session, 0)
     step, positions = session.run([state.global_step, state.positions])
+    if source is Source.CHECKPOINT:
+        LOG.info("resumed at step %d%s", step, job.context.which_attempt)
     session.run(
         [data.initializer for data in client.built.inputs],
         {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},
@@ -126,9 +129,10 @@ def _steps(client: _Client, session: Session, ops: StepOps, tower: int, stop: th
         step = made.step
         check_loss(client.job.program.config.nan_guard, step, made.loss)
         client.job.reporter.step(step, made.loss, made.examples, made.staleness)
-        if hooks.stop_requested and stop:
+        stopping = hooks.stop_requested or client.job.end_request.received
+        if stopping and stop:
             stop.set()
-        if client.job.enough(step) or hooks.stop_requested:
+        if client.job.enough(step) or stopping:
             return
         yield step
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from psclust.replication.tf_types import Graph
 from psclust.train.definition import Definition
+from psclust.train.end_request import EndRequest
 from psclust.train.program_options import Options
 from psclust.train.report import Reporter
 from psclust.train.task_context import TaskContext
@@ -26,6 +27,7 @@ class Job:
     model_dir: Path
     reporter: Reporter
     hooks: Sequence[Any] = ()
+    end_request: EndRequest = field(default_factory=EndRequest)
 
     @property
     def save_s(self) -> float | None:

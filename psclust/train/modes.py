@@ -30,7 +30,11 @@ def run(job: Job) -> None:
     if context.is_evaluator and trains:
         evaluate_continuously(job)
     elif trains:
-        train(job)
+        step = train(job)
+        if job.end_request.received:
+            if context.is_chief:
+                LOG.info("ended at step %d before the training was over: SIGUSR1 asked for it", step)
+            return
         if do == TRAIN_AND_EVALUATE and context.is_chief and job.program.has_evaluation:
             _evaluate(job)
             return

@@ -20,7 +20,7 @@ class TaskContext:
     absolute paths; run: the run's id; None outside a run. backup_workers: gradients that a synchronous step does not wait for.
     max_staleness: how many steps an asynchronous replica may be ahead of the slowest; None: any number. device_count: devices of this task
     to use; None: all. devices: the devices of the towers once they are known: of this process or, in-graph, of all workers; see
-    `tower_devices`."""
+    `tower_devices`. attempt: how often a batch system has started this job; None: once."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -34,6 +34,12 @@ class TaskContext:
     max_staleness: int | None = None
     device_count: int | None = None
     devices: tuple[str, ...] = ("",)
+    attempt: int | None = None
+
+    @property
+    def which_attempt(self) -> str:
+        """To append to a sentence."""
+        return f" (attempt {self.attempt})" if self.attempt else ""
 
     @property
     def replicas(self) -> tuple[Task, ...]:
@@ -110,10 +116,21 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
     placement = PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", ""))
-    counts = (_count(environment, name) for name in ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS", "PSCLUST_DEVICE_COUNT"))
-    backups, staleness, devices = counts
+    names = ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS", "PSCLUST_DEVICE_COUNT", "PSCLUST_JOB_ATTEMPT")
+    backups, staleness, devices, attempt = (_count(environment, name) for name in names)
     context = TaskContext(
-        task, cluster, replication, update == "sync", run_dir, progress, run, placement, backups or 0, staleness, devices or None
+        task,
+        cluster,
+        replication,
+        update == "sync",
+        run_dir,
+        progress,
+        run,
+        placement,
+        backup_workers=backups or 0,
+        max_staleness=staleness,
+        device_count=devices or None,
+        attempt=attempt,
     )
     if context.is_evaluator:
         return context

@@ -12,6 +12,8 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 
 _REMEMBERED = 1 << 14  # bytes
+# USR1 asks a program to save its work and to end.
+SignalName = Literal["TERM", "KILL", "USR1"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Transport(Protocol):
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
         """Begin to start one attempt. Its output goes to `log`."""
 
-    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
+    def signal(self, task: Task, signal: SignalName) -> None:
         """Signal the task's process group, if there is one. A task whose process does not exist yet is not started any more."""
 
     def output(self, task: Task) -> Output:

@@ -8,14 +8,13 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_environment import is_foreign
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.preload_limits import is_read
-from psclust.transport.api import Listener, Output
+from psclust.transport.api import Listener, Output, SignalName
 from psclust.transport.fork_server_client import ForkServer, Load, StartFailure, StartRequest
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
@@ -54,8 +53,8 @@ class LocalTransport:
         self._processes.begin(start)
         self._try(start)
 
-    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
-        self._processes.signal(task, signals.SIGTERM if signal == "TERM" else signals.SIGKILL)
+    def signal(self, task: Task, signal: SignalName) -> None:
+        self._processes.signal(task, signals.Signals[f"SIG{signal}"])
 
     def output(self, task: Task) -> Output:
         sink = self._sinks.get(task)

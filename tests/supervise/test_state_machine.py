@@ -342,3 +342,33 @@ def test_a_failure_at_once_repeats_the_guess_that_it_may_be_due_to() -> None:
         run.at(0, Apply(run.plan), Started(W0, 7))
         run.at(lived, Exited(W0, code))
         assert (run.outcome.text == "worker:0 exited with code 2; psclust gave it TF_CONFIG") is repeated
+
+
+def test_to_save_programs_get_usr1_and_servers_stay_until_they_have_ended(run: Replay) -> None:
+    assert run.at(5, Stop("saved", exit_code=75, save=True)) == ["USR1 worker:0", "USR1 worker:1"]
+    assert run.at(6, Exited(W1, 0)) == []
+    # The server may be restarted no more, but it is still there for the other program.
+    assert run.phase(PS) is TaskPhase.RUNNING
+    assert run.at(7, Exited(W0, -10)) == ["TERM ps:0"]
+    assert run.at(7.1, Exited(PS, -15)) == ["end 75"]
+    assert run.outcome.text == "saved"
+
+
+def test_a_program_that_does_not_end_although_it_may_save_is_killed(run: Replay) -> None:
+    run.at(5, Stop("saved", exit_code=75, save=True), Exited(W1, 0))
+    assert run.at(5 + LIMITS.finish_s - 0.1, Tick()) == []
+    assert run.at(5 + LIMITS.finish_s, Tick()) == ["KILL worker:0"]
+    assert run.at(5.1 + LIMITS.finish_s, Exited(W0, -9)) == ["TERM ps:0"]
+
+
+def test_a_program_that_ends_before_its_servers_are_up_has_nothing_to_save() -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0)))
+    run.at(0, Apply(run.plan))
+    run.at(0.1, Started(PS, 7))
+    assert run.at(1, Stop("saved", exit_code=75, save=True)) == ["TERM ps:0"]
+    assert run.at(1.1, Exited(PS, -15)) == ["end 75"]
+
+
+def test_to_stop_now_kills_programs_that_save(run: Replay) -> None:
+    run.at(5, Stop("saved", exit_code=75, save=True))
+    assert run.at(6, Kill("now")) == ["KILL ps:0", "KILL worker:0", "KILL worker:1"]

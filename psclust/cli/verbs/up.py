@@ -24,8 +24,9 @@ from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
 from psclust.plan.diff import Changes
 from psclust.reach.connections import Connections
+from psclust.reach.ways import queue_again
 from psclust.rundir.folder import RunFolder
-from psclust.rundir.status import RunStatus
+from psclust.rundir.status import SAVED_CODE, RunStatus
 from psclust.spec.plurals import counted
 
 _REDRAW_S = 0.05
@@ -71,7 +72,10 @@ def _show_changes(request: UpRequest, changes: Changes) -> None:
 
 def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool) -> int:
     """The exit code."""
-    with Interrupts() as interrupts, hold_run(request, folder, lock, lambda: interrupts.count) as run:
+    with (
+        Interrupts(term_saves=request.file.reach_by == "slurm") as interrupts,
+        hold_run(request, folder, lock, lambda: interrupts.count) as run,
+    ):
         try:
             with run.ended_on_failure(), interrupts.raised():
                 plan, statuses = start_run(run, request, lambda: _log_in(request), output.say)
@@ -92,7 +96,10 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
         final = run.final_status(status)
         follower.finish(final, stop=lambda: bool(interrupts.unseen()))
         view.close()
-        return report_end(final, follower)
+        code = report_end(final, follower)
+    if code == SAVED_CODE:
+        queue_again(request.file, lambda line: output.say(f"psclust: {line}"))
+    return code
 
 
 def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
@@ -109,6 +116,7 @@ def _follow(
     name = notes.plan.name
     behind = False
     asked = wanted = 0  # how often it has been, or is to be, asked to end
+    saving = False  # whether it has been asked to save
     while not statuses.over:
         status = statuses.latest(0 if behind else _REDRAW_S) or status
         output.report_lost_output(f"; the run goes on, its output is in {name}'s logs (psclust logs {name})")
@@ -118,6 +126,9 @@ def _follow(
                 follower.view.note(line)
             if detach and notes.over:
                 return status
+        if interrupts.saving and not saving:
+            saving = run.ask_to_save(f"saved and stopped ({interrupts.saving})", SAVED_CODE)
+            follower.view.note(f"{interrupts.saving}: the programs save their work and end; Ctrl-C twice to stop now")
         for wanted in interrupts.unseen():
             follower.view.note("stopping; once more to stop now" if wanted == 1 else "stopping now")
         if wanted > asked:

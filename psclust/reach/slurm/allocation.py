@@ -84,9 +84,14 @@ def srun_environment(environ: Mapping[str, str], job: str) -> dict[str, str]:
 
 def node_records(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Node -> what Slurm knows of it, such as NodeAddr and State. Raises UsageError."""
-    lines = _scontrol(["--oneliner", "show", "node", ",".join(names)], environ).splitlines()
+    lines = scontrol(["--oneliner", "show", "node", ",".join(names)], environ).splitlines()
     records = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines if line.strip()]
     return {record.get("NodeName", ""): record for record in records}
+
+
+def job_record(job: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """What Slurm knows of a job, such as JobState. Raises UsageError."""
+    return dict(re.findall(r"(\w+)=(\S*)", scontrol(["--oneliner", "show", "job", job], environ)))
 
 
 def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
@@ -98,7 +103,7 @@ def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
             names, cpus = environ[f"SLURM_JOB_NODELIST{end}"], environ[f"SLURM_JOB_CPUS_PER_NODE{end}"]
         except KeyError as error:
             raise UsageError(f"this is Slurm job {environ['SLURM_JOB_ID']}, but {error.args[0]} is not set; {_INSTEAD}") from None
-        hosts = _scontrol(["show", "hostnames", names], environ).split()
+        hosts = scontrol(["show", "hostnames", names], environ).split()
         for name, count in zip(hosts, expand_counts(cpus), strict=True):
             # Groups may share a node; it then belongs to the first.
             if name not in seen:
@@ -112,7 +117,8 @@ def expand_counts(text: str) -> list[int]:
     return list(chain.from_iterable(repeat(int(match[1]), int(match[2] or 1)) for match in found if match))
 
 
-def _scontrol(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+def scontrol(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """What it prints. Raises UsageError."""
     try:
         done = subprocess.run(
             ["scontrol", *arguments], env=dict(environ), capture_output=True, text=True, errors="replace", timeout=_COMMAND_S, check=False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
 
 from psclust.errors import HostError
@@ -18,7 +19,9 @@ from psclust.spec.cluster_file import ClusterFile
 def connect(file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None) -> SlurmNodes:
     allocation = find_allocation(os.environ, asked=True)
     assert allocation is not None
-    return SlurmNodes(allocation, hosts, candidates(file.python), file.slurm.srun, partial=partial, progress=progress)
+    return SlurmNodes(
+        allocation, hosts, candidates(file.python), file.slurm.srun, partial=partial, progress=progress, noticed=_signal_this_process
+    )
 
 
 def open_tunnel(host: Host, target: tuple[str, int]) -> SrunTunnel:
@@ -27,3 +30,9 @@ def open_tunnel(host: Host, target: tuple[str, int]) -> SrunTunnel:
     if allocation is None or node is None:
         raise HostError(f"{host.name}: not a node of this Slurm job any more.")
     return SrunTunnel(srun_line(allocation, node, ()), srun_environment(os.environ, allocation.job), candidates(None), target)
+
+
+def _signal_this_process(name: str) -> None:
+    """Before the end of an allocation Slurm signals its steps; the process that can react to that is the one that started them."""
+    if callable(signal.getsignal(signal.SIGUSR1)):
+        os.kill(os.getpid(), signal.SIGUSR1)

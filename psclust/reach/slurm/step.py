@@ -18,6 +18,10 @@ from psclust.rundir.log_tail import last_line
 
 _TAIL = 1 << 20  # of stderr that is kept
 _SAID = "srun: error: "
+# srun kills its step when it gets TERM, and at the end of a batch job Slurm sends that to all descendants of the script. So srun runs as no
+# descendant: its parent, a shell in the background, is not ours, and writes srun's exit code behind its output.
+_ENDED = b"\x01srun "
+_APART = """exec 3<&0; { "$@"; printf '\\n\\001srun %s\\n' "$?"; } <&3 3<&- & exec 0<&- 3<&-"""
 
 
 class Step:
@@ -31,11 +35,19 @@ class Step:
         self._host, self._purpose, self._noticed = host, purpose, noticed
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._stderr = bytearray()
+        self._code = 1
+        self._ended = threading.Event()
         try:
-            # Its own session: a terminal's Ctrl-C must not reach srun, which would kill the step.
+            # Its own session: a terminal's Ctrl-C must not reach srun either.
             self._process = subprocess.Popen(
-                srun, env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+                ["sh", "-c", _APART, "sh", *srun],
+                env=dict(environ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
+            self._process.wait()
         except OSError as error:
             raise HostError(f"{host}: srun could not be started: {error.strerror}.") from None
         for name, work in (("stdout", self._read), ("stderr", self._read_stderr)):
@@ -77,19 +89,20 @@ class Step:
         return line
 
     def wait(self, deadline: float | None) -> int:
-        try:
-            return self._process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise self._late() from None
+        if not self._ended.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+            raise self._late()
+        return self._code
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if not line.startswith(NOTICE):
+            if line.startswith(_ENDED):
+                self._code = int(line.removeprefix(_ENDED))
+            elif not line.startswith(NOTICE):
                 self._lines.put(line)
             elif self._noticed is not None:
                 self._noticed(line.removeprefix(NOTICE).decode("ascii", "replace").strip())
-        self._process.wait()
+        self._ended.set()
         self._lines.put(b"")
 
     def _read_stderr(self) -> None:

@@ -68,6 +68,7 @@ class Chief(Replica):
             # The checkpoint may be from before the end of the chief's data. The other replicas that ended have exited.
             self._ended.discard(self.number)
             self.mark_done(session, self.number, done=False)
+            LOG.info("resumed at step %d%s", self.step(session), self.job.context.which_attempt)
         for replica in self._ended:
             self.mark_done(session, replica, done=True)
         self._ended.add(self.done(session))

@@ -156,7 +156,7 @@ class Replica:
             check_loss(guard, step, made.loss)
             self.job.reporter.step(step, made.loss, made.examples, made.staleness)
             self.after_step(session, step)
-            if self.hooks.stop_requested:
+            if self._is_to_stop():
                 self.stop.set(session)
                 break
         self.mark_done(session, self.number, done=True)
@@ -182,13 +182,17 @@ class Replica:
             if examples and grant.sure:
                 check_loss(guard, grant.step, loss)
             self.job.reporter.step(grant.step, loss, examples)
-            if self.hooks.stop_requested:
+            if self._is_to_stop():
                 self.stop.set(session)
                 break
             if not (grant.sure or grant.late or endless) and position != self._position(session):
                 # The gradient of this batch was not applied: read it again.
                 position = self._start_input(session)
         participant.leave()
+
+    def _is_to_stop(self) -> bool:
+        """And all other replicas with it."""
+        return self.hooks.stop_requested or self.job.end_request.received
 
     def step(self, session: Session) -> int:
         return int(session.run(self.state.global_step))
