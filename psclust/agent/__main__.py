@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from psclust.agent.standing_protocol import delegate
@@ -13,7 +14,8 @@ _HERE = "--here"
 def main(arguments: list[str]) -> int:
     if arguments == ["--standing"]:
         return _run_standing_agent()
-    if arguments != [_HERE]:
+    # A standing agent is no part of an allocation: this agent must stay in the step that Slurm gave it.
+    if arguments != [_HERE] and "SLURM_STEP_ID" not in os.environ:
         code = delegate(["-m", "psclust.agent", _HERE])
         if code is not None:
             return code

@@ -20,7 +20,7 @@ def check_slots(file: ClusterFile) -> Iterator[Problem]:
     jobs = file.all_jobs
     pins = list(_unknown_pins(file))
     yield from pins
-    too_few = list(_total(file.hosts, jobs))
+    too_few = list(_total(file.hosts, jobs, "or ask for more CPUs" if file.found else "or raise slots"))
     yield from too_few
     if not pins and not too_few:
         yield from _pinned(file.hosts, jobs)
@@ -40,14 +40,14 @@ def _unknown_pins(file: ClusterFile) -> Iterator[Problem]:
             yield Problem(("jobs", job_name, "hosts", index), f"'{name}' is not one of the hosts; {hint}", _HOSTS)
 
 
-def _total(hosts: Sequence[Host], jobs: Mapping[str, Job]) -> Iterator[Problem]:
+def _total(hosts: Sequence[Host], jobs: Mapping[str, Job], otherwise: str) -> Iterator[Problem]:
     counts = dict(sorted(((name, job.count) for name, job in jobs.items()), key=lambda item: -item[1]))
     needed = sum(counts.values())
     offered = sum(host.slots or 0 for host in hosts)
     if not hosts or any(host.slots is None for host in hosts) or needed <= offered:
         return
     each = _some([f"{host.name}: {host.slots}" for host in hosts])
-    text = f"{counted_tasks(counts)} need {counted(needed, 'slot')}; the hosts offer {offered} ({each}). Lower the count or raise slots."
+    text = f"{counted_tasks(counts)} need {counted(needed, 'slot')}; the hosts offer {offered} ({each}). Lower the count {otherwise}."
     largest = next(iter(counts))
     yield Problem(("jobs", largest, "count"), text, (*_HOSTS, *(("jobs", name) for name in counts)))
 

@@ -107,3 +107,12 @@ def test_a_refusal_names_the_key_or_the_flag(tmp_path: Path) -> None:
         load(path, default_name="x", find_hosts=refuse)
     with pytest.raises(ClusterFileError, match=r"-H: no\."):
         load(None, [Override("-H", ("hosts",), "slurm")], default_name="x", find_hosts=refuse)
+
+
+def test_where_cpus_are_too_few_it_is_not_the_file_that_can_offer_more(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("jobs: {worker: 7}")
+    with pytest.raises(
+        ClusterFileError, match=r"7 workers need 7 slots; the hosts offer 6 \(n1: 2, n2: 4\)\. Lower the count or ask for more CPUs\."
+    ):
+        load(path, default_name="x", find_hosts=two_nodes)

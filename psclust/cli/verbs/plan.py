@@ -51,6 +51,8 @@ def show(request: UpRequest, *, as_json: bool, gbit: float = 1.0) -> int:
     remote = {} if running else _remote(request)
     changes = compare(running, plan) if running else None
     if not as_json:
+        if request.file.found:
+            output.say(request.file.found + "\n")
         output.say(render_plan(plan) + "\n")
     missing = _cannot_start(request)
     placement, problem = _placement(request, plan) if missing is None else (None, missing)

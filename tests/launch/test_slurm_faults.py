@@ -1,0 +1,159 @@
+"""What is killed or cut off in a Slurm allocation, and what becomes of the run: nothing of it may live on any node afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+from on_slurm import allocated, needs_root
+
+from psclust.testing.command import CommandBed, Running
+from psclust.testing.slurm import SlurmBed, slurm_bed
+from psclust.testing.wait import wait_until
+
+pytestmark = [pytest.mark.process, needs_root]
+
+# Of each task: a child that leaves the task's session and tree.
+_STRAY = """import os, subprocess, sys, time
+print("at work on", os.environ["SLURMD_NODENAME"], flush=True)
+subprocess.Popen(["setsid", "--fork", "sleep", "1000"])
+end = time.monotonic() + float(os.environ["LASTS"])
+while time.monotonic() < end:
+    time.sleep(0.1)
+"""
+
+
+def start(bed: CommandBed, *, workers: int, lasts_s: float) -> Running:
+    bed.write("train.py", _STRAY)
+    keys = f"jobs: {{worker: {workers}}}\nrole_by: none\npreload: false\ndeadlines: {{lease: 3s, stop: 1s}}\nenv: {{LASTS: {lasts_s}}}\n"
+    bed.write("psclust.yaml", f"hosts: slurm\nprogram: train.py\n{keys}")
+    running = bed.start("up")
+    wait_until(lambda: running.output.count("at work on") == workers, what="all tasks")
+    return running
+
+
+def on_node(bed: CommandBed, *words: str) -> list[psutil.Process]:
+    """Processes of the bed with all these words in their command lines."""
+    found = []
+    for process in bed.processes():
+        with suppress(psutil.Error):  # it ends just now
+            if all(word in " ".join(process.cmdline()) for word in words):
+                found.append(process)
+    return found
+
+
+def sruns(bed: CommandBed, node: str) -> list[psutil.Process]:
+    """srun is two processes, of which the second ends the step if the first dies."""
+    return [process for process in on_node(bed, f"--nodelist={node}") if process.name() == "srun"]
+
+
+def agent_on(bed: CommandBed, node: str) -> psutil.Process:
+    """Not its guard, which is the parent."""
+    found = [process for process in bed.processes() if process.environ().get("SLURMD_NODENAME") == node]
+    agents = [process for process in found if "psclust.agent" in process.cmdline()]
+    return next(process for process in agents if process.ppid() in {other.pid for other in agents})
+
+
+def launcher(running: Running) -> psutil.Process:
+    """`psclust up`, below salloc."""
+    return next(child for child in psutil.Process(running.process.pid).children() if "up" in child.cmdline())
+
+
+def interrupt(running: Running) -> None:
+    launcher(running).send_signal(signal.SIGINT)
+    assert running.wait() == 130, running.output
+
+
+@pytest.fixture
+def spare(slurm: SlurmBed, tmp_path: Path) -> Iterator[CommandBed]:
+    """Three nodes with two slots each."""
+    bed = allocated(slurm, tmp_path / "bed", "--nodes=3", "--ntasks-per-node=2", "--no-kill")
+    yield bed
+    try:
+        wait_until(lambda: not bed.processes() and not slurm.jobs(), what="the end of everything")
+    except TimeoutError:
+        pytest.fail(f"still alive: {[*slurm.jobs(), *bed.end()]}")
+
+
+def kill_first(processes: list[psutil.Process]) -> None:
+    parents = {process.pid for process in processes}
+    next(process for process in processes if process.ppid() not in parents).kill()
+
+
+def test_when_srun_is_killed_its_step_ends_and_the_tasks_move(spare: CommandBed) -> None:
+    running = start(spare, workers=3, lasts_s=1000)
+    kill_first(sruns(spare, "n1"))
+    wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
+    assert "host n1 is lost, with worker:0" in running.output
+    task = spare.wait_for("worker:0", "running", attempt=2)
+    assert task.host in ("n2", "n3")
+    interrupt(running)
+
+
+def test_without_all_of_srun_the_run_goes_on_and_ends_as_ever(spare: CommandBed) -> None:
+    running = start(spare, workers=3, lasts_s=8)
+    os.killpg(os.getpgid(sruns(spare, "n1")[0].pid), signal.SIGKILL)
+    assert sruns(spare, "n1") == []
+    assert running.wait() == 0, running.output
+    assert "attempt 2" not in running.output
+
+
+@pytest.mark.long
+def test_when_an_agent_is_killed_its_step_ends_too(spare: CommandBed, slurm: SlurmBed) -> None:
+    running = start(spare, workers=3, lasts_s=1000)
+    assert len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 3
+    agent_on(spare, "n1").kill()
+    wait_until(lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 2, what="the end of its step")
+    wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
+    interrupt(running)
+
+
+@pytest.mark.long
+def test_a_node_that_is_cut_off_is_replaced(spare: CommandBed, slurm: SlurmBed) -> None:
+    running = start(spare, workers=3, lasts_s=1000)
+    slurm[0].cut()
+    try:
+        wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
+        # Slurm leaves the tasks of a lost node alone; the agent's lease has ended them.
+        wait_until(lambda: not [each for each in on_node(spare, "train.py") if each.environ().get("SLURMD_NODENAME") == "n1"])
+        wait_until(lambda: "down*" in slurm.node_states(), what="Slurm's own verdict")
+        assert spare.wait_for("worker:0", "running", attempt=2).host in ("n2", "n3")
+    finally:
+        slurm[0].heal()
+    interrupt(running)
+    wait_until(lambda: slurm.node_states() == ["idle"] * 4, what="the node's return")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tracking", ["linuxproc", "cgroup"])
+def test_when_the_allocation_ends_nothing_is_left_however_slurm_tracks_processes(tmp_path: Path, tracking: str) -> None:
+    with slurm_bed(tmp_path / "slurm", 2, tracking=tracking) as slurm:  # type: ignore[arg-type]
+        bed = allocated(slurm, tmp_path / "bed", "--nodes=2")
+        running = start(bed, workers=2, lasts_s=1000)
+        number = slurm.jobs()[0].split()[0]
+        assert on_node(bed, "sleep", "1000")
+        slurm.run("scancel", "--signal=KILL", number)
+        wait_until(lambda: not on_node(bed, "sleep", "1000"), what="the end of the tasks and their children")
+        assert running.wait() != 0, running.output
+        wait_until(lambda: not bed.processes() and not slurm.jobs(), what="the end of everything")
+
+
+@pytest.mark.long
+def test_the_run_does_not_need_slurmd(tmp_path: Path) -> None:
+    with slurm_bed(tmp_path / "slurm", 2) as slurm:
+        bed = allocated(slurm, tmp_path / "bed", "--nodes=2")
+        running = start(bed, workers=2, lasts_s=5)
+        slurm[1].kill_slurmd()
+        assert running.wait() == 0, running.output
+        wait_until(lambda: not bed.processes(), what="the end of everything on the nodes")
+
+
+def test_a_launcher_that_is_killed_leaves_nothing_on_the_nodes(spare: CommandBed) -> None:
+    running = start(spare, workers=3, lasts_s=1000)
+    launcher(running).kill()
+    running.wait()
