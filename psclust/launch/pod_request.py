@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
-from psclust.errors import UsageError
+from psclust.errors import StartError, UsageError
 from psclust.launch.program_sources import read_scripts
 from psclust.plan.build_plan import Run
 from psclust.plan.cluster_layout import lay_out
@@ -23,7 +23,8 @@ from psclust.transport.bind_shim import bind_shim
 
 
 def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None) -> tuple[Task, Plan]:
-    """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has set. Raises UsageError."""
+    """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has set. Raises UsageError or
+    StartError."""
     file = read_file(environ)
     layout = lay_out(with_pods(file))
     known = [entry.name for entry in layout.jobs]
@@ -37,8 +38,16 @@ def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None) -> tupl
     if task.index >= count:
         raise UsageError(f"{task}: {job} has {count} tasks, the last one is {job}:{count - 1}; indices begin at 0.")
     here = HostEnvironment(environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
-    run = Run(environ.get(RUN_VARIABLE) or file.name, tempfile.mkdtemp(prefix="psclust-"))
+    run = Run(environ.get(RUN_VARIABLE) or file.name, _folder())
     return task, plan_pods(file, here, run, read_scripts(file, layout, environ))
+
+
+def _folder() -> str:
+    """The run's folder in this pod."""
+    try:
+        return tempfile.mkdtemp(prefix="psclust-")
+    except OSError as error:
+        raise StartError(f"no temporary folder can be made in this pod ({error.strerror}); mount an emptyDir at /tmp.") from None
 
 
 def _index(environ: Mapping[str, str]) -> int:

@@ -26,6 +26,7 @@ class ClusterEnd:
         self._own = self._waiting_for.pop(name, None)
         self._asked_by: set[str] = set()
         self.announced = False
+        self._answers = False
         self._over = threading.Event()
         self._interval_s = max(1.0, len(tasks) / _MOST_ASKED_PER_S)
         self._decided = bool(deciders)
@@ -36,12 +37,18 @@ class ClusterEnd:
             threading.Thread(target=self._ask, daemon=True).start()
 
     def announce(self) -> None:
-        """This task has done its work. Raises OSError if the end port cannot be bound."""
+        """This task has done its work. Raises OSError if the end port cannot be bound; then the others do not learn it."""
         if self.announced:
             return
-        self.announced = True
+        try:
+            self._listen()
+        finally:
+            self.announced = True
+
+    def _listen(self) -> None:
         if self._own is not None:
             listener = socket.create_server(("", self._own[1]), backlog=128)
+            self._answers = True
             threading.Thread(target=self._answer, args=(listener,), daemon=True).start()
 
     @property
@@ -51,8 +58,10 @@ class ClusterEnd:
 
     @property
     def known_to_all(self) -> bool:
-        """Whether every other task knows that this one has done its work; of no consequence for a task that does not decide."""
-        return self._own is None or self._others <= self._asked_by
+        """Whether this task need not wait any more for others to ask. True for a task that does not decide."""
+        if self._own is None or (self.announced and not self._answers):
+            return True
+        return self._others <= self._asked_by
 
     def _ask(self) -> None:
         for task, address in self._waiting_for.items():

@@ -12,7 +12,7 @@ from psclust.plan.task_environment import is_foreign
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.pods import names
 from psclust.pods.cluster_end import ClusterEnd
-from psclust.pods.pod_process import Interrupted, PodProcess, hold_signals, pause
+from psclust.pods.pod_process import Interrupted, PodProcess, pause
 from psclust.rundir.task_progress import FINISHED, SERVING, Progress
 from psclust.spec.cluster import Task
 from psclust.spec.python_command import through_entry
@@ -26,8 +26,7 @@ Say = Callable[[str], None]
 
 def run_task(plan: Plan, task: Task, say: Say) -> int:
     """Wait for the servers that the task needs, run it, and stay until it may end; returns the pod's exit code. `say` gets lines for the
-    user."""
-    hold_signals()
+    user. Call `hold_signals` first."""
     entry = plan[task]
     end = _cluster_end(plan, task)
     try:
@@ -67,8 +66,8 @@ def _stay(plan: Plan, entry: TaskPlan, process: PodProcess, end: ClusterEnd, say
         done = code is not None or phase == FINISHED or (phase == SERVING and not others)
         if code is not None and not entry.decides:
             return 0
-        if done and entry.decides:
-            end.announce()
+        if done and entry.decides and not end.announced:
+            _announce(entry, end, say)
         if end.over:
             finish_at = finish_at or time.monotonic() + plan.deadlines.finish_s
             late = time.monotonic() > finish_at
@@ -78,6 +77,13 @@ def _stay(plan: Plan, entry: TaskPlan, process: PodProcess, end: ClusterEnd, say
                 process.stop(plan.deadlines.stop_s)
                 return 0
         pause(_POLL_S)
+
+
+def _announce(entry: TaskPlan, end: ClusterEnd, say: Say) -> None:
+    try:
+        end.announce()
+    except OSError as error:
+        say(f"{entry.task} is done, but cannot tell the other pods: the port after its server's: {error.strerror}.")
 
 
 def _phase(entry: TaskPlan) -> str | None:

@@ -39,6 +39,8 @@ jobs:
 # ports: 2300-2399            # default: any free ports
 # ship: .                     # the folder to send to the hosts, without what .gitignore excludes
 
+# kubernetes: {{image: registry.example.com/me/train:1}}   # what `psclust manifest` needs
+
 # env: {{OMP_NUM_THREADS: 1}}
 # pass_env: [HF_TOKEN]        # variables of your shell that tasks on other hosts get
 

@@ -1,4 +1,5 @@
-"""Scripts as people have them, without device filters: a session waits for every task of the cluster, also for a worker that is done."""
+"""Scripts as people have them, without device filters: a session waits for every task of its cluster. Worker 1 makes its session late, when
+worker 0 is done."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ _TRAIN = """
 server = tf.train.Server(cluster, job_name=job, task_index=index)
 if job == "ps":
     server.join()
+# All pods of the tests have one working folder.
+while index == 1 and not os.path.exists("worker-0-is-done"):
+    time.sleep(0.1)
 with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
     w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
     step = tf.train.get_or_create_global_step()
@@ -14,10 +18,11 @@ with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks
     while not session.should_stop():
         session.run(train)
 print("trained by", job, index)
+open(f"worker-{index}-is-done", "w").close()
 """
 
 FLAGS = f"""
-import argparse
+import argparse, os, time
 import tensorflow.compat.v1 as tf
 tf.disable_eager_execution()
 p = argparse.ArgumentParser()
@@ -30,7 +35,7 @@ cluster = tf.train.ClusterSpec({{"ps": a.ps_hosts.split(","), "worker": a.worker
 """
 
 TF_CONFIG = f"""
-import json, os
+import json, os, time
 import tensorflow.compat.v1 as tf
 tf.disable_eager_execution()
 found = json.loads(os.environ["TF_CONFIG"])

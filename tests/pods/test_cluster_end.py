@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from psclust.pods.cluster_end import ClusterEnd
 from psclust.testing.free_ports import free_ports
 from psclust.testing.wait import wait_until
@@ -47,6 +49,17 @@ def test_bare_servers_without_a_program_have_no_end() -> None:
     end.announce()
     assert not end.over
     assert end.known_to_all
+
+
+def test_a_port_that_is_taken_keeps_no_one_waiting() -> None:
+    port = free_ports(1)
+    with socket.create_server(("", port)):
+        end = ClusterEnd("worker:0", TASKS, {"worker:0": ("127.0.0.1", port)})
+        end.watch()
+        with pytest.raises(OSError, match="in use"):
+            end.announce()
+        wait_until(lambda: end.over, what="the end")
+        assert end.known_to_all
 
 
 def test_another_program_on_the_port_is_not_believed() -> None:

@@ -33,7 +33,7 @@ def digits(*more: str) -> str:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("plain", [False, True], ids=["jobset", "plain"])
+@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.long)], ids=["jobset", "plain"])
 def test_the_digits_train_on_kubernetes_and_every_pod_ends(tmp_path: Path, plain: bool) -> None:
     claim = tmp_path / "claim"
     claim.mkdir()
@@ -79,7 +79,7 @@ def scripts(folder: Path) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("script", ["classic.py", pytest.param("config.py", marks=pytest.mark.long)])
-def test_a_script_runs_in_pods_unchanged_and_plain_jobs_end_by_themselves(tmp_path: Path, script: str) -> None:
+def test_a_script_runs_unchanged_a_late_session_finds_all_servers_and_plain_jobs_end(tmp_path: Path, script: str) -> None:
     scripts(tmp_path)
     text = f"name: s\njobs: {{ps: 1, worker: 2}}\nprogram: {script}\nkubernetes: {{image: a}}\n"
     with kubelet(tmp_path, objects(tmp_path, text, plain=True)) as runs:
@@ -98,30 +98,37 @@ def test_in_graph_the_client_trains_over_bare_workers(tmp_path: Path) -> None:
         assert re.search(r"evaluation: accuracy 0\.9[5-9]", runs.output("client:0")), runs.output()
 
 
-def plain_commands(folder: Path, command: str, *, more: str = "") -> Sequence[dict[str, Any]]:
+def commands(folder: Path, command: str, *, more: str = "", plain: bool = False) -> Sequence[dict[str, Any]]:
     """A chief that runs a shell command, and a worker that goes on and on."""
     jobs = f"{{chief: {{run: [sh, -c, {command!r}]}}, worker: {{run: [sleep, '1000']}}}}"
-    return objects(folder, f"name: c\njobs: {jobs}\ndeadlines: {{finish: 1, stop: 1}}\nkubernetes: {{image: a}}\n{more}")
+    return objects(folder, f"name: c\njobs: {jobs}\ndeadlines: {{finish: 1, stop: 1}}\nkubernetes: {{image: a}}\n{more}", plain=plain)
 
 
 def test_a_program_that_dies_gets_a_new_pod_and_is_given_up_at_last(tmp_path: Path) -> None:
-    with kubelet(tmp_path, plain_commands(tmp_path, "echo try; exit 7", more="restart: {max: 2}\n")) as runs:
+    with kubelet(tmp_path, commands(tmp_path, "echo try; exit 7", more="restart: {max: 2}\n")) as runs:
         runs.run_until(lambda: runs.failed, what="the failure")
         assert [pod.output for pod in runs.past] == ["try\n", "try\n"]
 
 
 def test_wrong_arguments_are_not_tried_again(tmp_path: Path) -> None:
-    with kubelet(tmp_path, plain_commands(tmp_path, "exit 2")) as runs:
+    with kubelet(tmp_path, commands(tmp_path, "exit 2")) as runs:
         runs.run_until(lambda: runs.failed, what="the failure")
         assert not runs.past
 
 
 def test_a_job_set_has_succeeded_with_its_chief_and_the_others_are_deleted(tmp_path: Path) -> None:
-    with kubelet(tmp_path, plain_commands(tmp_path, "hostname; cat /etc/resolv.conf")) as runs:
+    with kubelet(tmp_path, commands(tmp_path, "hostname; cat /etc/resolv.conf")) as runs:
         runs.run_until(lambda: runs.succeeded, what="success")
         assert runs.output("chief:0").splitlines()[1] == "c-chief-0-0"
         runs.delete()
         assert runs.pod("worker:0").process.returncode in (0, 143)
+
+
+def test_what_goes_on_after_the_chief_of_plain_jobs_is_stopped(tmp_path: Path) -> None:
+    with kubelet(tmp_path, commands(tmp_path, "exit 0", plain=True)) as runs:
+        runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of all jobs")
+        assert not runs.failed, runs.output()
+        assert "worker:0 still runs 1 s after the others had done their work; it is stopped." in runs.output("worker:0")
 
 
 def test_a_server_is_started_again_in_its_pod_at_the_same_address(tmp_path: Path) -> None:

@@ -67,5 +67,6 @@ def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> Non
         "pass_env",
         "restart",
         "deadlines",
+        "kubernetes",
     }
     assert file.model_fields_set == given

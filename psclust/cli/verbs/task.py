@@ -7,6 +7,7 @@ import os
 import click
 
 from psclust.cli import output
+from psclust.pods.pod_process import hold_signals
 
 
 @click.command()
@@ -19,6 +20,7 @@ def command(job: str, index: int | None) -> int:
     from psclust.launch.pod_request import plan_in_pod
     from psclust.pods.run_task import run_task
 
+    hold_signals()
     task, plan = plan_in_pod(os.environ, job, index)
     for note in plan.notes:
         output.error(f"note: {note}")
