@@ -1,5 +1,5 @@
-"""Scripts as people have them, without device filters: a session waits for every task of its cluster. Worker 1 makes its session late, when
-worker 0 is done."""
+"""Scripts as people have them, without device filters: a session waits for every task of its cluster. Worker 1 waits
+for the file `go` before it makes its session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ server = tf.train.Server(cluster, job_name=job, task_index=index)
 if job == "ps":
     server.join()
 # All pods of the tests have one working folder.
-while index == 1 and not os.path.exists("worker-0-is-done"):
+while index == 1 and not os.path.exists("go"):
     time.sleep(0.1)
 with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
     w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
@@ -18,7 +18,6 @@ with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks
     while not session.should_stop():
         session.run(train)
 print("trained by", job, index)
-open(f"worker-{index}-is-done", "w").close()
 """
 
 FLAGS = f"""

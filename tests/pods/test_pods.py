@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pod_bed import Pod
 from pod_scripts import FLAGS, TF_CONFIG
 from small_kubelet import kubelet
 
@@ -77,12 +79,22 @@ def scripts(folder: Path) -> None:
     (folder / "image" / "config.py").write_text(TF_CONFIG, encoding="utf-8")
 
 
+def says_done(pod: Pod) -> bool:
+    try:
+        socket.create_connection((pod.address, 2223), 1).close()
+    except OSError:
+        return False
+    return True
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("script", ["classic.py", pytest.param("config.py", marks=pytest.mark.long)])
 def test_a_script_runs_unchanged_a_late_session_finds_all_servers_and_plain_jobs_end(tmp_path: Path, script: str) -> None:
     scripts(tmp_path)
     text = f"name: s\njobs: {{ps: 1, worker: 2}}\nprogram: {script}\nkubernetes: {{image: a}}\n"
     with kubelet(tmp_path, objects(tmp_path, text, plain=True)) as runs:
+        runs.run_until(lambda: runs.jobs["s-worker-0"].pods and says_done(runs.pod("worker:0")), 120, what="the end of worker 0")
+        (tmp_path / "image" / "go").touch()
         runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of all jobs")
         assert not runs.failed, runs.output()
         assert all(f"trained by worker {index}" in runs.output(f"worker:{index}") for index in (0, 1))
