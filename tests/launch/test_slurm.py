@@ -125,3 +125,17 @@ def test_agents_are_reached_through_steps_if_that_is_wanted(slurm: SlurmBed, tmp
     code, said = bed.run("up")
     assert code == 0, said
     assert "worker:1 on n2" in said
+
+
+def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_allocation(slurm: SlurmBed, tmp_path: Path) -> None:
+    bed = allocated(slurm, tmp_path / "bed", "--nodes=2", "--ntasks-per-node=2")
+    bed.write("task.py", "import time\nprint('here', flush=True)\ntime.sleep(1000)\n")
+    bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: task.py\npreload: false\nrole_by: none\n")
+    verbs = ("up -d", "ps", "exec -- true", "down --purge")
+    script = " && ".join(" ".join([*PSCLUST, verb]) for verb in verbs) + "; squeue --steps --noheader"
+    bed.command = ("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "sh", "-c")
+    code, said = bed.run(script)
+    assert code == 0, said
+    assert "bed is up: psclust ps, psclust logs -f, psclust down" in said
+    assert len(re.findall(r"worker:[01] +\w+ .*n[12]", said)) >= 2, said
+    assert said.rstrip().endswith("nothing of bed is left on other hosts"), said

@@ -60,7 +60,10 @@ def command(detach: bool, dry_run: bool, **flags: object) -> int:
         _show_changes(request, outcome)
         return 0
     folder, lock = outcome
-    return _start_and_stay(request, folder, lock, detach=detach)
+    code = _start_and_stay(request, folder, lock, detach=detach)
+    if code == SAVED_CODE:
+        queue_again(request.file, lambda line: output.say(f"psclust: {line}"))
+    return code
 
 
 def _show_changes(request: UpRequest, changes: Changes) -> None:
@@ -96,10 +99,7 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
         final = run.final_status(status)
         follower.finish(final, stop=lambda: bool(interrupts.unseen()))
         view.close()
-        code = report_end(final, follower)
-    if code == SAVED_CODE:
-        queue_again(request.file, lambda line: output.say(f"psclust: {line}"))
-    return code
+        return report_end(final, follower)
 
 
 def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
