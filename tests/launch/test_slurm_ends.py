@@ -34,15 +34,23 @@ while step < 1000:
 """
 
 
+_KEYS = "hosts: slurm\njobs: {ps: {run: server}, worker: 1}\nprogram: train.py\nrole_by: none\npreload: false\n"
+_DIGITS = """hosts: slurm
+slurm: {requeue: 2}
+program: psclust.examples.digits:program
+args: [--model-dir, model, --set, epochs=60]
+"""
+
+
 class Batch:
     """`psclust up` in a batch script. said: what all attempts have printed."""
 
-    def __init__(self, slurm: SlurmBed, folder: Path, *options: str, keys: str = "") -> None:
+    def __init__(self, slurm: SlurmBed, folder: Path, *options: str, keys: str = _KEYS) -> None:
         self.slurm = slurm
         self.bed = allocated(slurm, folder)
         self.bed.write("train.py", _COUNTS)
-        self.bed.write("psclust.yaml", f"hosts: slurm\njobs: {{ps: {{run: server}}, worker: 1}}\nprogram: train.py\nrole_by: none\n{keys}")
-        self.bed.write("job.sh", f"#!/bin/sh\nexec {' '.join(PSCLUST)} up --no-preload\n")
+        self.bed.write("psclust.yaml", keys)
+        self.bed.write("job.sh", f"#!/bin/sh\nexec {' '.join(PSCLUST)} up\n")
         self.bed.command = ("sbatch", "--parsable", "--nodes=2", "--open-mode=append", "--output=said", *options)
         code, self.id = self.bed.run("job.sh")
         assert code == 0, self.id
@@ -65,7 +73,7 @@ class Batch:
 
 def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(slurm: SlurmBed, tmp_path: Path) -> None:
     """USR1 comes as with `#SBATCH --signal=B:USR1@60`."""
-    batch = Batch(slurm, tmp_path / "bed", keys="slurm: {requeue: 2}\n")
+    batch = Batch(slurm, tmp_path / "bed", keys=_KEYS + "slurm: {requeue: 2}\n")
     for attempt in (1, 2, 3):
         batch.wait_for("from step", attempt)
         batch.wait_for("is up", attempt)
@@ -81,7 +89,7 @@ def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(slurm: 
 
 
 def test_scancel_lets_programs_save_and_the_job_is_not_requeued(slurm: SlurmBed, tmp_path: Path) -> None:
-    batch = Batch(slurm, tmp_path / "bed", keys="slurm: {requeue: 2}\n")
+    batch = Batch(slurm, tmp_path / "bed", keys=_KEYS + "slurm: {requeue: 2}\n")
     batch.wait_for("is up")
     slurm.run("scancel", batch.id)
     batch.wait_for("saved at step")
@@ -92,8 +100,25 @@ def test_scancel_lets_programs_save_and_the_job_is_not_requeued(slurm: SlurmBed,
 
 
 @pytest.mark.long
+@pytest.mark.tensorflow
+def test_a_training_makes_all_its_steps_over_three_attempts(slurm: SlurmBed, tmp_path: Path) -> None:
+    batch = Batch(slurm, tmp_path / "bed", "--ntasks-per-node=2", keys=_DIGITS)
+    for attempt in (1, 2):
+        batch.wait_for("is up", attempt)
+        batch.wait_for("| step ", batch.said.count("| step ") + 2)
+        slurm.run("scancel", "--batch", "--signal=USR1", batch.id)
+        batch.wait_for("saved and stopped (SIGUSR1)", attempt)
+    batch.wait_for("ended well")
+    batch.wait_for_end()
+    saved = re.findall(r"ended at step (\d+) before the training was over", batch.said)
+    assert re.findall(r"resumed at step (\d+) \(attempt (\d)\)", batch.said) == [(saved[0], "2"), (saved[1], "3")], batch.said
+    # What two workers do without a break: 60 epochs over 719 and 718 pictures, 32 at a time.
+    assert re.findall(r"trained to step (\d+)", batch.said)[-1] == "2696", batch.said
+
+
+@pytest.mark.long
 def test_a_job_that_is_pre_empted_saves_and_resumes_when_it_has_nodes_again(slurm: SlurmBed, tmp_path: Path) -> None:
-    batch = Batch(slurm, tmp_path / "bed", "--partition=low", "--exclusive", keys="slurm: {requeue: 2}\nenv: {PACE: 0.02}\n")
+    batch = Batch(slurm, tmp_path / "bed", "--partition=low", "--exclusive", keys=_KEYS + "slurm: {requeue: 2}\nenv: {PACE: 0.02}\n")
     batch.wait_for("is up")
     slurm.run("srun", "--quiet", "--partition=high", "--nodes=4", "--exclusive", sys.executable, "-c", "pass")
     batch.wait_for("from step", 2)
@@ -105,7 +130,7 @@ def test_a_job_that_is_pre_empted_saves_and_resumes_when_it_has_nodes_again(slur
 @pytest.mark.long
 def test_the_time_limit_is_no_loss(slurm: SlurmBed, tmp_path: Path) -> None:
     """A minute is the shortest; Slurm sends TERM then, up to half a minute late."""
-    batch = Batch(slurm, tmp_path / "bed", "--time=1", keys="slurm: {requeue: 1}\n")
+    batch = Batch(slurm, tmp_path / "bed", "--time=1", keys=_KEYS + "slurm: {requeue: 1}\n")
     batch.wait_for("saved at step")
     batch.wait_for("from step", 2)
     slurm.run("scancel", batch.id)
