@@ -44,7 +44,9 @@ def test_verbs_that_only_look_read_files_and_import_what_that_takes(bed: Command
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("args", ["plan --ps 1", "ps", "logs", "down", "schema", "init", "exec", "doctor", "up -d --ps 1"])
+@pytest.mark.parametrize(
+    "args", ["plan --ps 1", "ps", "logs", "down", "schema", "init", "exec", "doctor", "manifest --image a", "task ps", "up -d --ps 1"]
+)
 def test_no_verb_imports_tensorflow(bed: CommandBed, args: str) -> None:
     modules = imported(bed, *args.split())
     assert not {name for name in modules if name.partition(".")[0] in ("tensorflow", "numpy", "keras")}

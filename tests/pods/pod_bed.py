@@ -91,17 +91,23 @@ class Pod:
 
 
 class PodBed:
-    """Starts pods of one cluster. `claims`: PersistentVolumeClaim -> folder; `image`: variables of the image."""
+    """Starts pods of one cluster. `claims`: PersistentVolumeClaim -> folder; `secrets`: Secret -> its keys."""
 
     def __init__(
-        self, folder: Path, network: Network, hosts: Sequence[str], names: NamesServer, claims: Mapping[str, Path], image: Mapping[str, str]
+        self,
+        folder: Path,
+        network: Network,
+        hosts: Sequence[str],
+        names: NamesServer,
+        claims: Mapping[str, Path],
+        secrets: Mapping[str, Mapping[str, str]],
     ) -> None:
         self.folder = folder
         self.network = network
         self.names = names
         self._free = list(hosts)
         self._claims = claims
-        self._image = image
+        self._secrets = secrets
         (folder / "resolv.conf").write_text(names.resolv_conf(), encoding="utf-8")
 
     def start(self, job: str, index: int, template: Mapping[str, Any], subdomain: str) -> Pod:
@@ -142,7 +148,9 @@ class PodBed:
         return "\n".join(f"{self._claims[claims[mount['name']]]}:{mount['mountPath']}" for mount in pod.container.get("volumeMounts", ()))
 
     def _environment(self, pod: Pod) -> dict[str, str]:
-        env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder), **self._image}
+        env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder)}
+        for source in pod.container.get("envFrom", ()):
+            env |= self._secrets[source["secretRef"]["name"]]
         for entry in pod.container.get("env", ()):
             # The only field that a manifest refers to is a label with an id.
             env[entry["name"]] = entry.get("value", "5a1f")

@@ -143,15 +143,19 @@ class SmallKubelet:
 
 @contextmanager
 def kubelet(
-    folder: Path, objects: Sequence[Mapping[str, Any]], claims: Mapping[str, Path] | None = None, image: Mapping[str, str] | None = None
+    folder: Path,
+    objects: Sequence[Mapping[str, Any]],
+    claims: Mapping[str, Path] | None = None,
+    secrets: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[SmallKubelet]:
-    """Runs the manifest. The folder `image` in `folder` is the working folder in every pod. Everything is gone at the end."""
+    """Runs the manifest. `claims`, `secrets`: see `PodBed`. The folder `image` in `folder` is the working folder in every
+    pod. Everything is gone at the end."""
     jobs, decides = _jobs(objects)
     count = sum(job.spec["completions"] for job in jobs)
     hosts = [f"p{number}" for number in range(1, 3 * count + 3)]
     (folder / "image").mkdir(exist_ok=True)
     with Network(hosts) as network, NamesServer(network.gateway) as names:
-        runs = SmallKubelet(PodBed(folder, network, hosts, names, claims or {}, image or {}), jobs, decides)
+        runs = SmallKubelet(PodBed(folder, network, hosts, names, claims or {}, secrets or {}), jobs, decides)
         try:
             yield runs
         finally:

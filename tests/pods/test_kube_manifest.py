@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,12 @@ def test_a_model_that_would_be_lost_with_its_pod_is_noted() -> None:
     assert "kubernetes.volumes" in notes(read("{name: d, program: m:p, kubernetes: {image: a}}"))[0]
     assert notes(read("{name: d, program: m:p, args: [--model-dir=/m], kubernetes: {image: a}}")) == []
     assert notes(read("{name: d, program: train.py, kubernetes: {image: a}}")) == []
+
+
+def test_the_example_of_the_documentation_is_a_cluster_file_for_kubernetes() -> None:
+    page = (SPECS.parent / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    block = re.search(r"`cluster\.yaml`:\n\n((?:    .*\n)+)", page)
+    assert block
+    file = read(textwrap.dedent(block[1]))
+    check_job_set(manifest(file, plain=False)[0])
+    assert file.kubernetes.image in page.replace(block[1], "")

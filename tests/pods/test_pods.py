@@ -136,6 +136,15 @@ def test_a_job_set_has_succeeded_with_its_chief_and_the_others_are_deleted(tmp_p
         assert runs.pod("worker:0").process.returncode in (0, 143)
 
 
+def test_a_program_gets_the_keys_of_its_secrets(tmp_path: Path) -> None:
+    text = (
+        "name: c\njobs: {chief: 1}\nprogram: [sh, -c, 'echo $TOKEN $LEVEL']\nenv: {LEVEL: '010'}\nkubernetes: {image: a, secrets: [hf]}\n"
+    )
+    with kubelet(tmp_path, objects(tmp_path, text), secrets={"hf": {"TOKEN": "s3cret"}}) as runs:
+        runs.run_until(lambda: runs.succeeded, what="success")
+        assert runs.output("chief:0").endswith("\ns3cret 010\n")
+
+
 def test_what_goes_on_after_the_chief_of_plain_jobs_is_stopped(tmp_path: Path) -> None:
     with kubelet(tmp_path, commands(tmp_path, "exit 0", plain=True)) as runs:
         runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of all jobs")
