@@ -29,13 +29,14 @@ DOCS = HERE.parent / "docs"
 MEASURED = DOCS / "performance" / "measured.json"
 BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
     "placement": [[]],
+    "first_step": [[]],
     "launch": [["--servers", "1", "4", "16", "64", "128"]],
     "replication": [[]],
     "hosts": [[]],
     "scale": [[]],
     "wire": [["--gbit", "1", "10"], ["--gbit", "1", "10", "--models", "small", "large", "embedding"]],
 }
-WITH_ROUNDS = ("launch", "replication", "hosts", "wire")
+WITH_ROUNDS = ("first_step", "launch", "replication", "hosts", "wire")
 
 
 def main() -> None:

@@ -3,11 +3,11 @@
     python benchmarks/wire.py [--gbit 1] [--models skewed] [--ways ...] [--steps 8] [--rounds 3] [--torch PYTHON]
 
 Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends. The models are those of
-`training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation, and variables of all models are cut into shards of
-8 MB. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two seconds, after the first
-six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link, both ways at once.
-`--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores of this machine.
-As root, on an otherwise idle machine.
+`training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of 2 MB on links
+of 1 Gbit/s and of 8 MB on faster ones (`--shard`), the others into shards of 8 MB. Every worker says its steps; the time of a step of one
+worker is the mean of `--steps` at least, and two seconds, after the first six; medians of the rounds, in which the ways take turns. "the
+wire": the bytes of a step through the busiest link, both ways at once. `--torch`: an interpreter with PyTorch (CPU), for
+DistributedDataParallel on the skewed model. All hosts share the cores of this machine. As root, on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODEL_MB = {"skewed": 89.4, "small": 0.41, "large": 19.1, "embedding": 0.55}
 MB_A_GBIT = 119.6
 WARM_STEPS, LEAST_S = 6, 2.0
 _STEP = re.compile(r"^(\S+:0) +\| .*?step (\d+)")
-CUT = ("--placement", "balanced", "--max-shard-bytes", "8MB")
+CUT = ("--placement", "balanced", "--max-shard-bytes", "{shard}")
 OURS = ("ours:{model}", "--log-seconds", "0.1")
 HALF = ("--config", "wire_dtype=bfloat16")
 QUARTER = ("--config", "wire_dtype=int8")
@@ -47,8 +47,8 @@ IN_GRAPH = ("--replication", "in-graph")
 
 @dataclass(frozen=True)
 class Way:
-    """arguments: of `psclust up`, `{model}` filled in. together: whether a counted step is one of any worker, not one of each.
-    skewed_only: for no other model."""
+    """arguments: of `psclust up`, `{model}` and `{shard}` filled in. together: whether a counted step is one of any worker, not one
+    of each. skewed_only: for no other model."""
 
     arguments: Sequence[str] = ()
     together: bool = False
@@ -86,6 +86,7 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--shard", help="psclust's max_shard_bytes")
     parser.add_argument("--torch", help="an interpreter with PyTorch; without it DistributedDataParallel is left out")
     rows.add_json(parser)
     options = parser.parse_args()
@@ -110,7 +111,7 @@ def measure_all(bed: HostBed, gbit: float, model: str, ways: Sequence[str], opti
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(options.rounds):
         for way, each in times.items():
-            start = ddp(bed, options.torch, _DDP[way]) if way in _DDP else ours(bed, WAYS[way], model)
+            start = ddp(bed, options.torch, _DDP[way]) if way in _DDP else ours(bed, WAYS[way], model, options.shard or shard_for(gbit))
             each.append(measure(start, options.steps) * (2 if WAYS[way].together else 1))
             print(f"{gbit:g} Gbit/s  {model:<10} {way:<32} {each[-1]:7.3f} s", file=sys.stderr, flush=True)
     bound = MODEL_MB[model] / (gbit * MB_A_GBIT)
@@ -143,8 +144,13 @@ def measure(start: Start, steps: int) -> float:
     return (last[0] - first[0]) / (last[1] - first[1])
 
 
-def ours(bed: HostBed, way: Way, model: str) -> Start:
-    arguments = [argument.format(model=model) for argument in way.arguments]
+def shard_for(gbit: float) -> str:
+    """What the docs advise."""
+    return "2MB" if gbit <= 1 else "8MB"
+
+
+def ours(bed: HostBed, way: Way, model: str, shard: str) -> Start:
+    arguments = [argument.format(model=model, shard=shard) for argument in way.arguments]
 
     @contextmanager
     def start() -> Iterator[Iterator[tuple[float, int]]]:

@@ -112,7 +112,7 @@ def _combined_step(
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
     built = len(tf.compat.v1.get_default_graph().get_operations())
     hosts = by_host([tower.contributions for tower in towers], plan.towers)
-    contributions = [send_gradients(sums, host, settings.wire_dtype) for host, sums in hosts.items()]
+    contributions = [send_gradients(sums, host, settings.wire_dtype, in_turn=bool(copies)) for host, sums in hosts.items()]
     gradients, statistics = towers[0].divide(weighted_mean(contributions, total))
     with tf.device(layout.parameters), tf.control_dependencies(list(towers[0].update_ops)):
         applied = apply_update(optimizer, gradients, () if plan.own_statistics else statistics, state, layout, settings)

@@ -73,7 +73,7 @@ def test_what_is_rounded_off_leaves_with_the_next_gradients() -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variable = tf.compat.v1.get_variable("weights", shape)
         gradient = tf.compat.v1.placeholder(tf.float32, shape)
-        sent = eight_bits.send(gradient, variable, "")
+        sent = eight_bits.decode(eight_bits.encode_with_rest(gradient, variable, ""), gradient.shape)
         session.run(tf.compat.v1.local_variables_initializer())
         arrived = [session.run(sent, {gradient: value}) for value in gradients]
         (left,) = session.run(tf.compat.v1.local_variables())

@@ -141,7 +141,8 @@ def participant_ops(
         done += tower.input.examples * tf.one_hot(position(Message, "examples"), *MESSAGE_SHAPE, dtype=tf.int64)
         other = _encode(kind, replica, incarnation, round_)
     accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
-    sent = send_gradients(tower.contributions, layout.workers[replica], settings.wire_dtype)
+    streamed = channel.stream is not None
+    sent = send_gradients(tower.contributions, layout.workers[replica], settings.wire_dtype, in_turn=streamed)
     # The round is read from the message, which waits for the batch: when the data has ended nothing may be pushed, not even a gradient that
     # does not depend on the batch.
     rounds = {variable.device: at(variable, lambda: done[position(Message, "round")]) for _, variable in sent}

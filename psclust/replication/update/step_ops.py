@@ -59,7 +59,7 @@ def tower_step(
         # Asynchronous replicas move shared statistics one after another, each by its share.
         statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
         built = len(tf.compat.v1.get_default_graph().get_operations())
-        gradients = send_gradients(tower.gradients, layout.workers[replica], settings.wire_dtype)
+        gradients = send_gradients(tower.gradients, layout.workers[replica], settings.wire_dtype, in_turn=bool(copies))
         with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
             applied = apply_update(optimizer, gradients, statistics, state, layout, settings)
         step = state.advance(applied, replica=replica)

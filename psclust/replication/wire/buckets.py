@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from psclust.placement.wire_bytes import SMALL_BYTES
 from psclust.replication.device_layout import host_of
-from psclust.replication.tf_types import Gradient, Tensor
+from psclust.replication.tf_types import Gradient, Tensor, Variable
 from psclust.replication.update.gradients import GradientsAndVariables, merged
 from psclust.replication.wire import eight_bits
+from psclust.replication.wire.in_turn import Leaving, leave_in_turn
 
 
 def is_small(tensor: Gradient) -> bool:
@@ -31,10 +32,11 @@ def carry(tensors: Sequence[Tensor], source: str, target: str) -> list[Tensor]:
         return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
-def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: str) -> GradientsAndVariables:
+def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: str, *, in_turn: bool = False) -> GradientsAndVariables:
     """Sends the small gradients of each ps in one message from the device `worker`, each row of a sparse one once if `wire_dtype` is not
-    float32, and large dense ones as int8 if it is that; those of variables in this process stay as they are."""
+    float32, and large dense ones as int8 if it is that, in_turn: one after another; those of variables in this process stay as they are."""
     groups: dict[tuple[str, Any], list[int]] = {}
+    large: dict[int, Leaving] = {}
     sent = list(gradients)
     for index, (gradient, variable) in enumerate(gradients):
         if not variable.device.startswith("/job:"):
@@ -44,11 +46,27 @@ def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: st
                 sent[index] = (merged(gradient), variable)
         elif is_small(gradient):
             groups.setdefault((variable.device, gradient.dtype), []).append(index)
-        elif wire_dtype == "int8" and variable.trainable and eight_bits.fits(gradient):
-            sent[index] = (eight_bits.send(gradient, variable, worker), variable)
+        elif gradient.shape.is_fully_defined() and not isinstance(gradient, tf.IndexedSlices):
+            large[index] = _leaving(gradient, variable, worker, wire_dtype)
     for (device, _), indices in groups.items():
         if len(indices) > 1:
             carried = carry([gradients[index][0] for index in indices], host_of(worker), device)
             for index, gradient in zip(indices, carried, strict=True):
                 sent[index] = (gradient, gradients[index][1])
+    arriving = leave_in_turn(list(large.values()), worker) if in_turn else [one.tensor for one in large.values()]
+    for index, tensor in zip(large, arriving, strict=True):
+        gradient, variable = gradients[index]
+        if large[index].tensor is not gradient:
+            with tf.device(variable.device):
+                tensor = eight_bits.decode(tensor, gradient.shape)
+        sent[index] = (tensor, variable)
     return sent
+
+
+def _leaving(gradient: Tensor, variable: Variable, worker: str, wire_dtype: str) -> Leaving:
+    """A large gradient as it leaves; `narrow` does the rest if it leaves as bfloat16."""
+    if wire_dtype == "int8" and variable.trainable and eight_bits.fits(gradient):
+        message = eight_bits.encode_with_rest(gradient, variable, worker)
+        return Leaving(message, variable.device, message.shape.num_elements())
+    halved = wire_dtype != "float32" and gradient.dtype == tf.float32
+    return Leaving(gradient, variable.device, gradient.shape.num_elements() * gradient.dtype.size // (1 + halved))

@@ -45,8 +45,8 @@ def fits(value: Gradient) -> bool:
     return not isinstance(value, tf.IndexedSlices) and value.dtype == tf.float32 and value.shape.is_fully_defined()
 
 
-def send(gradient: Gradient, variable: Variable, worker: str) -> Gradient:
-    """Sends a gradient of the variable from the device `worker` to that of the variable, with what is left from the steps before."""
+def encode_with_rest(gradient: Tensor, variable: Variable, worker: str) -> Tensor:
+    """The message of a gradient of the variable, on the device `worker`, with what was left from the steps before."""
     with tf.device(host_of(worker)):
         left = tf.compat.v1.Variable(
             lambda: tf.zeros(gradient.shape),
@@ -59,9 +59,7 @@ def send(gradient: Gradient, variable: Variable, worker: str) -> Gradient:
         total = gradient + left.read_value()
         message, arriving = encode(total)
         with tf.control_dependencies([left.assign(total - arriving, read_value=False)]):
-            message = tf.identity(message)
-    with tf.device(variable.device):
-        return decode(message, gradient.shape)
+            return tf.identity(message)
 
 
 def _blocks(values: Tensor) -> Tensor:

@@ -1,0 +1,50 @@
+"""Gradients that leave one after another: which waits for which, and that all arrive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from psclust.replication.wire.in_turn import Leaving, leave_in_turn
+
+pytestmark = pytest.mark.tensorflow
+
+MB = 1_000_000
+WORKER, PS = "/job:worker/task:0", ("/job:ps/task:0", "/job:ps/task:1")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "awaited"),
+    [
+        ([8, 8, 8, 8], [None, None, 0, 1]),
+        ([2, 2, 2, 2], [None, None, 0, 1]),
+        ([1, 1, 1, 1, 1, 1], [None, None, None, None, 0, 1]),
+        ([1, 8, 1, 8], [None, None, 0, 1]),
+        ([1, 1, 1], [None, None, None]),
+    ],
+    ids=["large", "of half the window", "smaller", "unequal", "all at once"],
+)
+def test_two_or_as_many_as_fill_the_window_are_under_way(sizes: list[int], awaited: list[int | None]) -> None:
+    with tf.Graph().as_default():
+        made = [tf.zeros([1], name=f"g{index}") for index in range(len(sizes))]
+        arrived = leave_in_turn([Leaving(t, PS[0], size * MB) for t, size in zip(made, sizes, strict=True)], WORKER)
+        waits = [[op.name for op in tensor.op.inputs[0].op.control_inputs] for tensor in arrived]
+        assert waits == [[] if index is None else [arrived[index].op.name] for index in awaited]
+        assert {(t.op.device, t.op.inputs[0].op.device) for t in arrived} == {(PS[0], WORKER)}
+
+
+def test_the_order_is_that_in_which_they_were_made_and_a_ps_does_not_wait_for_another() -> None:
+    with tf.Graph().as_default():
+        made = [tf.zeros([1]) for _ in range(6)]
+        last_first = [Leaving(tensor, PS[index % 2], 8 * MB) for index, tensor in enumerate(made)][::-1]
+        arrived = leave_in_turn(last_first, WORKER)[::-1]
+        waits = [tensor.op.inputs[0].op.control_inputs for tensor in arrived]
+        assert waits == [[], [], [], [], [arrived[0].op], [arrived[1].op]]
+
+
+def test_they_arrive_as_they_were() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        made = [tf.constant(np.full([3], index)) for index in range(5)]
+        arrived = session.run(leave_in_turn([Leaving(tensor, "", 8 * MB) for tensor in made], ""))
+    assert [value.tolist() for value in arrived] == [[index] * 3 for index in range(5)]
