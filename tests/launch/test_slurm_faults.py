@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from on_slurm import allocated, needs_root
+from on_slurm import PSCLUST, allocated, needs_root
 
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.slurm import SlurmBed, slurm_bed
@@ -157,3 +157,20 @@ def test_a_launcher_that_is_killed_leaves_nothing_on_the_nodes(spare: CommandBed
     running = start(spare, workers=3, lasts_s=1000)
     launcher(running).kill()
     running.wait()
+
+
+@pytest.mark.long
+def test_a_node_that_is_gone_before_the_start_is_named(spare: CommandBed, slurm: SlurmBed) -> None:
+    spare.write("train.py", "pass\n")
+    slurm[1].cut()
+    try:
+        spare.command = ("salloc", "--quiet", "--no-kill", "--nodes=3", "sh", "-c")
+        verb = " ".join([*PSCLUST, "up", "--no-preload", "--ps", "0", "--workers", "2", "train.py"])
+        code, said = spare.run(f"{verb}; echo code $?; until sinfo -N -h -o %T | grep -q 'down'; do sleep 0.5; done; {verb}")
+    finally:
+        slurm[1].heal()
+    assert code == 3, said
+    assert "n2: srun could not start a step there: Task launch for StepId=" in said
+    assert "code 3" in said
+    assert "n2: Slurm says that the node is DOWN" in said
+    wait_until(lambda: slurm.node_states() == ["idle"] * 4, what="the node's return")

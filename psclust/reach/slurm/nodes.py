@@ -24,7 +24,7 @@ _FIRST = (
 )
 _PURPOSE = "a command ran there"
 _SHOWN = 60  # characters of a command in a message
-_GONE = ("DOWN", "FAIL", "POWERED_DOWN", "NOT_RESPONDING")
+_GONE = ("DOWN", "FAIL", "POWERED_DOWN", "NOT_RESPONDING", "*")  # of a node's State; * marks one that does not answer
 
 
 def python_line(source: str, arguments: Sequence[str], interpreters: Sequence[str]) -> list[str]:

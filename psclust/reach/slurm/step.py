@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import signal
 import subprocess
 import threading
 import time
@@ -14,14 +15,14 @@ from types import TracebackType
 from psclust.errors import HostError
 from psclust.reach.connections import Input, Result
 from psclust.reach.slurm.on_node import NOTICE
-from psclust.rundir.log_tail import last_line
 
 _TAIL = 1 << 20  # of stderr that is kept
 _SAID = "srun: error: "
+_REST_S = 2.0  # for the rest of srun's messages when its output has ended
 # srun kills its step when it gets TERM, and at the end of a batch job Slurm sends that to all descendants of the script. So srun runs as no
 # descendant: its parent, a shell in the background, is not ours, and writes srun's exit code behind its output.
 _ENDED = b"\x01srun "
-_APART = """exec 3<&0; { "$@"; printf '\\n\\001srun %s\\n' "$?"; } <&3 3<&- & exec 0<&- 3<&-"""
+_APART = """exec 3<&0; { "$@"; printf '\\001srun %s\\n' "$?"; } <&3 3<&- & exec 0<&- 3<&-"""
 
 
 class Step:
@@ -36,6 +37,7 @@ class Step:
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._stderr = bytearray()
         self._code = 1
+        self._answered = False
         self._ended = threading.Event()
         try:
             # Its own session: a terminal's Ctrl-C must not reach srun either.
@@ -50,14 +52,19 @@ class Step:
             self._process.wait()
         except OSError as error:
             raise HostError(f"{host}: srun could not be started: {error.strerror}.") from None
-        for name, work in (("stdout", self._read), ("stderr", self._read_stderr)):
-            threading.Thread(target=work, name=f"srun-{name}-{host}", daemon=True).start()
+        threading.Thread(target=self._read, name=f"srun-stdout-{host}", daemon=True).start()
+        self._errors = threading.Thread(target=self._read_stderr, name=f"srun-stderr-{host}", daemon=True)
+        self._errors.start()
 
     def __enter__(self) -> Step:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close_stdin()
+        if kind is not None and not self._answered and not self._ended.is_set():
+            # It may wait for its turn on the node as long as the job lasts. At TERM it also ends a step that has begun.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
 
     @property
     def stderr(self) -> bytes:
@@ -95,26 +102,32 @@ class Step:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(_ENDED):
-                self._code = int(line.removeprefix(_ENDED))
-            elif not line.startswith(NOTICE):
-                self._lines.put(line)
-            elif self._noticed is not None:
-                self._noticed(line.removeprefix(NOTICE).decode("ascii", "replace").strip())
+        with self._process.stdout as stream:
+            for line in stream:
+                text, mark, code = line.partition(_ENDED)
+                if mark:
+                    self._code = int(code)
+                if text.startswith(NOTICE) and self._noticed is not None:
+                    self._noticed(text.removeprefix(NOTICE).decode("ascii", "replace").strip())
+                elif text and not text.startswith(NOTICE):
+                    self._answered = True
+                    self._lines.put(text)
         self._ended.set()
         self._lines.put(b"")
 
     def _read_stderr(self) -> None:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._stderr += line
-            del self._stderr[:-_TAIL]
+        with self._process.stderr as stream:
+            for line in stream:
+                self._stderr += line
+                del self._stderr[:-_TAIL]
 
     def _refuse_failure_of_srun(self) -> None:
-        line = last_line(self.stderr.decode("utf-8", "replace"))
-        if line.startswith(_SAID) and "task 0: Exited" not in line:
-            raise HostError(f"{self._host}: srun could not start a step there: {line.removeprefix(_SAID)}.")
+        self._errors.join(_REST_S)
+        lines = self.stderr.decode("utf-8", "replace").splitlines()
+        errors = [line.removeprefix(_SAID) for line in lines if line.startswith(_SAID) and "task 0: Exited" not in line]
+        if errors and not self._answered:
+            raise HostError(f"{self._host}: srun could not start a step there: {errors[0].rstrip('.')}.")
 
     def _late(self) -> HostError:
         return HostError(f"{self._host}: no answer in time while {self._purpose}. Is the node still there, or is it very busy?")
