@@ -3,9 +3,9 @@ imports it."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import psclust
+from psclust.testing.wait import wait_until
 
 BATCH, LAYERS = 12, 4
 OPTIMIZERS: dict[str, Any] = {
@@ -23,6 +24,7 @@ OPTIMIZERS: dict[str, Any] = {
 
 
 _SECOND = "wide/second replica"
+_LAST = f"layer{LAYERS - 1}"
 
 
 def _input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
@@ -35,25 +37,38 @@ def _input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
 
 
 def _mortal(x: Any, params: dict[str, Any]) -> Any:
-    """`x`; in backpropagation, the task `mortal` kills itself once, at its batch number `dies_at`: when it has pushed the gradients of the
-    layers behind and none of those before."""
+    """`x`; in backpropagation, the task `mortal` kills itself once, at its batch number `dies_at`: when the last layer has been updated,
+    whose gradient it has pushed, and none of the gradients of the layers before has left."""
     seen = [0]
 
-    def perhaps_die(slope: Any) -> Any:
+    def perhaps_die(slope: Any, last: Any) -> Any:
         seen[0] += 1
         mark = Path(params["mark"])
         if os.environ.get("PSCLUST_TASK") == params["mortal"] and seen[0] == params["dies_at"] and not mark.exists():
             mark.touch()
-            # Time for the gradients of the layers behind to arrive, and for the variables to be updated with them.
-            time.sleep(1.0)
+            _await_another(_LAST, last)
             os.kill(os.getpid(), signal.SIGKILL)
         return np.float32(slope)
 
+    def gradient(slope: Any) -> Any:
+        (last,) = [variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST]
+        return tf.ensure_shape(tf.compat.v1.py_func(perhaps_die, [slope, last], tf.float32), x.shape)
+
     @tf.custom_gradient
     def identity(x: Any) -> Any:
-        return tf.identity(x), lambda slope: tf.ensure_shape(tf.compat.v1.py_func(perhaps_die, [slope], tf.float32), x.shape)
+        return tf.identity(x), gradient
 
     return identity(x)
+
+
+def _await_another(name: str, known: Any) -> None:
+    """Waits until a variable on the first ps has another value than `known`."""
+    target = f"grpc://{json.loads(os.environ['TF_CONFIG'])['cluster']['ps'][0]}"
+    with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=known.shape, shared_name=name)
+        value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+        with tf.compat.v1.Session(target) as session:
+            wait_until(lambda: (session.run(value) != known).any(), what=f"an update of {name}")
 
 
 def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
