@@ -36,6 +36,9 @@ _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 def other_hosts(file: ClusterFile) -> Sequence[Host]:
     """The hosts whose tasks agents run; none if all tasks run on this machine. Raises UsageError for a mixture: the other hosts could not
     reach tasks on 127.0.0.1."""
+    if file.reach_by == "slurm":
+        # On this node, too: Slurm signals all that a batch script has started, but not what is in a step of its own.
+        return file.hosts
     names = {host.name for host in file.hosts}
     local = names & (_LOCAL | {socket.gethostname()})
     if local == names:

@@ -88,13 +88,15 @@ def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(slurm: 
     assert "is not requeued: slurm.requeue allows 2, and this was the last" in batch.said
 
 
-def test_scancel_lets_programs_save_and_the_job_is_not_requeued(slurm: SlurmBed, tmp_path: Path) -> None:
-    batch = Batch(slurm, tmp_path / "bed", keys=_KEYS + "slurm: {requeue: 2}\n")
+@pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_scancel_lets_programs_save_and_the_job_is_not_requeued(slurm: SlurmBed, tmp_path: Path, nodes: int) -> None:
+    batch = Batch(slurm, tmp_path / "bed", f"--nodes={nodes}", "--ntasks-per-node=2", keys=_KEYS + "slurm: {requeue: 2}\n")
     batch.wait_for("is up")
     slurm.run("scancel", batch.id)
     batch.wait_for("saved at step")
     batch.wait_for_end()
     assert "SIGTERM: the programs save their work and end" in batch.said or "SIGUSR1: the programs save their work and end" in batch.said
+    assert f"{nodes} node" in batch.said
     assert "requeued: attempt" not in batch.said
     assert "is not requeued" in batch.said
 

@@ -55,6 +55,8 @@ def command(detach: bool, dry_run: bool, **flags: object) -> int:
     # Every mistake shows before anything starts.
     refuse_what_cannot_start(request)
     refuse_too_few_files(request)
+    if request.file.found:
+        output.say(request.file.found)
     outcome = claim_or_change(request)
     if isinstance(outcome, Changes):
         _show_changes(request, outcome)
@@ -104,7 +106,8 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
 
 def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
     hosts = other_hosts(request.file)
-    output.say(request.file.found or f"logging in to {counted(len(hosts), 'host')}")
+    if not request.file.found:
+        output.say(f"logging in to {counted(len(hosts), 'host')}")
     return logged_in(HostRequest(hosts, request.file))
 
 
