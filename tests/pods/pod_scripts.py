@@ -42,3 +42,17 @@ job, index = found["task"]["type"], found["task"]["index"]
 cluster = tf.train.ClusterSpec(found["cluster"])
 {_TRAIN}
 """
+
+COORDINATOR = """
+import tensorflow as tf
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    count = tf.Variable(0.0)
+step = tf.function(lambda: strategy.run(lambda: count.assign_add(1.0)))
+for _ in range(100):
+    coordinator.schedule(step)
+coordinator.join()
+print("counted to", float(count), "on", count.device)
+"""

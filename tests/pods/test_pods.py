@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pod_bed import Pod
-from pod_scripts import FLAGS, TF_CONFIG
+from pod_scripts import COORDINATOR, FLAGS, TF_CONFIG
 from small_kubelet import kubelet
 
 from psclust.pods.kube_manifest import manifest
@@ -98,6 +98,36 @@ def test_a_script_runs_unchanged_a_late_session_finds_all_servers_and_plain_jobs
         runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of all jobs")
         assert not runs.failed, runs.output()
         assert all(f"trained by worker {index}" in runs.output(f"worker:{index}") for index in (0, 1))
+
+
+@pytest.mark.tensorflow
+@pytest.mark.long
+def test_a_coordinator_script_drives_bare_servers_in_pods(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "coordinator.py").write_text(COORDINATOR, encoding="utf-8")
+    text = "name: s\njobs: {ps: 1, worker: 2}\nreplication: coordinator\nprogram: coordinator.py\nkubernetes: {image: a}\n"
+    with kubelet(tmp_path, objects(tmp_path, text)) as runs:
+        runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of the chief")
+        assert "counted to 100.0 on /job:ps/replica:0/task:0/device:CPU:0" in runs.output("chief:0"), runs.output()
+
+
+@pytest.mark.tensorflow
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("more", "drained", "client"),
+    [("", "worker:0", "worker:0"), ("replication: in-graph\n", "worker:1", "client:0")],
+    ids=["chief", "in-graph"],
+)
+def test_training_goes_on_when_a_worker_is_drained(tmp_path: Path, more: str, drained: str, client: str) -> None:
+    claim = tmp_path / "claim"
+    claim.mkdir()
+    text = digits("--set", "epochs=25", "--save-seconds", "1", "--log-seconds", "1") + more
+    with kubelet(tmp_path, objects(tmp_path, text), {"model": claim}) as runs:
+        runs.run_until(lambda: list(claim.glob("*.index")), what="the first checkpoint")
+        runs.replace(drained)
+        runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of the training")
+        assert re.search(r"evaluation: accuracy 0\.9[5-9]", runs.output(client)), runs.output()
+        assert len(runs.past) == 1
 
 
 @pytest.mark.tensorflow
