@@ -19,4 +19,4 @@ PSCLUST = (sys.executable, "-m", "psclust")
 def allocated(slurm: SlurmBed, folder: Path, *options: str) -> CommandBed:
     """A folder, which all nodes share, for a command in an allocation of its own, which it asks for with these options."""
     folder.mkdir(parents=True)
-    return CommandBed(folder, dict(slurm.environ), ("salloc", "--quiet", *options, *PSCLUST))
+    return CommandBed(folder, {**slurm.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")}, ("salloc", "--quiet", *options, *PSCLUST))

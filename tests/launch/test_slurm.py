@@ -116,6 +116,12 @@ def test_exec_runs_a_command_on_every_node(job: CommandBed) -> None:
     assert code == 0, said
     rows = [line.split()[:2] + line.split()[-1:] for line in said.splitlines()[1:]]
     assert rows == [[name, "0", name] for name in ("n1", "n2", "n3", "n4")], said
+    # srun has remarks of its own, about CPU binding and exit codes.
+    code, said = job.run("exec", "--", "echo why >&2; exit 3")
+    assert code == 1
+    assert [line.split()[:2] + line.split()[-1:] for line in said.splitlines()[1:]] == [
+        [f"n{number}", "3", "why"] for number in range(1, 5)
+    ]
 
 
 def test_agents_are_reached_through_steps_if_that_is_wanted(slurm: SlurmBed, tmp_path: Path) -> None:
@@ -137,5 +143,5 @@ def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_alloca
     code, said = bed.run(script)
     assert code == 0, said
     assert "bed is up: psclust ps, psclust logs -f, psclust down" in said
-    assert len(re.findall(r"worker:[01] +\w+ .*n[12]", said)) >= 2, said
+    assert len(re.findall(r"worker:[01] +running .* n\d ", said)) >= 2, said
     assert said.rstrip().endswith("nothing of bed is left on other hosts"), said

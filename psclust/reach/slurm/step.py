@@ -161,7 +161,12 @@ def run_to_end(
         raise HostError(f"{host}: `{shown}` did not end in time.") from None
     finally:
         os.close(write)
-    return Result(process.returncode, output, errors)
+    return Result(process.returncode, output, b"".join(line for line in errors.splitlines(keepends=True) if not _is_remark(line)))
+
+
+def _is_remark(line: bytes) -> bool:
+    """Whether srun says this about itself, or repeats the exit code."""
+    return line.startswith(b"srun: ") and (not line.startswith(_SAID.encode()) or b" task 0: Exited with " in line)
 
 
 def _joined(stdin: Input) -> bytes:
