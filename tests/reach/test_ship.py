@@ -206,6 +206,13 @@ def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, progra
     assert len(folders(ssh, "h2")) == 2
 
 
+def test_what_others_keep_beside_the_store_stays(ssh: SshHosts, program: Path) -> None:
+    send(ssh, facts(ssh), tree_of(program))
+    ssh.run("h1", "mkdir ~/.cache/psclust/digits-v1")
+    assert remove(ssh, "h1", "digits.1") == []
+    assert ssh.run("h1", "ls ~/.cache/psclust").text.split() == ["digits-v1"]
+
+
 def test_what_somebody_works_in_stays_and_is_named(ssh: SshHosts, program: Path) -> None:
     folder = send(ssh, facts(ssh), tree_of(program))["h1"].program
     assert folder is not None

@@ -199,8 +199,16 @@ class _Store:
         while (kept := self._remove(kept)) and time.monotonic() < end:
             time.sleep(_POLL_S)
         if not os.listdir(self._folders) and not os.listdir(self._runs):
-            shutil.rmtree(self.path, ignore_errors=True)
+            self._remove_store()
         return kept
+
+    def _remove_store(self) -> None:
+        """Leaves what others keep beside it, such as a program its data."""
+        for part in (self._contents, self._folders, self._runs):
+            shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):
+            os.unlink(os.path.join(self.path, "lock"))
+            os.rmdir(self.path)
 
     def remove_old(self) -> None:
         """Remove all that has not been used for a month."""
