@@ -22,6 +22,7 @@ from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="hosts with a home of their own need root")]
 
@@ -101,14 +102,14 @@ def test_the_standing_agent_is_a_service_of_its_user_that_outlives_log_outs(bed:
 
 def stands(host: BedHost) -> bool:
     """Whether a standing agent listens."""
-    found = [process.pid for process in host.processes() if "--standing" in process.cmdline()]
+    found = [process.pid for process in host.processes() if "--standing" in words_of(process)]
     with socket.socket(socket.AF_UNIX) as probe:
         return bool(found) and probe.connect_ex(f"/proc/{found[0]}/root/run/user/0/psclust/agent-1.sock") == 0
 
 
 def standing(host: BedHost) -> psutil.Process:
     """The standing agent."""
-    return next(process for process in host.processes() if "--standing" in process.cmdline())
+    return next(process for process in host.processes() if "--standing" in words_of(process))
 
 
 def test_what_a_log_in_starts_is_in_use_below_the_service_and_goes_with_it_and_the_service_comes_back(
@@ -146,7 +147,7 @@ def test_nothing_is_changed_under_a_cluster_that_runs(bed: HostBed, installed: s
     there = files(bed[0])
     python = f"{FOLDER}/bin/python"
     bed[0].run("sh", "-c", f"setsid {python} -c 'import time; time.sleep(1000)' >/dev/null 2>&1 </dev/null &")
-    task = wait_until(lambda: next((one for one in bed[0].processes() if one.cmdline()[:2] == [python, "-c"]), None), what="the task")
+    task = wait_until(lambda: next((one for one in bed[0].processes() if words_of(one)[:2] == [python, "-c"]), None), what="the task")
     assert task is not None
     try:
         for verb in (("update", "--source", "psclust"), ("remove",)):

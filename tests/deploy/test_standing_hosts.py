@@ -19,6 +19,7 @@ from psclust.rundir.status import TaskStatus
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = [
     pytest.mark.process,
@@ -55,12 +56,12 @@ def stand(hosts: HostBed) -> Iterator[Callable[[Path], psutil.Process]]:
         start = 'exec setsid env "$@" </dev/null >/run/user/0/log 2>&1 &'
         host.run("sh", "-c", start, "start", f"PYTHONPATH={folder}", "HOME=/run/home", *service)
         wait_until(lambda: "listening" in host.run("cat", "/run/user/0/log"), what="the standing agent")
-        return next(process for process in host.processes() if "--standing" in process.cmdline())
+        return next(process for process in host.processes() if "--standing" in words_of(process))
 
     yield stand
     for process in host.processes():
         with suppress(psutil.Error):
-            if "--standing" in process.cmdline():
+            if "--standing" in words_of(process):
                 process.terminate()
     wait_until(lambda: not [line for host in hosts.hosts for line in host.programs()], what="the end of everything on the hosts")
 

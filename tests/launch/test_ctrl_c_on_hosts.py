@@ -16,6 +16,7 @@ from on_hosts import PATIENT, left, make_environment, write_file
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.hosts import BedHost, HostBed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 
@@ -160,7 +161,7 @@ def _is_followed(host: BedHost) -> bool:
 @contextmanager
 def _frozen(host: BedHost) -> Iterator[None]:
     """The agent on the host makes no move."""
-    agents = [process for process in host.processes() if "psclust.agent" in process.cmdline()]
+    agents = [process for process in host.processes() if "psclust.agent" in words_of(process)]
     for process in agents:
         process.suspend()
     try:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 
-import psutil
 import pytest
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed, host_bed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 
@@ -63,18 +62,12 @@ def test_ctrl_c_ends_the_command_everywhere_with_what_it_started(apart: CommandB
     running = apart.start("exec", "-H", hosts.names, "--", "sleep 4711 & sleep 4711; wait")
 
     def count() -> int:
-        return sum("4711" in _words(process) for host in hosts.hosts for process in host.processes())
+        return sum("4711" in words_of(process) for host in hosts.hosts for process in host.processes())
 
     wait_until(lambda: count() >= 2 * len(hosts.hosts), what="the commands")
     running.interrupt()
     assert running.wait(300) == 130
     wait_until(lambda: count() == 0, what="their end")
-
-
-def _words(process: psutil.Process) -> list[str]:
-    with suppress(psutil.Error):
-        return process.cmdline()
-    return []
 
 
 def test_hosts_come_from_the_cluster_file_and_flags_win(apart: CommandBed) -> None:

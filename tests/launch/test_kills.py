@@ -10,6 +10,7 @@ import pytest
 
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -104,7 +105,7 @@ def test_killed_fork_servers_harm_no_task_and_are_replaced(patient: CommandBed) 
     patient.write("psclust.yaml", FILE.replace("preload: false", "preload: true"))
     up = patient.start("up")
     worker = patient.wait_for("worker:1", "running")
-    servers = [process for process in patient.processes() if "--preload" in process.cmdline() and process.pid == os.getsid(process.pid)]
+    servers = [process for process in patient.processes() if "--preload" in words_of(process) and process.pid == os.getsid(process.pid)]
     tasks = {patient.wait_for(task, "running").pid for task in ("ps:0", "worker:0", "worker:1")}
     fork_servers = [process for process in servers if process.pid not in tasks]
     assert len(fork_servers) == 2
@@ -196,7 +197,7 @@ def test_what_a_task_left_behind_in_a_session_of_its_own_ends_with_the_run(patie
     patient.write("patient.py", "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n" + PATIENT)
     up = patient.start("up")
     patient.wait_for("worker:1", "running")
-    wait_until(lambda: sum("sleep" in process.cmdline() for process in patient.processes()) == 2, what="two sleepers")
+    wait_until(lambda: sum("sleep" in words_of(process) for process in patient.processes()) == 2, what="two sleepers")
     status = patient.status()
     assert status is not None
     os.kill(status.supervisor, signal.SIGKILL)

@@ -15,6 +15,7 @@ from on_slurm import PSCLUST, allocated, needs_root
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = [pytest.mark.process, needs_root]
 
@@ -42,7 +43,7 @@ def on_node(bed: CommandBed, *words: str) -> list[psutil.Process]:
     found = []
     for process in bed.processes():
         with suppress(psutil.Error):  # it ends just now
-            if all(word in " ".join(process.cmdline()) for word in words):
+            if all(word in " ".join(words_of(process)) for word in words):
                 found.append(process)
     return found
 
@@ -55,13 +56,13 @@ def sruns(bed: CommandBed, node: str) -> list[psutil.Process]:
 def agent_on(bed: CommandBed, node: str) -> psutil.Process:
     """Not its guard, which is the parent."""
     found = [process for process in bed.processes() if process.environ().get("SLURMD_NODENAME") == node]
-    agents = [process for process in found if "psclust.agent" in process.cmdline()]
+    agents = [process for process in found if "psclust.agent" in words_of(process)]
     return next(process for process in agents if process.ppid() in {other.pid for other in agents})
 
 
 def launcher(running: Running) -> psutil.Process:
     """`psclust up`, below salloc."""
-    return next(child for child in psutil.Process(running.process.pid).children() if "up" in child.cmdline())
+    return next(child for child in psutil.Process(running.process.pid).children() if "up" in words_of(child))
 
 
 def interrupt(running: Running) -> None:

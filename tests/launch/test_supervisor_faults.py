@@ -15,6 +15,7 @@ from full_disk import fill
 from psclust.rundir.status_file import read_status
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 
@@ -69,7 +70,7 @@ def test_a_supervisor_that_can_open_no_file_ends_the_run_and_says_so(bed: Comman
 def test_a_killed_guard_is_named_and_its_supervisor_does_its_work(bed: CommandBed) -> None:
     up = bed.start("up", "--ps", "0", "--workers", "2", "--", "bash", "-c", "setsid sleep 700 & sleep 600")
     process = supervisor(bed)
-    wait_until(lambda: sum("700" in other.cmdline() for other in bed.processes()) == 2, what="two that left their group")
+    wait_until(lambda: sum("700" in words_of(other) for other in bed.processes()) == 2, what="two that left their group")
     os.kill(process.ppid(), signal.SIGKILL)
     assert up.wait() == 1, up.output
     assert "the run's guard was killed" in up.output

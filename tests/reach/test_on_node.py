@@ -52,7 +52,8 @@ def test_it_stays_as_long_as_a_daemon_that_the_command_has_left(tmp_path: Path) 
         (daemon,) = alive(mark)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
-        for each in [*psutil.Process(daemon).children(), psutil.Process(daemon)]:
+        # The daemon first: it would end by itself after its child.
+        for each in [psutil.Process(daemon), *psutil.Process(daemon).children()]:
             each.kill()
         assert process.wait() == 3
 

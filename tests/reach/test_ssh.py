@@ -26,6 +26,7 @@ from psclust.spec.cluster import Host
 from psclust.testing.hosts import HostBed, host_bed
 from psclust.testing.sshd import find_program
 from psclust.testing.wait import PATIENCE_S, wait_until
+from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 
@@ -285,7 +286,7 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
 
         waiting = threading.Thread(target=wait, daemon=True)
         waiting.start()
-        wait_until(lambda: any("1000" in process.cmdline() for process in bed[0].processes()), what="the command")
+        wait_until(lambda: any("1000" in words_of(process) for process in bed[0].processes()), what="the command")
         bed[0].switch_off()
         waiting.join(PATIENCE_S)
         assert [str(error) for error in caught] == ["h1: the SSH connection was lost while `sleep 1000` ran."]

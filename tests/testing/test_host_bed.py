@@ -12,6 +12,7 @@ import pytest
 
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 
@@ -71,7 +72,7 @@ def test_sshd_stopped_is_refused_and_a_host_switched_off_has_no_process_left(iso
     wait_until(lambda: "refused" in _ssh(isolated, second, "true").stderr, what="the refusal")
     assert second.run("hostname").strip() == "h2"
     subprocess.Popen(first.command("sleep", "1000"))
-    wait_until(lambda: any("1000" in process.cmdline() for process in first.processes()), what="the process")
+    wait_until(lambda: any("1000" in words_of(process) for process in first.processes()), what="the process")
     processes = first.processes()
     first.switch_off()
     wait_until(lambda: not any(process.is_running() and process.status() != "zombie" for process in processes), what="its end")

@@ -12,6 +12,7 @@ import pytest
 
 from psclust.testing.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's daemons need root")]
 
@@ -56,7 +57,7 @@ def test_nothing_of_a_bed_is_left(tmp_path: Path, tracking: str) -> None:
     with slurm_bed(tmp_path / "slurm", 1, tracking=tracking) as slurm:  # type: ignore[arg-type]
         environ = {**os.environ, **slurm.environ}
         job = subprocess.Popen(["srun", "-Q", sys.executable, "-c", _STRAY], env=environ, stderr=subprocess.DEVNULL)
-        wait_until(lambda: len([each for each in slurm.processes() if _STRAY in each.cmdline()]) == 2, what="the job's processes")
+        wait_until(lambda: len([each for each in slurm.processes() if _STRAY in words_of(each)]) == 2, what="the job's processes")
         assert slurm.node_states() in (["mixed"], ["allocated"])
     job.wait()
     wait_until(lambda: slurm.processes() == [], what="the end of all processes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,7 @@ def test_a_task_that_dies_half_way_through_its_push_leaves_no_trace(
     cluster = processes("between-graph", True, f"wide:{program}", "--set", f"mortal={mortal}", "--set", f"mark={mark}")
     cluster.clients[mortal].join()
     assert mark.exists()
+    assert cluster.clients[mortal].exitcode == -signal.SIGKILL
     cluster.start(mortal)
     assert cluster.end() == {"worker:0": 0, "worker:1": 0}
     assert said in cluster.log("worker:0")

@@ -63,7 +63,7 @@ def _mortal(x: Any, params: dict[str, Any]) -> Any:
 
 def _await_another(name: str, known: Any) -> None:
     """Waits until a variable on the first ps has another value than `known`."""
-    target = f"grpc://{json.loads(os.environ['TF_CONFIG'])['cluster']['ps'][0]}"
+    target = f"grpc://{json.loads(os.environ['PSCLUST_CLUSTER'])['ps'][0]}"
     with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
         handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=known.shape, shared_name=name)
         value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
