@@ -51,9 +51,11 @@ def main() -> None:
         print(f"== {name}", flush=True)
         more = ["--torch", options.torch] if name == "wire" and options.torch else []
         more += ["--rounds", str(options.rounds)] if name in WITH_ROUNDS and options.rounds else []
-        measured = [row for arguments in BENCHMARKS[name] for row in run(name, [*arguments, *more])]
-        found = [row for row in found if row.benchmark != name] + measured
-        rows.write(MEASURED, found)
+        for arguments in BENCHMARKS[name]:
+            measured = run(name, [*arguments, *more])
+            # At once: what comes later may fail.
+            found = replaced(found, measured)
+            rows.write(MEASURED, found)
     plots.draw(found, MEASURED.parent)
     fill(DOCS / "performance.md", found)
     print(f"on {platform.machine()}, {os.cpu_count()} cores; see {DOCS / 'performance.md'}")

@@ -53,7 +53,8 @@ _ROWS, _WORDS, _WIDTH = 200_000, 8, 64
 
 
 def _embedding(get: Get, features: Any, labels: Any) -> Any:
-    rows = tf.gather(get("table", [_ROWS, _WIDTH]), features)
+    # Flat ids: ParameterServerStrategy's partitioned variables take no others.
+    rows = tf.gather(get("table", [_ROWS, _WIDTH]), tf.reshape(features, [-1]))
     x = tf.reshape(rows, [-1, _WORDS * _WIDTH])
     return _entropy(labels, tf.matmul(x, get("kernel", [_WORDS * _WIDTH, 10])) + get("bias", [10]))
 
