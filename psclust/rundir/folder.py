@@ -72,6 +72,11 @@ class RunFolder:
         return self.path / "supervisor.log"
 
     @property
+    def events(self) -> Path:
+        """What happened and what was decided, one JSON object a line."""
+        return self.path / "events.jsonl"
+
+    @property
     def socket(self) -> Path:
         return self.path / "control.sock"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from psclust.errors import NoRunError
 from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.events_file import EventsFile, record
 from psclust.rundir.folder import ENDING_BYTES, ClusterFolder, RunFolder
 from psclust.rundir.log_tail import tail_of
 from psclust.rundir.status import RunStatus
@@ -56,8 +58,9 @@ def record_death(folder: RunFolder, how: str) -> None:
     # A fault of psclust's own left a traceback.
     why = f" ({lines[-1]})" if any(line.startswith("Traceback") for line in lines) else ""
     text = f"the supervisor {how}{why}; every task of the run was stopped"
+    now = status.began + status.age(status.began)
+    EventsFile(folder.events).append([record("end", ok=False, exit_code=1, reason=text)], time.time(), now - status.began)
     with suppress(OSError):
-        now = status.began + status.age(status.began)
         write_status(folder, _ended(status, now, ok=False, exit_code=1, text=text))
 
 

@@ -11,7 +11,7 @@ from psclust.supervise.run_state import RunPhase, RunState, TaskState
 
 def describe_wait(state: RunState) -> str | None:
     """Which tasks a finishing run waits for; None in any other phase."""
-    late = _stragglers(state)
+    late = stragglers(state)
     if state.phase is not RunPhase.FINISHING or state.plan is None or not late:
         return None
     limit_s = state.plan.deadlines.finish_s
@@ -20,12 +20,13 @@ def describe_wait(state: RunState) -> str | None:
 
 def describe_stop(state: RunState, limits: Deadlines) -> str:
     """Which tasks were stopped at the end of the finishing grace."""
-    late = _stragglers(state)
+    late = stragglers(state)
     stopped = "was stopped" if len(late) == 1 else "were stopped"
     return f"{_names(late)} had not ended {limits.finish_s:g} s after the others and {stopped} (deadlines.finish){_hint(late)}"
 
 
-def _stragglers(state: RunState) -> list[TaskState]:
+def stragglers(state: RunState) -> list[TaskState]:
+    """Programs alive that do not just serve."""
     return [entry for entry in state.tasks.values() if entry.alive and entry.plan.role != "server" and not entry.joined]
 
 

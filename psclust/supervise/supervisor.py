@@ -9,15 +9,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from psclust import __version__
 from psclust.errors import PsclustError, UsageError
 from psclust.plan.task_plan import Deadlines, Plan
 from psclust.rundir.atomic_file import write_required
+from psclust.rundir.events_file import FORMAT, EventsFile, record
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import write_status
 from psclust.rundir.task_progress import FINISHED, SERVING, TRAINED, Progress
 from psclust.spec.cluster import Task
 from psclust.supervise import events
+from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.replan import plan_without
@@ -55,7 +58,10 @@ class Supervisor:
         self.folder = folder
         self.name = name
         self._mailbox: Mailbox[Event] = Mailbox()
-        self._state = RunState(began=time.monotonic())
+        self._began = time.monotonic()
+        self._state = RunState(began=self._began)
+        self._events = EventsFile(folder.events)
+        self._events.append([record("run", name=name, run=folder.id, psclust=__version__, format=FORMAT)], time.time(), 0.0)
         self._changed = threading.Condition()
         self._version = 0
         self._status = snapshot(self._state, folder, name, {}, time.monotonic())
@@ -153,7 +159,9 @@ class Supervisor:
                 self._read_progress(entry)
         if not isinstance(event, events.Tick):
             LOG.info("%s", _brief(event))
-        self._state, actions = step(self._state, event, time.monotonic())
+        before, now = self._state, time.monotonic()
+        self._state, actions = step(before, event, now)
+        self._events.append(event_records(before, event, self._state, actions, now), time.time(), now - self._began)
         self._status_stale = self._status_stale or not isinstance(event, events.Tick) or bool(actions)
         for action in actions:
             LOG.info("-> %s", _brief(action))

@@ -1,0 +1,93 @@
+"""`events.jsonl`: what happened in a run and what was decided about it, one JSON object a line. docs/events.md is its reference."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+_TASK = ("task", "host", "attempt")
+_ENDING = ("ok", "exit_code", "reason")
+
+# kind -> its fields, besides `time`, `run_s` and `kind`. Within one FORMAT, fields may be added and none is removed.
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "run": ("name", "run", "psclust", "format"),
+    "plan": ("tasks", "changed", "removed"),
+    "start": _TASK,
+    "process": (*_TASK, "pid"),
+    "not_started": (*_TASK, "reason"),
+    "serving": (*_TASK, "address"),
+    "stage": (*_TASK, "stage"),
+    "exit": (*_TASK, "exit_code", "reason", "after_s"),
+    "restart": (*_TASK, "reason", "delay_s"),
+    "signal": (*_TASK, "signal"),
+    "host_silent": ("host",),
+    "host_back": ("host",),
+    "host_lost": ("host", "reason", "tasks"),
+    "move": ("hosts", "reason"),
+    "note": ("text",),
+    "finishing": ("tasks", "limit_s"),
+    "stopping": (*_ENDING, "cause", "collateral"),
+    "end": _ENDING,
+    "unwritten": ("records",),
+}
+
+Record = Mapping[str, Any]
+
+
+def record(kind: str, **fields: object) -> Record:
+    """One event, still without its time."""
+    return {"kind": kind, **fields}
+
+
+class EventsFile:
+    """Appends to the file at `path`, whole lines only. Records that find no room are counted, and the next one that does is preceded by
+    their number: a full disk must not end a run."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._unwritten = 0
+
+    def append(self, records: Iterable[Record], time_s: float, run_s: float) -> None:
+        """time_s: seconds since the epoch. run_s: seconds since the supervisor began."""
+        found = list(records)
+        if not found:
+            return
+        late = [record("unwritten", records=self._unwritten)] if self._unwritten else []
+        when = {"time": round(time_s, 3), "run_s": round(run_s, 3)}
+        data = "".join(f"{json.dumps({**when, **each})}\n" for each in (*late, *found)).encode()
+        if self._write(data):
+            self._unwritten = 0
+        else:
+            self._unwritten += len(found)
+
+    def _write(self, data: bytes) -> bool:
+        """Write all of it, or nothing."""
+        with suppress(OSError):
+            if self._file is None:
+                self._file = _open(self._path)
+            before = os.fstat(self._file).st_size
+            with suppress(OSError):
+                if os.write(self._file, data) == len(data):
+                    return True
+            os.ftruncate(self._file, before)
+        return False
+
+
+def _open(path: Path) -> int:
+    """Open to append; a line that a killed writer left unfinished is removed."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    content = path.read_bytes()
+    os.ftruncate(file, content.rfind(b"\n") + 1)
+    return file
+
+
+def read_events(path: Path) -> Iterator[Record]:
+    """The events so far, in order; none if there is no file. Ignores an unfinished last line."""
+    with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
+        yield from (json.loads(line) for line in file if line.endswith("\n"))

@@ -1,0 +1,109 @@
+"""What goes into `events.jsonl`: records of an event, and of what the rules decided about it. A pure function of the states around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from psclust.rundir.events_file import Record, record
+from psclust.supervise import events
+from psclust.supervise.events import Action, Event
+from psclust.supervise.exit_code import describe_exit, shell_code
+from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.stragglers import stragglers
+
+_OVER = (TaskPhase.DONE, TaskPhase.STOPPED, TaskPhase.FAILED)
+
+
+def event_records(before: RunState, event: Event, after: RunState, actions: Sequence[Action], now: float) -> Iterator[Record]:
+    """The records, in order: the event, the decisions, the actions. `now`: on the clock of the states."""
+    yield from _event(before, event, after, now)
+    for text in after.notes[len(before.notes) :]:
+        yield record("note", text=text)
+    for task, entry in after.tasks.items():
+        old = before.tasks.get(task)
+        if old is not None and old is not entry and _starts_again(old, entry, event):
+            delay_s = entry.due - now if entry.phase is TaskPhase.BACKOFF and entry.due is not None else 0.0
+            yield record("restart", **_names(old), reason=_why(before, event), delay_s=round(delay_s, 3))
+    if after.phase is RunPhase.FINISHING and before.phase is not RunPhase.FINISHING and after.due is not None:
+        yield record("finishing", tasks=[str(entry.plan.task) for entry in stragglers(after)], limit_s=round(after.due - now, 3))
+    if before.outcome is None and after.outcome is not None:
+        cause, collateral = after.outcome.cause, [str(task) for task in after.outcome.collateral]
+        yield record("stopping", **_ending(after.outcome), cause=str(cause) if cause else None, collateral=collateral)
+    for action in actions:
+        yield _action(after, action)
+
+
+def _event(before: RunState, event: Event, after: RunState, now: float) -> Iterator[Record]:
+    match event:
+        case events.Apply(plan):
+            tasks = [{"task": str(each.task), "role": each.role, "host": each.host, "address": each.address} for each in plan.tasks]
+            old = {each.task: each for each in before.plan.tasks} if before.plan else {}
+            changed = [str(each.task) for each in plan.tasks if each.task in old and each != old[each.task]]
+            removed = [str(task) for task in old if task not in {each.task for each in plan.tasks}]
+            yield record("plan", tasks=tasks, changed=changed, removed=removed)
+        case events.HostSilent(host, silent):
+            if (host in before.silent) is not silent:
+                yield record("host_silent" if silent else "host_back", host=host)
+        case events.HostLost(host, reason):
+            lost = [str(task) for task, entry in before.tasks.items() if entry.plan.host == host and (entry.alive or entry.pending)]
+            yield record("host_lost", host=host, reason=reason, tasks=lost)
+        case events.Started() | events.NotStarted() | events.Serving() | events.Reported() | events.Exited():
+            entry = before.tasks.get(event.task)
+            if entry is not None and after.tasks.get(event.task) is not entry:
+                yield _task_event(entry, event, now)
+
+
+def _task_event(
+    entry: TaskState, event: events.Started | events.NotStarted | events.Serving | events.Reported | events.Exited, now: float
+) -> Record:
+    names = _names(entry)
+    match event:
+        case events.Started(_, pid):
+            return record("process", **names, pid=pid)
+        case events.NotStarted(_, reason):
+            return record("not_started", **names, reason=reason)
+        case events.Serving():
+            return record("serving", **names, address=entry.plan.address)
+        case events.Reported(_, stage):
+            return record("stage", **names, stage=stage.value)
+        case events.Exited(_, code):
+            return record("exit", **names, exit_code=shell_code(code), reason=describe_exit(code), after_s=round(now - entry.since, 3))
+
+
+def _action(state: RunState, action: Action) -> Record:
+    match action:
+        case events.Start(plan, attempt):
+            return record("start", task=str(plan.task), host=plan.host, attempt=attempt)
+        case events.Signal(task, signal):
+            return record("signal", **_names(state.tasks[task]), signal=signal)
+        case events.Move(lost, otherwise):
+            return record("move", hosts=list(lost), reason=otherwise.text)
+        case events.End(outcome):
+            return record("end", **_ending(outcome))
+
+
+def _starts_again(old: TaskState, new: TaskState, event: Event) -> bool:
+    """Whether it was decided just now that the task gets another attempt."""
+    if old.phase in _OVER:
+        return bool(old.attempt) and (new.phase is TaskPhase.WAITING or new.attempt > old.attempt)
+    if old.phase is TaskPhase.BACKOFF:
+        return isinstance(event, events.Restart) and event.task == old.plan.task
+    return new.phase is TaskPhase.BACKOFF or (new.after_stop is AfterStop.RESTART and old.after_stop is not AfterStop.RESTART)
+
+
+def _why(before: RunState, event: Event) -> str:
+    match event:
+        case events.Exited(_, code):
+            return describe_exit(code)
+        case events.Apply(plan):
+            lost = [host for host in plan.lost if before.plan is None or host not in before.plan.lost]
+            return f"all tasks start again without {', '.join(lost)}" if lost else "its plan has changed (psclust up)"
+    return "requested (psclust restart)"
+
+
+def _names(entry: TaskState) -> dict[str, str | int]:
+    return {"task": str(entry.plan.task), "host": entry.plan.host, "attempt": entry.attempt}
+
+
+def _ending(outcome: events.Outcome) -> dict[str, object]:
+    return {"ok": outcome.ok, "exit_code": outcome.exit_code, "reason": outcome.text}

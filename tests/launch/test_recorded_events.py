@@ -1,0 +1,68 @@
+"""events.jsonl of real runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from full_disk import fill
+
+from psclust.rundir.events_file import Record, read_events
+from psclust.testing.command import CommandBed
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.process
+
+WAIT = "until [ -e finish ]; do sleep 0.05; done"
+WORKERS = ("--ps", "0", "--workers", "2", "--", "bash", "-c", WAIT)
+
+
+def events(bed: CommandBed) -> list[Record]:
+    return list(read_events(bed.run_folder().events))
+
+
+def test_a_run_records_its_starts_a_death_the_restart_and_the_end(bed: CommandBed) -> None:
+    up = bed.start("up", *WORKERS)
+    pid = bed.wait_for("worker:1", "running").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    bed.wait_for("worker:1", "running", attempt=2)
+    bed.write("finish", "")
+    assert up.wait() == 0, up.output
+    found = events(bed)
+    of_one = [(each["kind"], each["attempt"]) for each in found if each.get("task") == "worker:1"]
+    assert of_one == [("start", 1), ("process", 1), ("exit", 1), ("restart", 1), ("start", 2), ("process", 2), ("exit", 2)]
+    assert [each["kind"] for each in found[:2]] == ["run", "plan"]
+    assert [(each["kind"], each["ok"]) for each in found[-2:]] == [("stopping", True), ("end", True)]
+    assert next(each["exit_code"] for each in found if each["kind"] == "exit" and each["attempt"] == 1) in (0, 137)
+    times = [each["run_s"] for each in found]
+    assert times == sorted(times)
+
+
+def test_a_killed_supervisor_still_gets_an_end(bed: CommandBed) -> None:
+    up = bed.start("up", *WORKERS)
+    bed.wait_for("worker:1", "running")
+    status = bed.status()
+    assert status is not None
+    os.kill(status.supervisor, signal.SIGKILL)
+    assert up.wait() == 1, up.output
+    last = events(bed)[-1]
+    assert (last["kind"], last["ok"]) == ("end", False)
+    assert "was killed by SIGKILL" in last["reason"]
+
+
+def test_a_full_disk_neither_ends_the_run_nor_leaves_half_a_line(small_disk: CommandBed) -> None:
+    up = small_disk.start("up", *WORKERS)
+    pid = small_disk.wait_for("worker:1", "running").pid
+    assert pid is not None
+    fill(small_disk.state)
+    before = len(events(small_disk))
+    os.kill(pid, signal.SIGKILL)
+    wait_until(
+        lambda: "attempt 2 starts" in up.output or "is started again" in up.output or len(events(small_disk)) > before, what="a restart"
+    )
+    (small_disk.state / "filler").unlink()
+    small_disk.write("finish", "")
+    assert up.wait() == 0, up.output
+    assert events(small_disk)[-1]["kind"] == "end"

@@ -1,0 +1,134 @@
+"""The records of events.jsonl, by replaying histories, and their reference in docs/events.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from histories import PS, W0, W1, Replay, make_plan, task_plan
+
+from psclust.rundir.events_file import KINDS
+from psclust.spec.cluster import Task
+from psclust.supervise.event_records import event_records
+from psclust.supervise.events import (
+    Apply,
+    Event,
+    Exited,
+    HostLost,
+    HostSilent,
+    Note,
+    Reported,
+    Restart,
+    Serving,
+    Stage,
+    Started,
+    Stop,
+    Tick,
+)
+from psclust.supervise.state_machine import step
+
+PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
+
+
+class Recorder(Replay):
+    """`at` returns the records, as dicts."""
+
+    def at(self, now: float, *events: Event) -> list[Any]:
+        found: list[Any] = []
+        for event in events:
+            before = self.state
+            self.state, actions = step(before, event, now)
+            found += event_records(before, event, self.state, actions, now)
+        for each in found:
+            assert set(each) == {"kind", *KINDS[each["kind"]]}
+        return found
+
+
+def brief(records: list[Any]) -> list[str]:
+    keys = ("kind", "task", "attempt", "reason", "signal")
+    return [" ".join(str(each[key]) for key in keys if key in each) for each in records]
+
+
+def recorder() -> Recorder:
+    run = Recorder(make_plan(task_plan(PS), task_plan(W0), task_plan(W1)))
+    run.up()
+    return run
+
+
+def test_a_start_is_recorded_from_the_plan_to_the_answer() -> None:
+    run = Recorder(make_plan(task_plan(PS), task_plan(W0)))
+    first = run.at(0, Apply(run.plan))
+    assert brief(first) == ["plan", "start ps:0 1"]
+    assert [task["task"] for task in first[0]["tasks"]] == ["ps:0", "worker:0"]
+    found = run.at(1, Started(PS, 7), Serving(PS), Started(W0, 8), Reported(W0, Stage.TRAINED))
+    assert brief(found) == ["process ps:0 1", "serving ps:0 1", "start worker:0 1", "process worker:0 1", "stage worker:0 1"]
+    assert (found[0]["pid"], found[1]["address"], found[-1]["stage"]) == (7, "127.0.0.1:2000", "trained")
+
+
+def test_a_death_is_recorded_with_the_decision_that_follows() -> None:
+    run = recorder()
+    killed = run.at(5, Exited(W1, -9))
+    assert [each["kind"] for each in killed] == ["exit", "restart"]
+    assert (killed[0]["exit_code"], killed[0]["after_s"]) == (137, 4)
+    assert 1 <= killed[1]["delay_s"] < 1.3
+    assert run.at(5.5, Tick()) == []
+    assert brief(run.at(7, Tick())) == ["start worker:1 2"]
+    collateral = run.at(8, Exited(W0, 3))
+    assert brief(collateral) == ["exit worker:0 1 exited with code 3", "restart worker:0 1 exited with code 3"]
+
+
+def test_a_failure_is_recorded_with_its_cause_and_the_end_once() -> None:
+    run = Recorder(make_plan(task_plan(PS), task_plan(W0)))
+    run.up()
+    failed = run.at(5, Exited(W0, 3))
+    assert brief(failed) == ["exit worker:0 1 exited with code 3", "stopping worker:0 exited with code 3", "signal ps:0 1 TERM"]
+    stopping = failed[1]
+    assert (stopping["ok"], stopping["cause"], stopping["exit_code"]) == (False, "worker:0", 1)
+    assert [each["kind"] for each in run.at(6, Exited(PS, -15))] == ["exit", "end"]
+    assert run.at(7, Tick()) == []
+
+
+def test_restarts_say_who_wanted_them() -> None:
+    run = recorder()
+    assert brief(run.at(5, Restart(W0))) == ["restart worker:0 1 requested (psclust restart)", "signal worker:0 1 TERM"]
+    assert brief(run.at(6, Exited(W0, -15)))[1:] == ["start worker:0 2"]
+    changed = make_plan(task_plan(PS), task_plan(W0), replace(task_plan(W1), argv=("other",)))
+    found = run.at(7, Apply(changed))
+    assert found[0]["changed"] == ["worker:1"]
+    assert brief(found)[1:] == ["restart worker:1 1 its plan has changed (psclust up)", "signal worker:1 1 TERM"]
+
+
+def test_hosts_notes_and_the_finishing_grace_are_recorded() -> None:
+    run = Recorder(make_plan(task_plan(PS), task_plan(W0), task_plan(W1, host="b", decides=False)))
+    run.up()
+    assert brief(run.at(5, HostSilent("b"), HostSilent("b"), HostSilent("b", silent=False))) == ["host_silent", "host_back"]
+    assert run.at(5, Note("a"), Note("a")) == [{"kind": "note", "text": "a"}]
+    finishing = run.at(6, Exited(W0, 0))[1]
+    assert finishing == {"kind": "finishing", "tasks": ["worker:1"], "limit_s": 30}
+    again = Recorder(run.plan)
+    again.up()
+    lost, *decided = again.at(6, HostLost("b", "no contact"))
+    assert (lost["host"], lost["tasks"]) == ("b", ["worker:1"])
+    assert [each["kind"] for each in decided] == ["move"]
+
+
+def test_what_does_not_concern_an_attempt_is_not_recorded() -> None:
+    run = recorder()
+    run.at(5, Stop("enough"))
+    assert run.at(6, Serving(W0), Restart(Task("worker", 7))) == []
+    assert run.at(7, Stop("again"), Tick()) == []
+
+
+def test_the_page_lists_every_kind_with_its_fields() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", PAGE, re.MULTILINE)
+    assert {kind: tuple(re.findall(r"\w+", fields)) for kind, fields in rows} == dict(KINDS)
+
+
+def test_the_page_has_an_example_of_every_kind() -> None:
+    examples = [json.loads(line) for line in re.findall(r"^    (\{.*\})$", PAGE, re.MULTILINE)]
+    assert [each["kind"] for each in examples] == list(KINDS)
+    for each in examples:
+        assert list(each) == ["time", "run_s", "kind", *KINDS[each["kind"]]]
