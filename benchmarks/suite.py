@@ -61,6 +61,12 @@ def main() -> None:
     print(f"on {platform.machine()}, {os.cpu_count()} cores; see {DOCS / 'performance.md'}")
 
 
+def replaced(found: Sequence[rows.Row], measured: Sequence[rows.Row]) -> list[rows.Row]:
+    """`found` without what was measured anew, and that."""
+    anew = {(row.benchmark, row.case, row.way, row.unit) for row in measured}
+    return [*(row for row in found if (row.benchmark, row.case, row.way, row.unit) not in anew), *measured]
+
+
 def run(name: str, arguments: Sequence[str]) -> list[rows.Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
