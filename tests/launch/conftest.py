@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from full_disk import on_small_disk
 from on_hosts import left
-from on_slurm import allocated
+from on_slurm import allocated, wait_for_nothing_left
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed, host_bed
@@ -65,7 +65,4 @@ def job(slurm: SlurmBed, tmp_path: Path) -> Iterator[CommandBed]:
     """A command in an allocation of four nodes with two CPUs each; afterwards nothing of it may live on any node."""
     bed = allocated(slurm, tmp_path / "bed", "--nodes=4", "--ntasks-per-node=2", "--no-kill")
     yield bed
-    try:
-        wait_until(lambda: not bed.processes() and not slurm.jobs(), what="the end of everything on the nodes")
-    except TimeoutError:
-        pytest.fail(f"still alive: {[*slurm.jobs(), *bed.end()]}")
+    wait_for_nothing_left(bed, slurm)

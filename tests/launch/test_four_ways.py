@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from four_ways import in_all_four_ways
 
 from psclust.testing.command import CommandBed
 
@@ -12,15 +13,7 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 
 # Between-graph in step is in test_hosts_with_tensorflow_alone.py.
-@pytest.mark.parametrize(
-    ("replication", "update"),
-    [
-        ("in-graph", "--sync"),
-        pytest.param("between-graph", "--async", marks=pytest.mark.long),
-        pytest.param("in-graph", "--async", marks=pytest.mark.long),
-        pytest.param("between-graph", "--sync", marks=pytest.mark.long),
-    ],
-)
+@in_all_four_ways(cheap=("in-graph", "--sync"))
 def test_the_digits_are_learned(bed: CommandBed, replication: str, update: str) -> None:
     code, said = bed.run("up", "--ps", "2", "--workers", "2", "--replication", replication, update, "psclust.examples.digits:program")
     assert code == 0, said

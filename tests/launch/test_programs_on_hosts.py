@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from four_ways import in_all_four_ways
 from tensorflow_scripts import CLASSIC, COORDINATOR, DIAL, TOLD_BY_TF_CONFIG
 
 from psclust.testing.command import CommandBed
@@ -23,16 +24,7 @@ def _up(far: CommandBed, hosts: HostBed, *arguments: str) -> str:
 
 
 # On one machine all four ways are tried in test_four_ways.py.
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("replication", "update"),
-    [
-        ("between-graph", "--sync"),
-        pytest.param("between-graph", "--async", marks=pytest.mark.long),
-        pytest.param("in-graph", "--sync", marks=pytest.mark.long),
-        pytest.param("in-graph", "--async", marks=pytest.mark.long),
-    ],
-)
+@in_all_four_ways()
 def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, replication: str, update: str) -> None:
     # In-graph the client writes the files, and workers on other hosts read them.
     program = ["psclust.examples.digits:program", "--set", f"data_dir={far.folder}/digits"]

@@ -6,6 +6,7 @@ import re
 import signal
 
 import pytest
+from four_ways import in_all_four_ways
 
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
@@ -49,15 +50,7 @@ def test_a_program_that_ignores_it_is_killed_when_its_time_to_finish_is_over(bed
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    ("replication", "update"),
-    [
-        ("between-graph", "--sync"),
-        pytest.param("between-graph", "--async", marks=pytest.mark.long),
-        pytest.param("in-graph", "--sync", marks=pytest.mark.long),
-        pytest.param("in-graph", "--async", marks=pytest.mark.long),
-    ],
-)
+@in_all_four_ways(cheap=("between-graph", "--sync"))
 def test_a_training_ends_with_a_checkpoint_and_resumes_from_it(bed: CommandBed, replication: str, update: str) -> None:
     command = ["up", "--workers", "2", "--replication", replication, update, "psclust.examples.digits:program", "--model-dir", "model"]
     running = bed.start(*command, "--set", "epochs=100000")

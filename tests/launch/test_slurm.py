@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from four_ways import in_all_four_ways
 from on_slurm import PSCLUST, allocated, needs_root
 from tensorflow_scripts import CLASSIC, COORDINATOR, TOLD_BY_TF_CONFIG
 
@@ -18,15 +19,7 @@ _FOUND = r"hosts: Slurm job \d+, 4 nodes \(n1, n2, n3, n4\), 8 slots; `-H local`
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    ("replication", "update"),
-    [
-        ("between-graph", "--async"),
-        pytest.param("between-graph", "--sync", marks=pytest.mark.long),
-        pytest.param("in-graph", "--sync", marks=pytest.mark.long),
-        pytest.param("in-graph", "--async", marks=pytest.mark.long),
-    ],
-)
+@in_all_four_ways(cheap=("between-graph", "--async"))
 def test_the_digits_are_learned_on_four_nodes(job: CommandBed, slurm: SlurmBed, replication: str, update: str) -> None:
     code, said = job.run("up", "--ps", "2", "--workers", "4", "--replication", replication, update, "psclust.examples.digits:program")
     assert code == 0, said

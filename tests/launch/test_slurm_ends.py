@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from on_slurm import PSCLUST, allocated, needs_root
+from on_slurm import PSCLUST, allocated, needs_root, wait_for_nothing_left
 
 from psclust.testing.command import CommandBed
 from psclust.testing.slurm import SlurmBed
@@ -68,7 +68,7 @@ class Batch:
             pytest.fail(f"{text!r} is not there {times} times:\n{self.said}\n{self.slurm.run('squeue')}")
 
     def wait_for_end(self) -> None:
-        wait_until(lambda: not self.slurm.jobs() and not self.bed.processes(), what="the end of everything of the job")
+        wait_for_nothing_left(self.bed, self.slurm)
 
 
 def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(slurm: SlurmBed, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from on_slurm import PSCLUST, allocated, needs_root
+from on_slurm import PSCLUST, allocated, needs_root, wait_for_nothing_left
 
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.slurm import SlurmBed, slurm_bed
@@ -75,10 +75,7 @@ def spare(slurm: SlurmBed, tmp_path: Path) -> Iterator[CommandBed]:
     """Three nodes with two slots each."""
     bed = allocated(slurm, tmp_path / "bed", "--nodes=3", "--ntasks-per-node=2", "--no-kill")
     yield bed
-    try:
-        wait_until(lambda: not bed.processes() and not slurm.jobs(), what="the end of everything")
-    except TimeoutError:
-        pytest.fail(f"still alive: {[*slurm.jobs(), *bed.end()]}")
+    wait_for_nothing_left(bed, slurm)
 
 
 def kill_first(processes: list[psutil.Process]) -> None:
@@ -141,7 +138,7 @@ def test_when_the_allocation_ends_nothing_is_left_however_slurm_tracks_processes
         slurm.run("scancel", "--signal=KILL", number)
         wait_until(lambda: not on_node(bed, "sleep", "1000"), what="the end of the tasks and their children")
         assert running.wait() != 0, running.output
-        wait_until(lambda: not bed.processes() and not slurm.jobs(), what="the end of everything")
+        wait_for_nothing_left(bed, slurm)
 
 
 @pytest.mark.long
