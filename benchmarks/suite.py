@@ -53,8 +53,8 @@ def main() -> None:
         more += ["--rounds", str(options.rounds)] if name in WITH_ROUNDS and options.rounds else []
         for arguments in BENCHMARKS[name]:
             measured = run(name, [*arguments, *more])
-            # At once: what comes later may fail.
             found = replaced(found, measured)
+            # At once: what comes later may fail.
             rows.write(MEASURED, found)
     plots.draw(found, MEASURED.parent)
     fill(DOCS / "performance.md", found)

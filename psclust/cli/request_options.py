@@ -11,7 +11,7 @@ import click
 from psclust.cli.common_options import run_dir_option
 from psclust.errors import UsageError
 from psclust.launch.up_request import DEFAULT_FILE, UpRequest, read_request
-from psclust.placement.policies import ROUND_ROBIN, render_policies
+from psclust.placement.policies import BALANCED, render_policies
 from psclust.spec.kubernetes_checks import check_for_kubernetes, refuse_hosts
 from psclust.spec.load import Override
 
@@ -30,7 +30,7 @@ _OPTIONS = (
     click.option("--sync/--async", "sync", default=None, help="How workers update the variables (default: --async)."),
     click.option("--backup-workers", type=int, metavar="N", help="--sync: a step waits for all gradients but N (default: 0)."),
     click.option("--max-staleness", type=int, metavar="N", help="--async: a worker more than N steps ahead of the slowest waits."),
-    click.option("--placement", metavar="POLICY", help=f"Which ps holds a variable: {render_policies()}. Default: {ROUND_ROBIN}."),
+    click.option("--placement", metavar="POLICY", help=f"Which ps holds a variable: {render_policies()}. Default: {BALANCED}."),
     click.option(
         "--max-shard-bytes",
         metavar="SIZE",

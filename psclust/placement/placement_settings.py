@@ -9,7 +9,7 @@ from typing import Any
 
 from psclust.errors import UsageError
 from psclust.placement.pins import impossible_pins, pinned_ps
-from psclust.placement.policies import POLICIES, ROUND_ROBIN
+from psclust.placement.policies import BALANCED, POLICIES
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class PlacementSettings:
     """policy: a key of `POLICIES`. pin: pattern of variable names -> ps index, see `pins`. max_shard_bytes: larger variables are
     partitioned; None partitions none."""
 
-    policy: str = ROUND_ROBIN
+    policy: str = BALANCED
     pin: Mapping[str, int] = field(default_factory=dict)
     max_shard_bytes: int | None = None
 
@@ -34,12 +34,12 @@ class PlacementSettings:
     @classmethod
     def parse(cls, text: str) -> PlacementSettings:
         """Reads a word, or JSON such as `{"policy": "balanced", "pin": {"a*": 0}, "max_shard_bytes": 8000000}`. Raises UsageError."""
-        text = text.strip() or ROUND_ROBIN
+        text = text.strip() or BALANCED
         try:
             data: Any = json.loads(text) if text.startswith("{") else {"policy": text}
             shard = data.get("max_shard_bytes")
             settings = cls(
-                str(data.get("policy", ROUND_ROBIN)),
+                str(data.get("policy", BALANCED)),
                 {str(pattern): int(ps) for pattern, ps in data.get("pin", {}).items()},
                 None if shard is None else int(shard),
             )

@@ -25,7 +25,7 @@ from psclust.replication.towers.tower import Tower, build_tower
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.step_ops import StepOps, tower_step
 from psclust.replication.update.train_op import refuse_train_op
-from psclust.replication.variables.dry_build import places_for
+from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.local_copies import LocalCopy, can_copy_all, copy_locally
 from psclust.replication.wire.narrow import narrow
@@ -104,7 +104,7 @@ def _build_towers(
     model: Model, optimizer: Optimizer, layout: DeviceLayout, replica: int, plan: BetweenGraphPlan, outer: BetweenGraphAllReduce | None
 ) -> tuple[Tower, Sequence[Tower]]:
     """(the worker's towers as one, each of them). `outer` sums moments over the workers."""
-    strategy, of_worker = places_for(model, layout), outer.for_replica(replica) if outer else None
+    strategy, of_worker = Places(layout.ps, layout.placement, layout.placed), outer.for_replica(replica) if outer else None
     if len(plan.towers) == 1:
         kind = TowerKind.between_graph(plan, of_worker)
         tower = build_tower(model, optimizer, layout.towers, strategy, replica, kind)

@@ -28,8 +28,7 @@ from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import by_host, weighted_mean
 from psclust.replication.update.step_ops import StepOps, step_ops, tower_step
 from psclust.replication.update.train_op import refuse_train_op
-from psclust.replication.variables.dry_build import places_for
-from psclust.replication.variables.places import TOWER_SCOPE
+from psclust.replication.variables.places import TOWER_SCOPE, Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.buckets import send_gradients
 from psclust.replication.wire.local_copies import LocalCopy, copy_locally, refresh
@@ -75,7 +74,7 @@ def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool, bounded: b
 
 
 def _build_towers(model: Model, optimizer: Optimizer, layout: DeviceLayout, plan: InGraphPlan) -> list[Tower]:
-    strategy = places_for(model, layout)
+    strategy = Places(layout.ps, layout.placement, layout.placed)
     inputs = _split_input(model, plan) if plan.split_on is not None else [None] * len(plan.towers)
     all_reduce = InGraphAllReduce(len(plan.towers)) if plan.share_moments else None
     towers: list[Tower] = []

@@ -1,9 +1,9 @@
 """The device of every op of a replicated graph.
 
-TensorFlow's `replica_device_setter` puts variables on the ps that a strategy names, by default round robin in order of creation, and all
-other ops on the replica's worker. Two things differ from a bare setter. Local variables (metrics) stay on their worker: the setter would
-put them on a ps, under one name for all workers, which would overwrite each other's counts. And only the model's variables count: slots
-follow their variable, so a model is placed the same way whatever optimizer trains it.
+TensorFlow's `replica_device_setter` puts variables on the ps that a strategy names, and all other ops on the replica's worker. Two things
+differ from a bare setter. Local variables (metrics) stay on their worker: the setter would put them on a ps, under one name for all
+workers, which would overwrite each other's counts. And only the model's variables count: slots follow their variable, so a model is placed
+the same way whatever optimizer trains it.
 
 In one process with several devices, variables are on its CPU and the rest of each tower is on the tower's device.
 """
@@ -28,6 +28,9 @@ class Strategy(Protocol):
 
     def getter(self) -> Callable[..., Variable]:
         """A `custom_getter` for the variable scope of one replica."""
+
+    def settle(self) -> None:
+        """Called when the first tower is complete, and so all variables exist."""
 
 
 def is_slot(variable: Variable) -> bool:

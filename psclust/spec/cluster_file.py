@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_v
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from psclust.placement.policies import POLICIES, ROUND_ROBIN, render_policies
+from psclust.placement.policies import BALANCED, POLICIES, render_policies
 from psclust.spec.cluster import Host
 from psclust.spec.jobs import PS, WORKER, added_job
 from psclust.spec.key_types import (
@@ -118,7 +118,7 @@ class Slurm(_Model):
 class Placement(_Model):
     """Which ps holds a variable. A plain word in the file means `policy`."""
 
-    policy: PlacementPolicy = Field(default=ROUND_ROBIN, description=f"{render_policies()}.")
+    policy: PlacementPolicy = Field(default=BALANCED, description=f"{render_policies()}.")
     pin: Pins = Field(default_factory=dict, description="Pattern of variable names -> index of their ps; the first match counts.")
     max_shard_bytes: Bytes | None = Field(
         default=None, description="Larger variables are partitioned into shards, by rows; a number or a size such as 8MB. Default: none is."

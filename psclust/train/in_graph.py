@@ -24,6 +24,7 @@ from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
 from psclust.train.nan_guard import check_loss
+from psclust.train.placed_graph import build_placed
 from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, recover, session_config, start_server
 from psclust.train.tower_devices import cluster_devices, input_of
@@ -49,11 +50,9 @@ def train_in_graph(job: Job) -> None:
     """Trains until the data of all towers ends or the wanted step is reached, and writes a checkpoint of the result."""
     target = start_server(job.context)
     layout = _layout(job, target)
-    graph = job.new_graph()
+    sync, bounded = job.context.sync or job.context.task is None, job.context.max_staleness is not None
+    graph, built = build_placed(job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded))
     with graph.as_default():
-        built = build_in_graph(
-            job.program, layout, sync=job.context.sync or job.context.task is None, bounded=job.context.max_staleness is not None
-        )
         warn_if_uneven(built.towers[0], layout)
         spec = built.towers[0].spec
         leading = built.steps[0]

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from psclust.placement.placement_settings import PlacementSettings
-from psclust.placement.policies import BALANCED
+from psclust.placement.policies import BALANCED, ROUND_ROBIN
 from psclust.placement.streamed import unstreamed
 from psclust.placement.table import Table, format_bytes, format_size, tabulate, warning
 from psclust.placement.table_text import gain_note, one_way_note
@@ -95,7 +95,7 @@ def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_
 
 def test_what_the_advice_saves_is_said() -> None:
     # All weights on one of two ps, for two workers; then half of them.
-    table = tabulate(MODEL, 2, PlacementSettings(), workers=2)
+    table = tabulate(MODEL, 2, PlacementSettings(ROUND_ROBIN), workers=2)
     said = gain_note(table, "in-graph sync", 1.0, {})
     assert said is not None
     assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx([13.6, 27.2], rel=0.02)
@@ -131,12 +131,13 @@ def test_what_keeps_a_models_steps_from_being_streamed_is_named(variables: list[
 
 def test_round_robin_that_puts_all_weights_on_one_ps_is_told_to_balance() -> None:
     assert (
-        warning(MODEL, 2, PlacementSettings()) == "ps:0 holds 99 % of the variables' bytes (2.0 times the mean); write placement: balanced"
+        warning(MODEL, 2, PlacementSettings(ROUND_ROBIN))
+        == "ps:0 holds 99 % of the variables' bytes (2.0 times the mean); write placement: balanced"
     )
 
 
 def test_pins_that_round_robin_carries_along_stay_in_the_advice() -> None:
-    said = warning(MODEL, 2, PlacementSettings(pin={"layer0/biases": 1}))
+    said = warning(MODEL, 2, PlacementSettings(ROUND_ROBIN, {"layer0/biases": 1}))
     assert said is not None
     assert said.endswith("; write policy: balanced")
 
@@ -151,7 +152,7 @@ def test_one_huge_variable_is_told_to_be_cut() -> None:
 
 
 @pytest.mark.parametrize("ps", [2, 3, 4, 7])
-@pytest.mark.parametrize("policy", [PlacementSettings(), PlacementSettings(BALANCED)], ids=["round robin", "balanced"])
+@pytest.mark.parametrize("policy", [PlacementSettings(ROUND_ROBIN), PlacementSettings(BALANCED)], ids=["round robin", "balanced"])
 def test_whoever_takes_the_advice_is_not_warned_again(ps: int, policy: PlacementSettings) -> None:
     model = [Variable("big", (5000, 100)), *MODEL]
     said = warning(model, ps, policy)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import psclust
+from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
 from psclust.replication.device_layout import LOCAL, DeviceLayout
@@ -16,7 +17,8 @@ from psclust.replication.device_layout import LOCAL, DeviceLayout
 pytestmark = pytest.mark.tensorflow
 
 WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
-IN_GRAPH = DeviceLayout(2, WORKERS, "/job:client/task:0")
+DEALT_IN_TURN = PlacementSettings("round_robin")
+IN_GRAPH = DeviceLayout(2, WORKERS, "/job:client/task:0", DEALT_IN_TURN)
 # What the five variables of the model, in order of creation, are dealt.
 DEALT = {
     "layer1/weights": "/job:ps/task:0",
@@ -67,11 +69,11 @@ def _build_in_graph(program: psclust.Program, sync: bool) -> Any:
 
 
 def _build_second_worker(program: psclust.Program, sync: bool) -> Any:
-    return build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[1]), 1, sync=sync, chief=False)
+    return build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[1], DEALT_IN_TURN), 1, sync=sync, chief=False)
 
 
 def _build_chief(program: psclust.Program, sync: bool) -> Any:
-    return build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0]), 0, sync=sync, chief=True)
+    return build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], DEALT_IN_TURN), 0, sync=sync, chief=True)
 
 
 @pytest.mark.parametrize("sync", [True, False])

@@ -68,7 +68,7 @@ def ps_of(devices: Mapping[str, str], names: list[str]) -> list[int]:
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_round_robin_is_the_order_of_creation(replication: str) -> None:
-    devices = built(replication, program(list(SIZES)), PlacementSettings())
+    devices = built(replication, program(list(SIZES)), PlacementSettings("round_robin"))
     assert ps_of(devices, list(SIZES)) == [0, 1, 0, 1]
 
 
@@ -88,7 +88,9 @@ def test_pins_win_over_the_policy(replication: str, kind: str) -> None:
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 @pytest.mark.parametrize(
-    "policy", [PlacementSettings(), PlacementSettings("balanced"), PlacementSettings("balanced", max_shard_bytes=1000)], ids=str
+    "policy",
+    [PlacementSettings("round_robin"), PlacementSettings("balanced"), PlacementSettings("balanced", max_shard_bytes=1000)],
+    ids=str,
 )
 def test_slots_are_with_their_variable_and_local_ones_on_the_worker(replication: str, policy: PlacementSettings) -> None:
     devices = built(replication, program(list(SIZES)), policy)
@@ -114,7 +116,11 @@ def test_what_plan_says_is_what_training_does() -> None:
     from psclust.placement.table import tabulate
     from psclust.replication.variables.dry_build import dry_build
 
-    for policy in (PlacementSettings(), PlacementSettings("balanced"), PlacementSettings(pin={"large": 1}, max_shard_bytes=1000)):
+    for policy in (
+        PlacementSettings("round_robin"),
+        PlacementSettings("balanced"),
+        PlacementSettings(pin={"large": 1}, max_shard_bytes=1000),
+    ):
         model = program(list(SIZES))
         table = tabulate(dry_build(model), 2, policy, workers=2)
         with tf.Graph().as_default():
@@ -127,18 +133,74 @@ def test_a_pin_beyond_the_last_ps_is_told() -> None:
         built("in-graph", program(list(SIZES)), PlacementSettings(pin={"large": 7}))
 
 
-@pytest.mark.parametrize("order", [["small", "large"], ["large", "small"]])
-def test_a_variable_missing_from_the_dry_build_is_placed_by_its_name(order: list[str]) -> None:
-    model = program(order)
+def test_a_variable_of_a_later_tower_is_placed_by_its_name() -> None:
+    import tensorflow as tf
+
+    model, towers = program(list(SIZES)), []
     once = model.model_fn
 
     def grows(features: Any, mode: str) -> Any:
-        spec = once(features, mode)
-        order.insert(0, "middle")
-        return spec
+        towers.append(tf.compat.v1.get_variable_scope().reuse)
+        if len(towers) == 2:
+            tf.compat.v1.Variable(tf.zeros([600]), trainable=False, name="late")
+        return once(features, mode)
 
-    devices = built("between-graph", replace(model, model_fn=grows), PlacementSettings("balanced"), ps=3)
-    assert ps_of(devices, ["large", "small", "middle"]) == [0, 1, zlib.crc32(b"middle") % 3]
+    devices = built("in-graph", replace(model, model_fn=grows), PlacementSettings("balanced"), ps=3)
+    assert towers == [None, True] or towers == [False, True]
+    assert ps_of(devices, ["large", "middle", "small"]) == [0, 1, 2]
+    assert ps_of(devices, ["tower_1/late"]) == [zlib.crc32(b"tower_1/late") % 3]
+
+
+def on_variables(*, functions: bool) -> tuple[Any, list[str]]:
+    """A program that computes on the device of its variables, in branches of a condition and in functions or outside of them; and the list
+    of the modes in which its model is built."""
+    import tensorflow as tf
+
+    import psclust
+
+    built: list[str] = []
+
+    def model_fn(features: Any, mode: str) -> Any:
+        built.append(mode)
+        x = tf.reshape(features, [1, 1])
+        first, second = (tf.compat.v1.get_variable(name, [1, 1000 * size]) for name, size in (("first", 1), ("second", 2)))
+        for weights in (first, second):
+            y = tf.cond(tf.reduce_sum(x) > 0, lambda w=weights, x=x: tf.matmul(x, w), lambda w=weights: w + 1.0)
+            x = tf.matmul(y, weights, transpose_b=True)
+            _, x = tf.while_loop(lambda i, _: i < 2, lambda i, x: (i + 1, x * 2.0), [0, x])
+            with tf.device(weights.device):
+                norm = tf.cond(tf.reduce_sum(x) > 0, lambda: 2.0, lambda: 1.0) if functions else 2.0
+                x += norm * tf.nn.l2_loss(weights)
+        return psclust.EstimatorSpec(mode, loss=tf.reduce_sum(x))
+
+    def input_fn() -> Any:
+        return tf.data.Dataset.from_tensors([1.0]).repeat(3)
+
+    return psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdamOptimizer(0.1)), built
+
+
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_model_is_built_once_a_tower_and_every_op_is_on_a_ps_that_exists(replication: str) -> None:
+    import tensorflow as tf
+
+    model, modes = on_variables(functions=False)
+    devices = built(replication, model, PlacementSettings("balanced"))
+    assert len(modes) == (2 if replication == "in-graph" else 1)
+    assert ps_of(devices, ["first", "second"]) == [1, 0]
+    graph = tf.compat.v1.get_default_graph()
+    functions = [node.device for function in graph._functions.values() for node in function.definition.node_def]
+    used = {device for device in [*functions, *(op.device for op in graph.get_operations())] if "/job:ps" in device}
+    assert used == {"/job:ps/task:0", "/job:ps/task:1"}
+
+
+def test_functions_on_the_device_of_a_variable_are_built_anew_where_it_went() -> None:
+    from psclust.replication.variables.places import FunctionsOnVariables
+
+    model, modes = on_variables(functions=True)
+    with pytest.raises(FunctionsOnVariables) as found:
+        built("between-graph", model, PlacementSettings("balanced"))
+    assert {name: ps for name, ps in found.value.placed.items() if name in ("first", "second")} == {"first": 1, "second": 0}
+    assert len(modes) == 1
 
 
 def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
@@ -253,7 +315,7 @@ def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
     assert [type(variable).__name__ for variable in made] == ["ResourceVariable", "ResourceVariable", "PartitionedVariable"]
 
 
-@pytest.mark.parametrize("policy", [PlacementSettings(), PlacementSettings("balanced")], ids=["round robin", "balanced"])
+@pytest.mark.parametrize("policy", [PlacementSettings("round_robin"), PlacementSettings("balanced")], ids=["round robin", "balanced"])
 def test_slots_of_a_ready_train_op_do_not_count(policy: PlacementSettings) -> None:
     import tensorflow as tf
 
@@ -304,5 +366,5 @@ def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixtu
     tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower
     warn_if_uneven(tower, layout)
     assert caplog.messages == []
-    warn_if_uneven(tower, DeviceLayout(2, WORKERS, WORKERS[0]))
+    warn_if_uneven(tower, DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings("round_robin")))
     assert caplog.messages[0].startswith("ps:0 holds 99 % of the variables' bytes (2.0 times the mean), 4.0 kB of them in large; write ")

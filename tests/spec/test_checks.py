@@ -61,7 +61,7 @@ CONTRADICTIONS = {
     ),
     # what has no effect
     "program: a.py\nupdate: sync": "2: update: only a psclust program (module:program) uses this, and a.py is none; remove it.",
-    "program: a.py\nplacement: balanced": (
+    "program: a.py\nplacement: round_robin": (
         "2: placement.policy: only a psclust program (module:program) uses this, and a.py is none; remove it."
     ),
     "program: [./a, b]\nmax_staleness: 3": (

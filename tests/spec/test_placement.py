@@ -61,10 +61,10 @@ def test_a_flag_changes_the_policy_and_keeps_the_rest(text: str, tmp_path: Path)
     [
         (
             "placement: balancd",
-            "placement: found the text 'balancd'; write round_robin or balanced, or a mapping with keys such as policy, pin, "
+            "placement: found the text 'balancd'; write balanced or round_robin, or a mapping with keys such as policy, pin, "
             "max_shard_bytes (did you mean balanced?).",
         ),
-        ("placement: {policy: greedy}", "placement.policy: found the text 'greedy'; write round_robin or balanced."),
+        ("placement: {policy: greedy}", "placement.policy: found the text 'greedy'; write balanced or round_robin."),
         (
             "placement: {max_shard_bytes: 8 megs}",
             "placement.max_shard_bytes: found the text '8 megs'; write a size such as 8MB, 512KiB or 8000000.",
@@ -87,4 +87,4 @@ def test_mistakes_are_told_with_their_line(text: str, problem: str, tmp_path: Pa
 def test_a_mistake_in_the_flag_names_the_flag(tmp_path: Path) -> None:
     with pytest.raises(ClusterFileError) as caught:
         loaded(tmp_path, "placement: balanced", Override("--placement", POLICY, "greedy"))
-    assert caught.value.problems == ("--placement: found the text 'greedy'; write round_robin or balanced.",)
+    assert caught.value.problems == ("--placement: found the text 'greedy'; write balanced or round_robin.",)

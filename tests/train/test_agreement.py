@@ -18,9 +18,9 @@ pytestmark = pytest.mark.tensorflow
 @pytest.mark.parametrize(
     "placement",
     [
-        pytest.param(PlacementSettings(), marks=pytest.mark.long),
+        pytest.param(PlacementSettings("round_robin"), marks=pytest.mark.long),
         pytest.param(PlacementSettings("balanced"), marks=pytest.mark.long),
-        pytest.param(PlacementSettings(max_shard_bytes=8), marks=pytest.mark.long),
+        pytest.param(PlacementSettings("round_robin", max_shard_bytes=8), marks=pytest.mark.long),
     ],
     ids=["round robin", "balanced", "cut"],
 )
@@ -31,6 +31,14 @@ def test_another_order_of_creation_is_the_same_model(train_here: Callable[..., A
     trained = train_here(toys.shuffled, "between-graph", sync=True, placement=placement)
     assert trained.step == alone.step
     np.testing.assert_allclose(trained.values["bias"], alone.values["bias"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("replication", ["between-graph", pytest.param("in-graph", marks=pytest.mark.long)])
+def test_functions_on_the_device_of_a_variable_train_where_the_policy_put_it(train_here: Callable[..., Any], replication: str) -> None:
+    import toys
+
+    trained = train_here(toys.conditional, replication, sync=False, workers=1)
+    np.testing.assert_allclose(trained.values["words"], train_here(toys.conditional).values["words"], rtol=1e-4)
 
 
 @pytest.mark.parametrize("sync", [True, False])

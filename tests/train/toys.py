@@ -60,8 +60,18 @@ def _line_optimizer(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
     return kind(params["rate"], 0.9) if kind is tf.compat.v1.train.MomentumOptimizer else kind(params["rate"])
 
 
+def _conditional(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    """`_line` with a condition whose branches are on the device of a variable."""
+    spec = _line(features, labels, mode, params)
+    words = next(variable for variable in tf.compat.v1.global_variables() if variable.op.name == "words")
+    with tf.device(words.device):
+        decay = tf.cond(tf.reduce_sum(labels) > 1.0, lambda: tf.nn.l2_loss(words), lambda: 2.0 * tf.nn.l2_loss(words))
+    return psclust.EstimatorSpec(mode, loss=spec.loss + 0.01 * decay)
+
+
 LINE = {"points": 100, "batch": 12, "rate": 0.05, "optimizer": "GradientDescentOptimizer"}
 line = psclust.Program(_line, _line_input, _line_optimizer, params=LINE)
+conditional = psclust.Program(_conditional, _line_input, _line_optimizer, params=LINE)
 
 
 def _broken_model(features: Any) -> psclust.EstimatorSpec:

@@ -78,6 +78,7 @@ def build_tower(
         with tf.name_scope(scope) if scope else nullcontext(), replica_scope(layout, worker, strategy), own_collections():
             batch = _next_batch(data, parts[-1]) if parts else data
             parts.append(_build_part(model, optimizer, batch, replica, kind.for_batch(number, settings.accumulate)))
+    strategy.settle()
     variables = [v for v in tf.compat.v1.global_variables() if v.ref() not in made_before and not is_slot(v)]
     if len(parts) == 1:
         return replace(parts[0], variables=variables)

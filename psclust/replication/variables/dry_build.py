@@ -1,7 +1,4 @@
-"""A dry build: the model is built once in a graph that is thrown away, to learn its variables before the real graph needs their places.
-
-`psclust plan` prints them; every placement policy but round robin needs all of them before the first is created.
-"""
+"""A dry build: the model is built once in a graph that is thrown away, to learn the variables that `psclust plan` prints."""
 
 from __future__ import annotations
 
@@ -10,12 +7,9 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from psclust.placement.partition import partition
-from psclust.placement.place import place
-from psclust.placement.policies import ROUND_ROBIN
 from psclust.placement.variable import Variable
 from psclust.replication import tf_types
-from psclust.replication.device_layout import LOCAL, DeviceLayout
+from psclust.replication.device_layout import LOCAL
 from psclust.replication.model import Model
 from psclust.replication.towers.tower import Tower, build_tower
 from psclust.replication.towers.tower_kind import TowerKind
@@ -30,16 +24,6 @@ def dry_build(model: Model) -> list[Variable]:
         state = create_state(LOCAL)
         tower = build_tower(model, model.optimizer(state.global_step), LOCAL, Places(1), 0, TowerKind.alone())
         return describe(tower)
-
-
-def places_for(model: Model, layout: DeviceLayout) -> Places:
-    """The places of the variables of `model` in `layout`, the same in every client. Raises UsageError for an impossible pin."""
-    settings = layout.placement
-    if layout.placed is not None:
-        return Places(layout.ps, settings, layout.placed)
-    if settings.policy == ROUND_ROBIN or layout.ps < 2:
-        return Places(layout.ps, settings)
-    return Places(layout.ps, settings, place(partition(dry_build(model), settings.max_shard_bytes), layout.ps, settings))
 
 
 def identity(variable: tf_types.Variable) -> Variable:

@@ -1,10 +1,12 @@
 """The place of every variable of one graph: the `ps_strategy` of `replica_device_setter`, and the partitioning of large variables.
 
-Round robin places variables as the model creates them. Other policies have placed all of them before, by name (`dry_build`).
+Round robin places variables as the model creates them. Other policies need to know all of them first: until then each variable has a ps of
+its own that does not exist, and when the first tower is complete, every op that is with a variable moves to the ps that the policy names.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,7 +15,9 @@ import tensorflow as tf
 
 from psclust.placement import variable
 from psclust.placement.partition import shard_name, shard_rows
+from psclust.placement.place import place
 from psclust.placement.placement_settings import PlacementSettings
+from psclust.placement.policies import ROUND_ROBIN
 from psclust.replication.tf_types import Operation, Variable
 from psclust.replication.variables.sharded import ShardedVariable, create_shards
 
@@ -22,12 +26,23 @@ TOWER_SCOPE = "tower_"
 # The graph collection of the names of variables that could be partitioned.
 DIVISIBLE = "psclust/divisible"
 _FIRST_TOWER = f"{TOWER_SCOPE}0/"
+# The first of the ps that do not exist; TensorFlow refuses to run an op that was left on one.
+_UNSETTLED = 1_000_000
+_PS = re.compile(r"/job:ps/(?:.*/)?task:(\d+)")
+
+
+class FunctionsOnVariables(Exception):
+    """Functions of the model are on the device of a variable, so they cannot be moved with it: build the graph again, with `placed`."""
+
+    def __init__(self, placed: Mapping[str, int]) -> None:
+        super().__init__("functions are on the device of a variable")
+        self.placed = placed
 
 
 class Places:
     """Shared by all towers of a graph, which reuse each other's variables, so every variable counts once.
 
-    placed: name -> ps index of every variable and shard; None places them round robin.
+    placed: name -> ps index of every variable and shard; None: by the policy.
     """
 
     def __init__(self, ps: int, settings: PlacementSettings | None = None, placed: Mapping[str, int] | None = None) -> None:
@@ -35,6 +50,8 @@ class Places:
         self._settings.check(ps)
         self._ps = ps
         self._placed = placed
+        self._waits = placed is None and self._settings.policy != ROUND_ROBIN and ps > 1
+        self._waiting: list[variable.Variable] = []
         self._count = 0
         # Of partitioned variables: name -> (shape, rows of each shard); name of a shard -> name of the whole.
         self._partitioned: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
@@ -46,16 +63,34 @@ class Places:
             # A slot of the model's own train_op. Colocation overrides this answer, and it must not count.
             return 0
         name = op.name.removeprefix(_FIRST_TOWER)
+        if self._waits and "shape" in op.node_def.attr:
+            self._waiting.append(_described(op, name, self._wholes.get(name)))
+            return _UNSETTLED + len(self._waiting) - 1
         pinned = self._settings.pinned(name, self._wholes.get(name))
         if pinned is not None:
             return pinned
-        if self._placed is None:
+        if self._placed is None and not self._waits:
             self._count += 1
             return (self._count - 1) % self._ps
-        if name in self._placed:
+        if self._placed is not None and name in self._placed:
             return self._placed[name]
-        # Not in the dry build: a mutable hash table, or a variable created only with several replicas. Its name alone decides.
+        # A mutable hash table, or a variable that a later tower creates. Its name alone decides.
         return zlib.crc32(name.encode()) % self._ps
+
+    def settle(self) -> None:
+        """Places the variables of the current graph by the policy, now that all of the model's exist, and moves what is with them there.
+        Raises FunctionsOnVariables if that is not possible."""
+        if not self._waits:
+            return
+        self._waits, self._placed = False, place(self._waiting, self._ps, self._settings)
+        graph = tf.compat.v1.get_default_graph()
+        if any(_unsettled(node.device) for function in graph._functions.values() for node in function.definition.node_def):
+            raise FunctionsOnVariables(self._placed)
+        for operation in graph.get_operations():
+            task = _unsettled(operation.device)
+            if task is not None:
+                settled = self._placed[self._waiting[int(task[1]) - _UNSETTLED].name]
+                operation._set_device(f"{operation.device[: task.start(1)]}{settled}{operation.device[task.end(1) :]}")
 
     def getter(self) -> Callable[..., Variable]:
         """A `custom_getter` for the variable scope of one replica, which partitions large variables and collects `DIVISIBLE`."""
@@ -89,6 +124,18 @@ class Places:
         tf.compat.v1.add_to_collection(DIVISIBLE, name)
         dtype = tf.as_dtype(arguments.get("dtype") or tf.float32).base_dtype
         return shape, shard_rows(variable.Variable(name, shape, dtype.name), self._settings.max_shard_bytes)
+
+
+def _unsettled(device: str) -> re.Match[str] | None:
+    """Where `device` has the number of a ps that does not exist."""
+    found = _PS.search(device)
+    return found if found is not None and int(found[1]) >= _UNSETTLED else None
+
+
+def _described(op: Operation, name: str, whole: str | None) -> variable.Variable:
+    shape = tf.TensorShape(op.get_attr("shape"))
+    sizes = tuple(size or 0 for size in shape.as_list()) if shape.rank is not None else ()
+    return variable.Variable(name, sizes, op.get_attr("dtype").base_dtype.name, whole=whole)
 
 
 def _divisible_shape(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:

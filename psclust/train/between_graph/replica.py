@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.tf_types import Session
 from psclust.replication.update.step_ops import StepOps
@@ -24,6 +24,7 @@ from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
 from psclust.train.nan_guard import check_loss
+from psclust.train.placed_graph import build_placed
 from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, session_config, start_server
 from psclust.train.sync.participant import BarrierParticipant
@@ -47,17 +48,8 @@ class Replica:
 
     def _build(self, layout: DeviceLayout) -> None:
         context, config = self.job.context, self.job.program.config
-        self.graph = self.job.new_graph()
+        self.graph, self.built = build_placed(self.job, layout, self._build_model)
         with self.graph.as_default():
-            self.built = build_between_graph(
-                self.job.program,
-                layout,
-                self.number,
-                sync=context.sync,
-                chief=context.is_chief,
-                backups=context.backup_workers,
-                bounded=context.max_staleness is not None,
-            )
             self.state = self.built.state
             # Each tower has a number among all towers, unless the towers of a worker share its data and nothing else.
             numbered = not config.split_batch or config.moving_statistics == "sync"
@@ -73,6 +65,13 @@ class Replica:
             self._flag = tf.compat.v1.placeholder(tf.int64, [], name="done")
             self._mark_done = self.state.mark_done(self._marked, self._flag)
         self.graph.finalize()
+
+    def _build_model(self, layout: DeviceLayout) -> BetweenGraph:
+        context = self.job.context
+        bounded, backups = context.max_staleness is not None, context.backup_workers
+        return build_between_graph(
+            self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief, backups=backups, bounded=bounded
+        )
 
     def _hooks(self, layout: DeviceLayout) -> list[Any]:
         tower, chief = self.built.tower, self.job.context.is_chief
