@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.agent import Agent
 from psclust.agent.event_log import Entry
+from psclust.rundir.log_times import read_entries, times_path
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Exited, NotStarted, Serving, Started
 
@@ -39,7 +41,7 @@ def stream_updates(agent: Agent, request: pb.WatchRequest, is_active: Callable[[
 
 
 class _OutputStream:
-    """`offsets`: bytes sent of each log, by file name."""
+    """`offsets`: by file name, bytes sent of each log and the number of its times."""
 
     def __init__(self, agent: Agent, offsets: dict[str, int]) -> None:
         self._agent = agent
@@ -52,6 +54,7 @@ class _OutputStream:
         for task, attempt in attempts:
             found = self._agent.output(task)
             yield from self._saved(task, attempt)
+            yield from self._timed(task, attempt)
             if attempt == latest[task] and found.lost != self._lost.get((task, attempt), 0):
                 self._lost[task, attempt] = found.lost
                 offset = self._offsets.get(self._agent.folder.log(task, attempt).name, 0)
@@ -72,6 +75,14 @@ class _OutputStream:
                 yield pb.Update(output=pb.Output(task=_id(task), attempt=attempt, offset=offset, data=data))
                 offset += len(data)
         self._offsets[path.name] = offset
+
+    def _timed(self, task: Task, attempt: int) -> Iterator[pb.Update]:
+        path = times_path(self._agent.folder.log(task, attempt))
+        first = self._offsets.get(path.name, 0)
+        now = time.time()
+        if times := [pb.Time(end=end, age=now - at) for end, at in read_entries(path, first)]:
+            yield pb.Update(output=pb.Output(task=_id(task), attempt=attempt, first_time=first, times=times))
+            self._offsets[path.name] = first + len(times)
 
 
 class _ProgressStream:

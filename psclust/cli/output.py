@@ -30,6 +30,11 @@ def data(value: object) -> None:
     print(json.dumps(value, indent=1), flush=True)
 
 
+def json_line(value: object) -> None:
+    """One of many."""
+    print(json.dumps(value))
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns are as wide as their widest cell, whatever the terminal's width: scripts read this."""
     shown = [[visible(cell.replace("\n", " ")) for cell in row] for row in (header, *rows)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Protocol
 
 from psclust.agent import agent_pb2 as pb
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.folder import RunFolder
+from psclust.rundir.log_times import ENTRY, times_path
 from psclust.spec.cluster import Task
 from psclust.transport.api import Listener, Output
 from psclust.transport.log_pump import append
@@ -37,6 +40,7 @@ class AgentUpdates:
         self._attempts: dict[Task, int] = {}
         self._outputs: dict[tuple[Task, int], Output] = {}
         self._lost: dict[tuple[Task, int], int] = {}  # bytes that did not fit on the host
+        self._untimed: set[Path] = set()  # logs that differ from the host's, so that further times mean other bytes
         self._serving: set[Task] = set()
         self._progress: dict[Task, str] = {}
 
@@ -98,6 +102,9 @@ class AgentUpdates:
         path = self._folder.log(task, output.attempt)
         known = self._offsets.get(path.name, 0)
         data = output.data[known - output.offset :] if output.offset < known else output.data
+        if output.times:
+            self._apply_times(path, output)
+            return
         self._offsets[path.name] = known + len(data)
         key = task, output.attempt
         newly_lost = output.lost - self._lost.get(key, 0)
@@ -107,8 +114,22 @@ class AgentUpdates:
             if (missing := newly_lost - len(output.unkept)) > 0:
                 data += f"\n[psclust: {missing} bytes found no room on {self._host}]\n".encode()
             data += output.unkept[-newly_lost:]
+            self._untimed.add(path)
             self._listener.note(f"{self._host}: no space left for the output of tasks; the run goes on, and the output is kept here only")
-        self._outputs[key] = self._outputs.get(key, Output()).plus(data, append(path, data))
+        kept = append(path, data)
+        self._outputs[key] = self._outputs.get(key, Output()).plus(data, kept)
+        if kept < len(data):
+            self._untimed.add(path)
+
+    def _apply_times(self, path: Path, output: pb.Output) -> None:
+        """Of output that was applied before."""
+        times = times_path(path)
+        known = self._offsets.get(times.name, 0)
+        self._offsets[times.name] = max(known, output.first_time + len(output.times))
+        now = time.time()
+        data = b"".join(ENTRY.pack(each.end, now - each.age) for each in output.times[max(0, known - output.first_time) :])
+        if path not in self._untimed and append(times, data) < len(data):
+            self._untimed.add(path)
 
 
 def _task(message: pb.TaskId) -> Task:

@@ -6,8 +6,8 @@ import codecs
 import re
 from pathlib import Path
 
-# "Erase the line" at either end of a redrawn line, which a redraw does anyway.
-_ERASE = re.compile(r"\A\x1b\[[0-2]?K|\x1b\[[0-2]?K\Z")
+# "Erase the line" at either end of a redrawn line, which a redraw does anyway; Keras goes back with backspaces first.
+_ERASE = re.compile(r"\A\x1b\[[0-2]?K|(?:\x1b\[[0-2]?K|\x08+)\Z")
 _CHUNK = 1 << 18  # bytes of a file that are read at once
 LONGEST = 1 << 16  # characters of a line that are buffered until its end
 

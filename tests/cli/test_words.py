@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import psclust
+from psclust.cli.ages import parse_age
 from psclust.cli.misplaced_options import misplaced
 from psclust.errors import UsageError
 from psclust.testing.command import CommandBed
@@ -55,18 +56,14 @@ def test_an_option_of_psclust_among_the_arguments_of_a_program_is_found(words: l
     assert misplaced(["--ps", "--workers", "--name", "-d"], words, script) == found
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30min", 1800), ("1.5h", 5400), ("7d", 604800), ("2 w", 1209600)])
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30min", 1800), ("5m", 300), ("1.5h", 5400), ("7d", 604800), ("2 w", 1209600)])
 def test_ages(text: str, seconds: float) -> None:
-    from psclust.cli.verbs.prune import parse_age
-
-    assert parse_age(text) == seconds
+    assert parse_age(text, "--since") == seconds
 
 
 def test_an_age_needs_a_unit() -> None:
-    from psclust.cli.verbs.prune import parse_age
-
-    with pytest.raises(UsageError, match="write a number with its unit"):
-        parse_age("7")
+    with pytest.raises(UsageError, match=r"--since 7: .* write a number with its unit"):
+        parse_age("7", "--since")
 
 
 def test_dir_lists_what_the_package_has() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 from four_ways import in_all_four_ways
@@ -36,6 +38,19 @@ def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, r
     assert status is not None
     assert {task.host for task in status.tasks} == {"h1", "h2", "h3", "h4"}
     assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {host.address for host in hosts.hosts}
+
+
+def test_lines_from_hosts_have_the_times_of_this_machine(far: CommandBed, hosts: HostBed) -> None:
+    began = time.time()
+    _up(far, hosts, "--ps", "0", "--workers", "2", "--", "bash", "-c", "echo one; sleep 0.3; echo two")
+    ended = time.time()
+    code, said = far.run_here("logs", "--json")
+    assert code == 0, said
+    found = [json.loads(line) for line in said.splitlines()]
+    assert [line["text"] for line in found if line["task"] == "worker:1"] == ["one", "two"]
+    assert all(began < line["time"] < ended for line in found), (began, found, ended)
+    first, second = (line["time"] for line in found if line["task"] == "worker:1")
+    assert 0.15 < second - first < ended - began
 
 
 # One with flags is in the test of proxies.

@@ -110,3 +110,11 @@ def test_a_reader_takes_a_large_file_in_steps(tmp_path: Path) -> None:
         assert sum(map(len, lines)) < 1_000_000
         pieces += lines
     assert "".join(pieces) == "x" * 9_000_000 + "\n"
+
+
+def test_a_progress_bar_of_keras_is_one_line_without_its_backspaces() -> None:
+    splitter = LineSplitter()
+    bar = "\x1b[1m1/9\x1b[0m \x1b[32m\u2501\x1b[0m loss: 0.1"
+    assert splitter.feed(f"{bar}\x08\x08\x08\r{bar}\x08\x08".encode()) == []
+    assert splitter.redrawn == bar
+    assert splitter.feed(f"\r{bar}2\n".encode()) == [f"{bar}2\n"]

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from psclust.cli import output
+from psclust.cli.ages import clock_text, parse_age
 from psclust.cli.common_options import run_dir_option
 from psclust.cli.follower import Follower
+from psclust.cli.log_query import LineFilter, LogQuery
 from psclust.cli.run_selection import find_tasks
 from psclust.cli.streams import reader_has_left
-from psclust.rundir.folder import RunFolder
+from psclust.errors import UsageError
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status
+from psclust.rundir.timed_lines import LogLine
 from psclust.spec.cluster import Task
+from psclust.spec.plurals import counted
 
 _POLL_S = 0.1
 
@@ -22,20 +31,73 @@ _POLL_S = 0.1
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines of each task (default: all).")
+@click.option("--since", metavar="AGE", help="Only lines printed within the last 30s, 5m, 2h ...")
+@click.option("-t", "--timestamps", is_flag=True, help="Show when each line was printed; tasks in that order.")
+@click.option("--grep", metavar="PATTERN", help="Only lines in which this regular expression is found.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: time, task, attempt, text.")
 @click.argument("words", nargs=-1, metavar="[NAME] [TASK...]")
 @run_dir_option
-def command(follow: bool, lines: int | None, words: tuple[str, ...], run_dir: str | None) -> int:
-    """Show what the tasks of a run printed, all attempts. TASK is worker:0, or worker for all tasks of that job."""
+def command(
+    follow: bool,
+    lines: int | None,
+    since: str | None,
+    timestamps: bool,
+    grep: str | None,
+    as_json: bool,
+    words: tuple[str, ...],
+    run_dir: str | None,
+) -> int:
+    """Show what the tasks of a run printed, all attempts. TASK is worker:0, or worker for all tasks of that job.
+
+    \b
+    psclust logs -n 50 worker                 the last lines of every worker
+    psclust logs -f --since 5m --grep loss
+    """
+    chosen = LineFilter(None if since is None else time.time() - parse_age(since, "--since"), _pattern(grep))
     cluster, status, tasks = find_tasks(words, run_dir, live=False)
     folder = RunFolder(Path(status.folder))
     view = output.LiveView(tasks or [task.task for task in status.tasks])
-    follower = Follower(folder, view, [Task.parse(task) for task in tasks], last=lines)
+    if not timestamps and not as_json and chosen == LineFilter():
+        return _show_all(cluster, status, Follower(folder, view, [Task.parse(task) for task in tasks], last=lines), view, follow=follow)
+    query = LogQuery(folder, tasks, chosen)
+    while True:
+        going = follow and not status.ended and cluster.is_live()
+        _show(query.lines(status, lines), view, timestamps=timestamps, as_json=as_json)
+        if reader_has_left():
+            return 141
+        if not going:
+            break
+        time.sleep(_POLL_S)
+        lines, status = None, read_status(folder)
+    view.close()
+    if query.undated:
+        output.error(f"left out {counted(query.undated, 'line')} that psclust does not know the time of (--since).")
+    return 0
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--grep {text}: not a regular expression: {error}.") from None
+
+
+def _show(lines: Iterable[LogLine], view: output.LiveView, *, timestamps: bool, as_json: bool) -> None:
+    for line in lines:
+        if as_json:
+            output.json_line(asdict(line))
+        else:
+            view.lines(line.task, [f"{clock_text(line.time)}  {line.text}\n" if timestamps else f"{line.text}\n"])
+
+
+def _show_all(cluster: ClusterFolder, status: RunStatus, follower: Follower, view: output.LiveView, *, follow: bool) -> int:
+    """Every line, as `up` shows them."""
     while follow and not status.ended and cluster.is_live():
         if not follower.show(status):
             time.sleep(_POLL_S)
         if reader_has_left():
             return 141
-        status = read_status(folder)
+        status = read_status(RunFolder(Path(status.folder)))
     follower.finish(status)
     view.close()
     return 0

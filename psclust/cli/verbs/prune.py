@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import dataclass
 
 import click
 
 from psclust.cli import output
+from psclust.cli.ages import parse_age
 from psclust.cli.common_options import json_option, run_dir_option
 from psclust.errors import StartError, UsageError
 from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, clusters, state_root
 from psclust.rundir.old_runs import KEPT_IN_ALL, OldRun, chosen, has_left_something, old_runs, remove, size
 from psclust.spec.plurals import counted
-
-_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 @click.command()
@@ -43,7 +41,7 @@ def command(names: tuple[str, ...], keep: int | None, older_than: str | None, dr
         raise UsageError(
             f"say which runs: NAME, --keep 1, --older-than 7d. By itself, `up` keeps the last {KEPT_RUNS} of a name, {KEPT_IN_ALL} in all."
         )
-    before = None if older_than is None else time.time() - parse_age(older_than)
+    before = None if older_than is None else time.time() - parse_age(older_than, "--older-than")
     runs = chosen(old_runs(root), names=names, keep=keep, older_than=before)
     rows = [_Row(run.name, run.run, max(0.0, time.time() - run.ended), size(RunFolder(root / run.name / run.run))) for run in runs]
     gone = [] if dry_run else remove(root, runs)
@@ -69,14 +67,6 @@ class _Row:
     run: str
     age: float
     size: int
-
-
-def parse_age(text: str) -> float:
-    """Seconds, of `90s`, `30min`, `12h`, `7d` or `4w`. Raises UsageError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d|w)", text.strip())
-    if match is None:
-        raise UsageError(f"--older-than {text}: found no age; write a number with its unit: 30min, 12h, 7d or 4w.")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def _show(rows: list[_Row], gone: list[OldRun], runs: list[OldRun], *, dry_run: bool) -> None:
