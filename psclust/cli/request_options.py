@@ -10,8 +10,10 @@ import click
 
 from psclust.cli.common_options import run_dir_option
 from psclust.errors import UsageError
+from psclust.launch.submission import check_for_slurm
 from psclust.launch.up_request import DEFAULT_FILE, UpRequest, read_request
 from psclust.placement.policies import BALANCED, render_policies
+from psclust.reach.ways import batch_system
 from psclust.spec.kubernetes_checks import check_for_kubernetes, refuse_hosts
 from psclust.spec.load import Override
 
@@ -66,15 +68,21 @@ def request_from_flags(
     program: Sequence[str],
     overrides: Sequence[Override] = (),
     for_kubernetes: bool = False,
+    for_slurm: bool = False,
+    array_task: str | None = None,
     **flags: object,
 ) -> UpRequest:
-    """`overrides`: those of a verb's own. `for_kubernetes`: for pods.
+    """`overrides`: those of a verb's own. `for_kubernetes`: for pods. `for_slurm`: for a job that is to be submitted; `array_task`: see
+    `psclust.spec.load.load`.
     Raises ClusterFileError with every mistake, or UsageError."""
     overrides = [*overrides, *_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program and Path(DEFAULT_FILE).is_file():
         path = DEFAULT_FILE
     if for_kubernetes:
         return read_request(path, overrides, run_dir, rules=[check_for_kubernetes], find_hosts=refuse_hosts)
+    if for_slurm:
+        rules, nodes_of = [check_for_slurm], batch_system().nodes_of
+        return read_request(path, overrides, run_dir, rules=rules, nodes_of=nodes_of, array_task=array_task)
     return read_request(path, overrides, run_dir)
 
 

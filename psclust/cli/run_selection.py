@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from psclust.cli import output
 from psclust.errors import NoRunError, UsageError
+from psclust.launch.job_runs import JobRuns
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
 from psclust.rundir.status import RunStatus
-from psclust.rundir.status_file import read_status
 from psclust.spec.cluster import Task
 
 
 def find_cluster(name: str | None, run_dir: str | None, *, live: bool) -> ClusterFolder:
     """Raises NoRunError, which lists the candidates, if no cluster fits or several do. `live`: finished runs do not fit."""
-    known = clusters(state_root(os.environ, run_dir))
+    known = known_clusters(run_dir)
     running = [cluster for cluster in known if cluster.is_live()]
     if name is not None:
         for cluster in running if live else known:
@@ -31,6 +32,17 @@ def find_cluster(name: str | None, run_dir: str | None, *, live: bool) -> Cluste
     return max(known, key=lambda cluster: (cluster.current() or RunFolder(cluster.path)).id)
 
 
+def known_clusters(run_dir: str | None) -> list[ClusterFolder]:
+    """Every cluster that has had a run; of those in batch jobs that are gone, the end is recorded."""
+    found = clusters(state_root(os.environ, run_dir))
+    job_runs().settle(found)
+    return found
+
+
+def job_runs() -> JobRuns:
+    return JobRuns(output.error)
+
+
 def current_run(cluster: ClusterFolder) -> RunFolder:
     folder = cluster.current()
     if folder is None:
@@ -41,13 +53,13 @@ def current_run(cluster: ClusterFolder) -> RunFolder:
 def find_tasks(words: Sequence[str], run_dir: str | None, *, live: bool) -> tuple[ClusterFolder, RunStatus, list[str]]:
     """`[NAME] [TASK...]`: a run and some of its tasks. A word with a colon or slash is a task; any other is the name of a cluster, or else
     of a job, for all its tasks. Raises UsageError."""
-    known = [cluster.name for cluster in clusters(state_root(os.environ, run_dir))]
+    known = [cluster.name for cluster in known_clusters(run_dir)]
     plain = [word for word in words if ":" not in word and "/" not in word]
     names = [word for word in plain if word in known]
     if len(names) > 1:
         raise UsageError(f"{' '.join(names)}: one name of a run is enough; a task is written worker:0.")
     cluster = find_cluster(names[0] if names else None, run_dir, live=live)
-    status = read_status(current_run(cluster))
+    status = job_runs().status(current_run(cluster))
     there = [task.task for task in status.tasks]
     wanted: dict[str, None] = {}
     for word in (word for word in words if word not in names):

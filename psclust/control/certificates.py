@@ -1,5 +1,6 @@
 """The certificates of one run: an authority of its own, which signs one certificate for the launcher and one for each host's agent. Both
-sides refuse any other (mutual TLS). Keys stay in memory and travel through SSH's standard input; no file contains them."""
+sides refuse any other (mutual TLS). Keys stay in memory and travel through SSH's standard input; only `network_access` writes one into a
+file."""
 
 from __future__ import annotations
 

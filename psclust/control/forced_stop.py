@@ -21,7 +21,7 @@ def force_stop(folder: RunFolder, timeout_s: float) -> bool:
     cluster = ClusterFolder(folder.path.parent)
     deadline = time.monotonic() + timeout_s
     below: set[psutil.Process] = set()
-    while cluster.is_live():
+    while cluster.is_locked():
         holders = _holders(cluster.lock_file, folder.supervisor_log)
         below |= _descendants(holders)
         for process in holders:

@@ -13,6 +13,7 @@ from psclust.agent.access import AgentAccess
 from psclust.agent.refusal import refusal
 from psclust.control import supervisor_pb2 as pb
 from psclust.control import supervisor_pb2_grpc
+from psclust.control.network_access import channel_from_elsewhere, lives_elsewhere
 from psclust.errors import NoRunError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
@@ -28,11 +29,16 @@ _T = TypeVar("_T")
 class SupervisorClient(AbstractContextManager["SupervisorClient"]):
     """Calls have deadlines. They raise the PsclustError that the supervisor raised, or NoRunError if it is gone."""
 
+    # A supervisor on this machine is reached by the socket in the run's folder, one on another by the network.
+
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
-        # No proxy from the environment: this is a Unix socket.
+        # No proxy from the environment.
         options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self._channel = grpc.insecure_channel(folder.socket_address(), options=[*options, ("grpc.default_authority", "localhost")])
+        if lives_elsewhere(folder):
+            self._channel = channel_from_elsewhere(folder, options)
+        else:
+            self._channel = grpc.insecure_channel(folder.socket_address(), options=[*options, ("grpc.default_authority", "localhost")])
         self._stub = supervisor_pb2_grpc.SupervisorStub(self._channel)
 
     def __exit__(self, *details: object) -> None:

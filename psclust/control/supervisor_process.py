@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SupervisorRequest:
     """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start at once. lock: the run's lock, held
-    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. term_saves: whether SIGTERM lets programs save
-    their work, as a batch system sends it to all processes of a job before it kills them."""
+    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. in_job: whether this is a batch job: then SIGTERM
+    lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other machines that share
+    the run's folder reach the supervisor."""
 
     folder: RunFolder
     name: str
@@ -36,7 +37,7 @@ class SupervisorRequest:
     warm: Sequence[tuple[str, Load, Mapping[str, str]]]
     lock: int
     lease: int
-    term_saves: bool = False
+    in_job: bool = False
 
 
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
@@ -53,18 +54,19 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
 
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
-    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.term_saves)))
+    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.in_job)))
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
     transport = RemoteTransport(local, request.folder, supervisor)
     for python, load, env in request.warm:
         local.warm(python, load, env)
     detached = threading.Event()
-    server = serve(supervisor, transport, request.folder, detached)
+    server = serve(supervisor, transport, request.folder, detached, open_port=request.in_job)
     threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
     status = supervisor.run(transport)
     transport.close()
     server.stop(grace=1.0).wait()
-    request.folder.socket.unlink(missing_ok=True)
+    for path in (request.folder.socket, request.folder.access):
+        path.unlink(missing_ok=True)
     return 0 if status.ended else 1
 
 
@@ -84,15 +86,20 @@ def _watch_launcher(lease: int, supervisor: Supervisor, detached: threading.Even
         supervisor.post(events.Stop("the `psclust up` that held this run is gone", exit_code=130))
 
 
-def serve(supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event):  # type: ignore[no-untyped-def]
-    """Start the run's SupervisorService on the socket in its folder; returns the gRPC server."""
+def serve(  # type: ignore[no-untyped-def]
+    supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event, *, open_port: bool = False
+):
+    """Start the run's SupervisorService on the socket in its folder, with `open_port` also for other machines; returns the gRPC server."""
     import grpc
 
     from psclust.control import supervisor_pb2_grpc
+    from psclust.control.network_access import open_to_other_machines
     from psclust.control.supervisor_service import SupervisorService
 
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=[("grpc.max_receive_message_length", -1)])
     supervisor_pb2_grpc.add_SupervisorServicer_to_server(SupervisorService(supervisor, transport, detached), server)
     server.add_insecure_port(folder.socket_address())
+    if open_port:
+        open_to_other_machines(server, folder)
     server.start()
     return server

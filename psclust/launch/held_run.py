@@ -92,7 +92,7 @@ class HeldRun:
     def is_alive(self) -> bool:
         cluster = ClusterFolder(self.folder.path.parent)
         current = cluster.current()
-        return current is not None and current.id == self.folder.id and cluster.is_live()
+        return current is not None and current.id == self.folder.id and cluster.is_locked()
 
     def wait(self) -> None:
         """Until guard and supervisor, the last processes of the run, are gone."""
@@ -139,8 +139,8 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
     lease, held = os.pipe()
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
-        term_saves = request.file.reach_by == "slurm"
-        guard = launch(SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, term_saves), close=(held,))
+        in_job = request.file.reach_by == "slurm"
+        guard = launch(SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, in_job), close=(held,))
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
         raise StartError(f"no process could be started: {error.strerror}. {hint}") from None

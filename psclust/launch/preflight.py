@@ -19,9 +19,10 @@ from psclust.spec.cluster import Task
 from psclust.transport.open_files import needed
 
 
-def refuse_what_cannot_start(request: UpRequest) -> None:
-    """Raises UsageError with a line for each thing that does not exist. On other hosts, only files that are sent there are checked."""
-    here = not other_hosts(request.file)
+def refuse_what_cannot_start(request: UpRequest, *, in_job: bool = False) -> None:
+    """Raises UsageError with a line for each thing that does not exist. On other hosts, only files that are sent there are checked; the
+    nodes of a job to be submitted (`in_job`) share this machine's files, but lines of its script may bring commands."""
+    here = not request.file.slurm.setup if in_job else not other_hosts(request.file)
     found = (problem for entry in request.layout.jobs for problem in _problems(request, entry, request.draft[Task(entry.name, 0)], here))
     lines = list(dict.fromkeys(found))
     if lines:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 from psclust.errors import StartError
 from psclust.launch.held_run import HeldRun
 from psclust.launch.host_agents import other_hosts, start_host_agents
+from psclust.launch.job_runs import job_folder
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost, Run, build_plan
@@ -16,8 +19,11 @@ from psclust.plan.cluster_layout import lay_out
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
+from psclust.reach.ways import batch_system
+from psclust.rundir.batch_job import BatchJob
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.old_runs import prune_beyond_limit
+from psclust.rundir.origin import Origin
 from psclust.supervise.replan import write_plan_inputs
 
 if TYPE_CHECKING:
@@ -26,18 +32,30 @@ if TYPE_CHECKING:
 
 def claim_name(request: UpRequest) -> tuple[RunFolder, int] | None:
     """A new run's folder, and the lock that makes it the live run of its name; None while another one is live. Raises StartError where
-    the folder cannot be made."""
+    the folder cannot be made, UsageError where the name belongs to a batch job that is queued or runs elsewhere."""
+    job = batch_system().own_job(os.environ) if request.file.reach_by == "slurm" else None
     try:
+        queued = job_folder(request, job)
         lock = request.cluster.lock()
         if lock is None:
             return None
-        folder = request.cluster.new_run()
-        request.origin.write(folder)
+        folder = queued or _new_run(request, job)
+        if job is not None:
+            BatchJob(job, socket.gethostname()).write(folder.job)
         prune_beyond_limit(request.cluster.path.parent)
     except OSError as error:
         place = error.filename or request.cluster.path
         raise StartError(f"{place}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
     return folder, lock
+
+
+def _new_run(request: UpRequest, job: str | None) -> RunFolder:
+    """Of a job that was started again, with the origin of its last run."""
+    last = request.cluster.current()
+    folder = request.cluster.new_run(job=BatchJob(job) if job is not None else None)
+    origin = Origin.read(last) if last is not None and last.shares_job(folder) else None
+    (origin or request.origin).write(folder)
+    return folder
 
 
 def start_run(

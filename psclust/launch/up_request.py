@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from psclust.reach.ways import find_hosts
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.checks import Rule
-from psclust.spec.cluster_file import ClusterFile
-from psclust.spec.found_hosts import FindHosts
+from psclust.spec.cluster_file import ClusterFile, Slurm
+from psclust.spec.found_hosts import FindHosts, FoundHosts
 from psclust.spec.load import Override, load
 from psclust.transport.bind_shim import bind_shim
 
@@ -47,10 +47,20 @@ def read_request(
     *,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = find_hosts,
+    nodes_of: Callable[[Slurm], FoundHosts] | None = None,
+    array_task: str | None = None,
 ) -> UpRequest:
-    """path: of the cluster file; None: the flags alone. rules, find_hosts: see `psclust.spec.load.load`. Raises ClusterFileError with every
+    """path: of the cluster file; None: the flags alone. The others: see `psclust.spec.load.load`. Raises ClusterFileError with every
     mistake, or UsageError."""
-    file = load(Path(path) if path else None, overrides, default_name=default_name(path), rules=rules, find_hosts=find_hosts)
+    file = load(
+        Path(path) if path else None,
+        overrides,
+        default_name=default_name(path),
+        rules=rules,
+        find_hosts=find_hosts,
+        nodes_of=nodes_of,
+        array_task=array_task or os.environ.get("SLURM_ARRAY_TASK_ID"),
+    )
     launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)

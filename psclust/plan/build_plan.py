@@ -132,7 +132,9 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     # A remote host has resolved `python:` itself.
     python = job.python or (here.python if request.remote_hosts else file.python or here.python)
     free_port = request.ports.get(extra_port(task)) if entry.free_port else None
-    values = placeholder_values(request.cluster, task, address, name=file.name, run_dir=request.run.folder, free_port=free_port)
+    values = placeholder_values(
+        request.cluster, task, address, name=file.name, run_dir=request.run.folder, free_port=free_port, array_task=file.array_task
+    )
     argv, preload = _command(request, entry, task, python)
     return TaskPlan(
         task=task,

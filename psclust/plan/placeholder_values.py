@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from psclust.errors import UsageError
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.jobs import PS, WORKER
+from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.placeholders import FREE_PORT, PATTERN, USUAL_JOBS, Placeholder
 from psclust.spec.tf_config import render_tf_config
 
@@ -58,7 +59,14 @@ def fill(text: str, values: PlaceholderValues, *, where: str) -> str:
 
 
 def placeholder_values(
-    cluster: ClusterSpec, task: Task, address: str | None, *, name: str, run_dir: str, free_port: int | None = None
+    cluster: ClusterSpec,
+    task: Task,
+    address: str | None,
+    *,
+    name: str,
+    run_dir: str,
+    free_port: int | None = None,
+    array_task: str | None = None,
 ) -> PlaceholderValues:
     """Of `task`. `{ps_hosts}`, `{worker_hosts}` and `{chief_hosts}` are empty if the cluster has no such job."""
     host, _, port = (address or "").rpartition(":")
@@ -78,4 +86,6 @@ def placeholder_values(
         "run_dir": run_dir,
         FREE_PORT: "auto" if free_port is None else str(free_port),
     }
+    if array_task is not None:
+        plain[ARRAY_TASK.strip("{}")] = array_task
     return PlaceholderValues(plain, cluster)

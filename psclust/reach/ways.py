@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
+from psclust.reach.batch_jobs import BatchSystem
 from psclust.reach.connections import Connections, Progress, Tunnel, Way
 from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import LOCAL, FoundHosts
@@ -55,12 +56,19 @@ def find_hosts(word: str | None) -> FoundHosts | None:
     return next((found for find in FINDERS.values() if (found := find(os.environ, asked=False)) is not None), None)
 
 
-def queue_again(file: ClusterFile, say: Callable[[str], None]) -> None:
-    """Have the batch system that this process runs in start it again, if there is one and it may. `say` gets a line for the user."""
+def queue_again(file: ClusterFile, say: Callable[[str], None], before: Callable[[], None]) -> None:
+    """Have the batch system that this process runs in start it again, if there is one and it may. `say` gets a line for the user; `before`
+    is called first, as this process may then end at any time."""
     if file.reach_by == "slurm":
         from psclust.reach.slurm.requeue import requeue
 
-        requeue(file.slurm.requeue, os.environ, say)
+        requeue(file.slurm.requeue, os.environ, say, before)
+
+
+def batch_system() -> BatchSystem:
+    from psclust.reach.slurm import sbatch
+
+    return sbatch
 
 
 def connect(

@@ -1,17 +1,21 @@
 """Every file name of a run, and the place of runs: `<state>/<cluster name>/<run id>/`. The supervisor of the live run holds the lock beside
-them, so that liveness never depends on a pid."""
+them, so that liveness never depends on a pid. A lock may not be seen from another machine that shares the folder: there a run of a batch
+job is live until its end is recorded."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from psclust.rundir.batch_job import BatchJob
 from psclust.spec.cluster import Task
 
 KEPT_RUNS = 10  # of each cluster
@@ -68,6 +72,30 @@ class RunFolder:
         return self.path / "origin.json"
 
     @property
+    def job(self) -> Path:
+        """The batch job that the run is in, or waits for."""
+        return self.path / "job.json"
+
+    @property
+    def job_script(self) -> Path:
+        return self.path / "job.sh"
+
+    @property
+    def job_file(self) -> Path:
+        """The cluster file of a submitted job, as it was then."""
+        return self.path / "cluster.yaml"
+
+    @property
+    def job_output(self) -> Path:
+        """What a submitted job has printed."""
+        return self.path / "job.out"
+
+    @property
+    def access(self) -> Path:
+        """How to reach the supervisor from another machine; contains a key."""
+        return self.path / "access.json"
+
+    @property
     def supervisor_log(self) -> Path:
         return self.path / "supervisor.log"
 
@@ -96,6 +124,11 @@ class RunFolder:
     def model(self) -> Path:
         """Checkpoints of a psclust program that was given no other folder."""
         return self.path / "model"
+
+    def shares_job(self, other: RunFolder) -> bool:
+        """Whether both are of one batch job, whose script and output are in the folder of its first run."""
+        job, another = BatchJob.read(self.job), BatchJob.read(other.job)
+        return job is not None and another is not None and job.id == another.id
 
     def create(self) -> None:
         """Readable by the owner only: logs and environments may contain secrets."""
@@ -150,6 +183,18 @@ class ClusterFolder:
         return descriptor
 
     def is_live(self) -> bool:
+        """Whether a run is live here, or in a batch job, queued ones included."""
+        return self.is_locked() or self.is_elsewhere()
+
+    def is_elsewhere(self) -> bool:
+        """Whether the last run is that of a batch job, not on this machine, and no end of it is recorded."""
+        folder = self.current()
+        if folder is None or (job := BatchJob.read(folder.job)) is None or job.host == socket.gethostname():
+            return False
+        return not any(_records_end(path) for path in (folder.status, folder.ending))
+
+    def is_locked(self) -> bool:
+        """Whether a supervisor is alive on this machine."""
         try:
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -159,19 +204,27 @@ class ClusterFolder:
         finally:
             os.close(descriptor)
 
-    def new_run(self) -> RunFolder:
-        """Create the folder of a new run and make it current. Requires the lock."""
-        run = RunFolder(self.path / self._next_id(time.time_ns() // 1000))
+    def new_run(self, *, run_id: str | None = None, job: BatchJob | None = None) -> RunFolder:
+        """Create the folder of a new run and make it current. Requires the lock. run_id: later than all others of this cluster. job: the
+        batch job that it is in. Raises OSError."""
+        run = RunFolder(self.path / (run_id or self.next_id()))
         run.create()
+        if job is not None:
+            job.write(run.job)
+        self.make_current(run)
+        for old in self.runs()[:-KEPT_RUNS]:
+            if not run.shares_job(old):
+                shutil.rmtree(old.path, ignore_errors=True)
+        return run
+
+    def make_current(self, run: RunFolder) -> None:
         link = Path(tempfile.mktemp(prefix=".current-", dir=self.path))
         link.symlink_to(run.id)
         link.replace(self.path / "current")
-        for old in self.runs()[:-KEPT_RUNS]:
-            shutil.rmtree(old.path, ignore_errors=True)
-        return run
 
-    def _next_id(self, now: int) -> str:
+    def next_id(self, now: int | None = None) -> str:
         """`now`: microseconds since the epoch. Ids sort in the order of the runs, even if the clock goes back."""
+        now = time.time_ns() // 1000 if now is None else now
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now // 1_000_000))
         wanted = f"{stamp}-{now % 1_000_000:06d}{os.urandom(1).hex()}"
         last = max((run.id for run in self.runs()), default="")
@@ -190,6 +243,13 @@ class ClusterFolder:
         """The live run, or the last one."""
         link = self.path / "current"
         return RunFolder(link.resolve()) if link.exists() else None
+
+
+def _records_end(path: Path) -> bool:
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8"))["phase"] == "ended")
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 def _is_free(descriptor: int) -> bool:

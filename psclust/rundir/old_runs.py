@@ -35,7 +35,7 @@ def old_runs(root: Path) -> list[OldRun]:
             continue  # another user's
         for run in cluster.runs():
             is_last = current is not None and run.id == current.id
-            if not (live and is_last):
+            if not (live and current is not None and (is_last or run.shares_job(current))):
                 found.append(OldRun(cluster.name, run.id, _ended(run), is_last))
     return sorted(found, key=lambda run: (run.ended, run.run), reverse=True)
 

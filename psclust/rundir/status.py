@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+QUEUED = "queued"  # the phase of a run whose batch job has not started
 SAVED_CODE = 75  # of a run that was asked to save its work and to end; sysexits.h: a temporary failure
 
 

@@ -13,7 +13,7 @@ from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.events_file import EventsFile, record
 from psclust.rundir.folder import ENDING_BYTES, ClusterFolder, RunFolder
 from psclust.rundir.log_tail import tail_of
-from psclust.rundir.status import RunStatus
+from psclust.rundir.status import QUEUED, RunStatus
 
 _LOG_LINES = 60  # enough for a traceback
 _LONGEST_TEXT = 1000  # characters of the text, and of the tail, that fit into ENDING_BYTES
@@ -50,7 +50,8 @@ def read_status(folder: RunFolder) -> RunStatus:
 
 def record_death(folder: RunFolder, how: str) -> None:
     """Record the end of a run whose supervisor has died; `how` is a clause."""
-    folder.socket.unlink(missing_ok=True)
+    for path in (folder.socket, folder.access):
+        path.unlink(missing_ok=True)
     status = _read(folder.status)
     if status is None or status.ended:
         return
@@ -62,6 +63,21 @@ def record_death(folder: RunFolder, how: str) -> None:
     EventsFile(folder.events).append([record("end", ok=False, exit_code=1, reason=text)], time.time(), now - status.began)
     with suppress(OSError):
         write_status(folder, _ended(status, now, ok=False, exit_code=1, text=text))
+
+
+def is_queued(folder: RunFolder) -> bool:
+    """Whether no supervisor has taken over the run that was submitted with this folder."""
+    status = _read(folder.status)
+    return status is not None and status.phase == QUEUED and _read(folder.ending) is None
+
+
+def record_lost_job(folder: RunFolder, *, exit_code: int, text: str) -> None:
+    """Record the end of a run whose batch job is gone. A last status of its supervisor, which may be seen here later, prevails. Raises
+    OSError."""
+    status = _read(folder.status) or _blank(folder)
+    if not status.ended:
+        tasks = tuple(replace(task, phase="stopped") for task in status.tasks)
+        _write_ending(folder, _ended(replace(status, tasks=tasks), None, ok=False, exit_code=exit_code, text=text))
 
 
 def not_started(folder: RunFolder) -> str:

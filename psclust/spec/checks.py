@@ -10,7 +10,9 @@ from psclust.placement.pins import impossible_pins
 from psclust.spec.address_checks import check_addresses
 from psclust.spec.cluster_file import ClusterFile, Placement
 from psclust.spec.jobs import BETWEEN_GRAPH, COORDINATOR, IN_GRAPH, PS, WORKER, is_chief, replica_jobs
-from psclust.spec.placeholders import check_placeholders
+from psclust.spec.key_types import ARRAY_TASK
+from psclust.spec.placeholders import ARRAY_HINT, check_placeholders
+from psclust.spec.plurals import counted
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.program_command import ProgramKind, parse_program, split_program
 from psclust.spec.python_command import is_interpreter
@@ -37,6 +39,19 @@ def _program_is_one_word(file: ClusterFile) -> Iterator[Problem]:
         name, *args = words[1:] if is_interpreter(words[0]) else words
         parts = f"program: {name}" + (f" and args: {inline(args)}" if args else "")
         yield Problem(("program",), f"found several words, '{file.program}'; write {parts}, or the whole command as a list.")
+
+
+def _name_is_complete(file: ClusterFile) -> Iterator[Problem]:
+    if file.array_task is None and ARRAY_TASK in file.name:
+        yield Problem(("name",), f"'{file.name}' has {ARRAY_TASK}, which only a task of an array job knows; {ARRAY_HINT}")
+
+
+def _groups_of_a_job_have_a_value_each(file: ClusterFile) -> Iterator[Problem]:
+    lists = {key: value for key in ("partition", "nodes", "gpus") if isinstance(value := getattr(file.slurm, key), list)}
+    longest = max(map(len, lists.values()), default=0)
+    for key, value in lists.items():
+        if len(value) < longest:
+            yield Problem(("slurm", key), f"found {counted(len(value), 'value')} where others have {longest}; write one for each group.")
 
 
 def _arguments_have_a_program(file: ClusterFile) -> Iterator[Problem]:
@@ -162,6 +177,8 @@ def _ends_with_names_jobs(file: ClusterFile) -> Iterator[Problem]:
 
 
 _RULES: tuple[Rule, ...] = (
+    _name_is_complete,
+    _groups_of_a_job_have_a_value_each,
     _program_is_one_word,
     _arguments_have_a_program,
     _replication_suits_the_program,

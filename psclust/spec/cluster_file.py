@@ -21,12 +21,15 @@ from psclust.spec.key_types import (
     Command,
     Environment,
     ExitCodes,
+    GpuCounts,
     HostNames,
     JobName,
     JobNames,
     Label,
     Lease,
+    Lines,
     Name,
+    NodeCounts,
     ObjectNames,
     PassedNames,
     Pins,
@@ -40,6 +43,8 @@ from psclust.spec.key_types import (
     TaskArguments,
     TaskEnvironments,
     Text,
+    TextOrTexts,
+    TimeLimit,
     Update,
     Volumes,
     such_as,
@@ -107,12 +112,28 @@ class Ssh(_Model):
 
 
 class Slurm(_Model):
-    """Inside a Slurm allocation."""
+    """The job that `psclust up --slurm` submits; `srun` and `requeue` count in any allocation."""
 
+    partition: TextOrTexts | None = Field(
+        default=None, description="Default: Slurm's own. A list has one for each group of a heterogeneous job (het-0, het-1, ...)."
+    )
+    account: Text | None = Field(default=None, description="The account that is charged; default: the user's own.")
+    time: TimeLimit | None = Field(default=None, description="Time limit, such as 4:00:00; default: the partition's.")
+    nodes: NodeCounts = Field(default=1, description="How many nodes; a list has one number for each group of a heterogeneous job.")
+    gpus: GpuCounts | None = Field(
+        default=None, description="GPUs of each node, or of those of each group; default: as many as the tasks there need (`gpus` of jobs)."
+    )
+    sbatch: Arguments = Field(default_factory=list, description="Further options of sbatch, such as --array=0-3.")
+    setup: Lines = Field(default_factory=list, description="Lines of the script before psclust starts, such as `module load ...`.")
     srun: Arguments = Field(default_factory=list, description="Further options of the srun that starts psclust on a node.")
     requeue: int = Field(
         default=0, ge=0, description="How often a batch job that ends early, after a checkpoint, is put into the queue again, to resume."
     )
+
+    @property
+    def groups(self) -> int:
+        """Of a heterogeneous job; 1 of any other."""
+        return min((len(value) for value in (self.partition, self.nodes, self.gpus) if isinstance(value, list)), default=1)
 
 
 class Placement(_Model):
@@ -319,6 +340,7 @@ class ClusterFile(_Common):
     name: Name
     hosts: list[Host] = Field(default_factory=list, description="Where tasks run; none: this machine.")
     found: Text | None = Field(default=None, description="Which hosts were found, for the user, if no file or flag lists them.")
+    array_task: Text | None = Field(default=None, description="The value of {array_task}, in a task of a Slurm array job.")
 
     @property
     def program_command(self) -> ProgramCommand:

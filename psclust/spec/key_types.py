@@ -96,10 +96,11 @@ Environment = Annotated[
 _JOB, _JOB_WORDS = r"^[a-z][a-z0-9_]*$", "a job's name in small letters, digits and _, such as ps or worker"
 JobName = Annotated[str, Field(pattern=_JOB, json_schema_extra=in_words(_JOB_WORDS))]
 JOBS_SCHEMA: dict[str, Any] = {"additionalProperties": False} | mapping_keys(_JOB, _JOB_WORDS, {"ps": 1, "worker": 2})
+ARRAY_TASK = "{array_task}"
 Name = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$",
+        pattern=r"^([A-Za-z0-9]|\{array_task\})([A-Za-z0-9._-]|\{array_task\}){0,62}$",
         json_schema_extra=in_words("a name of at most 63 letters, digits, '.', '_' and '-', such as mnist-2"),
     ),
 ]
@@ -112,10 +113,21 @@ _INDEX, _INDEX_WORDS = r"^\d+$", "a task's index, such as 0"
 TaskArguments = Annotated[dict[TaskIndex, Arguments], Field(json_schema_extra=mapping_keys(_INDEX, _INDEX_WORDS, {"0": ["--verbose"]}))]
 TaskEnvironments = Annotated[dict[TaskIndex, Environment], Field(json_schema_extra=mapping_keys(_INDEX, _INDEX_WORDS, {"0": {"LEVEL": 2}}))]
 Text = Annotated[str, Field(min_length=1)]
+TextOrTexts = Text | Annotated[list[Text], such_as("cpu", "gpu")]
+# An editor may read 4:00:00 as a number of seconds; psclust reads it as written.
+TimeLimit = Annotated[Text, WithJsonSchema({"type": ["string", "integer"]} | in_words("a time limit such as 4:00:00"))]
+_Nodes = Annotated[int, Field(ge=1)]
+_Gpus = Annotated[int, Field(ge=0)]
+NodeCounts = _Nodes | Annotated[list[_Nodes], such_as(1, 4)]
+GpuCounts = _Gpus | Annotated[list[_Gpus], such_as(0, 2)]
 
 
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) and value else value
+
+
+_LINES = {"type": "array", "items": {"type": "string"}, "examples": [["module load cuda"]]}
+Lines = Annotated[list[str], BeforeValidator(_as_list), WithJsonSchema({"anyOf": [{"type": "string"}, _LINES]})]
 
 
 _HOST_NAMES = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1, "examples": [["node1", "node2"]]}

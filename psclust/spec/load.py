@@ -4,7 +4,7 @@ spelling, in hosts and between keys are all reported together."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from psclust.errors import ClusterFileError, UsageError
 from psclust.spec.checks import Rule, check
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, ClusterText, Job, clean_name, json_schema
-from psclust.spec.found_hosts import HOST_WORDS, FindHosts, FoundHosts, this_machine
+from psclust.spec.cluster_file import ClusterFile, ClusterText, Job, Slurm, clean_name, json_schema
+from psclust.spec.found_hosts import HOST_WORDS, LOCAL, FindHosts, FoundHosts, this_machine
 from psclust.spec.host_lists import Piece, parse_hostfile, read_pieces, split_list
+from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.overrides import Override, lay_over
 from psclust.spec.problems import KeyPath, Mistakes, Origins, Problem
 from psclust.spec.referenced_files import absolute_paths, read_referenced
@@ -32,11 +33,14 @@ def load(
     default_name: str,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = this_machine,
+    nodes_of: Callable[[Slurm], FoundHosts] | None = None,
+    array_task: str | None = None,
 ) -> ClusterFile:
     """The cluster that the file at `path` describes, with `overrides` applied; without a path, the flags and the defaults alone.
 
     `default_name` names a cluster whose file does not; characters that a name cannot have become `-`. `rules`: more than every cluster
-    must obey. `find_hosts` finds the hosts that are not listed.
+    must obey. `find_hosts` finds the hosts that are not listed; `nodes_of`, in its place, says which nodes a job to be submitted will have.
+    `array_task`: the number of the task in a Slurm array job, if it is one.
     Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
@@ -46,11 +50,11 @@ def load(
     if text.hostfile is not None:
         hosts = _read_hostfile(text.hostfile, data, mistakes)
     elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
-        found = _find(find_hosts, text, mistakes)
+        found = nodes_of(text.slurm) if nodes_of and data.get("hosts") != LOCAL else _find(find_hosts, text, mistakes)
         hosts = list(found.hosts) if found else []
     else:
         hosts = _read_hosts(data["hosts"], mistakes)
-    file = _resolve(text, hosts, absolute_paths(text, mistakes), default_name, found)
+    file = _resolve(text, hosts, absolute_paths(text, mistakes), _name(text, default_name, array_task), found, array_task)
     mistakes.add_founded(check(file))
     mistakes.add_founded(problem for rule in rules for problem in rule(file))
     mistakes.refuse()
@@ -108,11 +112,20 @@ def _find(find_hosts: FindHosts, text: ClusterText, mistakes: Mistakes) -> Found
         return None
 
 
-def _resolve(text: ClusterText, hosts: list[Host], paths: Mapping[str, str], default_name: str, found: FoundHosts | None) -> ClusterFile:
+def _name(text: ClusterText, default: str, array_task: str | None) -> str:
+    name = text.name or clean_name(default)
+    return name if array_task is None else name.replace(ARRAY_TASK, array_task)
+
+
+def _resolve(
+    text: ClusterText, hosts: list[Host], paths: Mapping[str, str], name: str, found: FoundHosts | None, array_task: str | None
+) -> ClusterFile:
     given = {key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields}
     if found is not None:
         given = {"reach_by": found.reach_by, **given, "found": found.text, "jobs": _without_groups(text.jobs, found.groups)}
-    return ClusterFile.model_validate({**given, **paths, "name": text.name or clean_name(default_name), "hosts": hosts})
+    if array_task is not None:
+        given["array_task"] = array_task
+    return ClusterFile.model_validate({**given, **paths, "name": name, "hosts": hosts})
 
 
 def _without_groups(jobs: Mapping[str, Job], groups: Mapping[str, Sequence[str]]) -> dict[str, Job]:

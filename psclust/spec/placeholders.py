@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.jobs import CHIEF, PS, WORKER, is_in_cluster
+from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
 
 PATTERN = re.compile(r"\{\{|\}\}|\{([a-z][a-z0-9_]*)(?::([^{}]*))?\}")
 _TASK = re.compile(r"([a-z][a-z0-9_]*):(\d+)")
 FREE_PORT = "free_port"
+_ARRAY_NAME = ARRAY_TASK.strip("{}")
+ARRAY_HINT = "write slurm: {sbatch: [--array=0-3]}, and start it with `psclust up --slurm`."
 # Scripts name these jobs even if a cluster has none: then `{chief_hosts}` is empty.
 USUAL_JOBS = (PS, WORKER, CHIEF)
 _OWN = {"job_name", "task_index", "address", "host", "port"}
@@ -81,7 +84,10 @@ def check_placeholders(file: ClusterFile) -> Iterator[Problem]:
     sizes = {name: len(job.addresses or ()) or job.count for name, job in jobs.items()}
     for path, text in _texts(file):
         for placeholder in dict.fromkeys(placeholders(text)):
-            mistake = _mistake(placeholder, {name: size for name, size in sizes.items() if size})
+            if placeholder.name == _ARRAY_NAME:
+                mistake = None if file.array_task is not None else f"{ARRAY_TASK}, which only a task of an array job knows; {ARRAY_HINT}"
+            else:
+                mistake = _mistake(placeholder, {name: size for name, size in sizes.items() if size})
             if mistake is not None:
                 yield Problem(path, f"'{text}' has {mistake}", (("jobs", "*"), ("replication",)))
 

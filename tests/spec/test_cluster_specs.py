@@ -26,7 +26,7 @@ def test_it_begins_with_its_idea_and_the_command_to_run_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     comment = [line for line in text.splitlines() if line.startswith("#")]
     assert text.startswith("# ")
-    assert any(f"psclust {verb} -f cluster_specs/{path.name}" in line for line in comment for verb in ("up", "up -d", "plan"))
+    assert any(f"psclust {verb} -f cluster_specs/{path.name}" in line for line in comment for verb in ("up", "up -d", "up --slurm", "plan"))
 
 
 def test_too_many_workers_for_two_hosts_are_told_by_line(tmp_path: Path) -> None:

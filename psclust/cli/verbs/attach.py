@@ -9,10 +9,9 @@ import click
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
 from psclust.cli.follower import Follower
-from psclust.cli.run_selection import current_run, find_cluster
+from psclust.cli.run_selection import current_run, find_cluster, job_runs
 from psclust.cli.streams import reader_has_left
 from psclust.cli.summary import report_end
-from psclust.rundir.status_file import read_status
 
 _POLL_S = 0.1
 
@@ -25,7 +24,8 @@ def command(name: str | None, run_dir: str | None) -> int:
     stops the watching, not the run (`psclust down` does that)."""
     cluster = find_cluster(name, run_dir, live=True)
     folder = current_run(cluster)
-    status = read_status(folder)
+    runs = job_runs()
+    status = runs.status(folder)
     view = output.LiveView([task.task for task in status.tasks])
     follower = Follower(folder, view)
     try:
@@ -34,7 +34,7 @@ def command(name: str | None, run_dir: str | None) -> int:
                 time.sleep(_POLL_S)
             if reader_has_left():
                 return 141
-            status = read_status(folder)
+            status = runs.status(folder)
     except KeyboardInterrupt:
         view.note(f"{cluster.name} goes on: psclust attach, psclust down")
         view.close()

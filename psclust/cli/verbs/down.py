@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 
@@ -10,10 +9,11 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
-from psclust.cli.run_selection import current_run, find_cluster
+from psclust.cli.run_selection import current_run, find_cluster, job_runs, known_clusters
 from psclust.errors import NoRunError, StartError, UsageError
 from psclust.launch.purge import purge as remove_what_is_left
-from psclust.rundir.folder import ClusterFolder, RunFolder, clusters, state_root
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.status import QUEUED
 from psclust.rundir.status_file import read_status
 from psclust.spec.plurals import counted
 
@@ -65,7 +65,7 @@ def _wanted(names: Sequence[str], run_dir: str | None, *, everything: bool) -> l
         raise UsageError(f"--all and {' '.join(names)}: either all live runs, or those named.")
     if names:
         return [find_cluster(name, run_dir, live=False) for name in dict.fromkeys(names)]
-    running = [cluster for cluster in clusters(state_root(os.environ, run_dir)) if cluster.is_live()]
+    running = [cluster for cluster in known_clusters(run_dir) if cluster.is_live()]
     if everything:
         if not running:
             output.say("no run is live")
@@ -76,10 +76,14 @@ def _wanted(names: Sequence[str], run_dir: str | None, *, everything: bool) -> l
 
 
 def _end(cluster: ClusterFolder, *, now: bool) -> None:
-    folder = current_run(cluster)
+    folder, runs = current_run(cluster), job_runs()
+    if runs.status(folder).phase == QUEUED:
+        output.say(f"{cluster.name} is down; Slurm job {runs.cancel(cluster)} was cancelled before it started")
+        return
     if _ask(cluster, folder, now=now):
         deadline = time.monotonic() + _DEADLINE_S
         while cluster.is_live():
+            runs.settle([cluster])
             if time.monotonic() > deadline:
                 raise StartError(
                     f"{cluster.name} is still ending after {_DEADLINE_S:g} s; `psclust down --now` does not wait for its tasks."
@@ -94,18 +98,22 @@ def _ask(cluster: ClusterFolder, folder: RunFolder, *, now: bool) -> bool:
     from psclust.control.forced_stop import force_stop
     from psclust.control.supervisor_client import SupervisorClient
 
-    with SupervisorClient(folder) as client:
-        try:
+    try:
+        with SupervisorClient(folder) as client:
             client.stop("psclust down", exit_code=143, now=now, timeout_s=_NOW_S if now else _ANSWER_S)
-        except NoRunError:
-            # Perhaps it ended by itself just now, or its supervisor is dead and the guard is cleaning up.
-            deadline = time.monotonic() + _CLEANING_S
-            while cluster.is_live() and time.monotonic() < deadline:
-                time.sleep(_POLL_S)
-            if not cluster.is_live():
-                return True
-        else:
+    except NoRunError:
+        # Perhaps it ended by itself just now, or its supervisor is dead and the guard is cleaning up.
+        deadline = time.monotonic() + _CLEANING_S
+        while cluster.is_live() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if not cluster.is_live():
             return True
+    else:
+        return True
+    if cluster.is_elsewhere():
+        job = job_runs().cancel(cluster)
+        output.say(f"the supervisor of {cluster.name} does not answer; its Slurm job {job} was cancelled")
+        return False
     output.say(f"the supervisor of {cluster.name} does not answer; it and everything that it has started is killed")
     if not force_stop(folder, _DEADLINE_S):
         raise StartError(f"{cluster.name} is still alive {_DEADLINE_S:g} s after it was killed; see {folder.supervisor_log}")

@@ -15,12 +15,12 @@ from psclust.cli.ages import clock_text, parse_age
 from psclust.cli.common_options import run_dir_option
 from psclust.cli.follower import Follower
 from psclust.cli.log_query import LineFilter, LogQuery
-from psclust.cli.run_selection import find_tasks
+from psclust.cli.run_selection import find_tasks, job_runs
 from psclust.cli.streams import reader_has_left
 from psclust.errors import UsageError
+from psclust.launch.job_runs import JobRuns
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
-from psclust.rundir.status_file import read_status
 from psclust.rundir.timed_lines import LogLine
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
@@ -57,8 +57,10 @@ def command(
     cluster, status, tasks = find_tasks(words, run_dir, live=False)
     folder = RunFolder(Path(status.folder))
     view = output.LiveView(tasks or [task.task for task in status.tasks])
+    runs = job_runs()
     if not timestamps and not as_json and chosen == LineFilter():
-        return _show_all(cluster, status, Follower(folder, view, [Task.parse(task) for task in tasks], last=lines), view, follow=follow)
+        follower = Follower(folder, view, [Task.parse(task) for task in tasks], last=lines)
+        return _show_all(cluster, runs, status, follower, view, follow=follow)
     query = LogQuery(folder, tasks, chosen)
     while True:
         going = follow and not status.ended and cluster.is_live()
@@ -68,7 +70,7 @@ def command(
         if not going:
             break
         time.sleep(_POLL_S)
-        lines, status = None, read_status(folder)
+        lines, status = None, runs.status(folder)
     view.close()
     if query.undated:
         output.error(f"left out {counted(query.undated, 'line')} that psclust does not know the time of (--since).")
@@ -90,14 +92,16 @@ def _show(lines: Iterable[LogLine], view: output.LiveView, *, timestamps: bool, 
             view.lines(line.task, [f"{clock_text(line.time)}  {line.text}\n" if timestamps else f"{line.text}\n"])
 
 
-def _show_all(cluster: ClusterFolder, status: RunStatus, follower: Follower, view: output.LiveView, *, follow: bool) -> int:
+def _show_all(cluster: ClusterFolder, runs: JobRuns, status: RunStatus, follower: Follower, view: output.LiveView, *, follow: bool) -> int:
     """Every line, as `up` shows them."""
     while follow and not status.ended and cluster.is_live():
         if not follower.show(status):
             time.sleep(_POLL_S)
         if reader_has_left():
             return 141
-        status = read_status(RunFolder(Path(status.folder)))
+        status = runs.status(RunFolder(Path(status.folder)))
     follower.finish(status)
     view.close()
+    if status.ended and not status.ok and not any(task.attempt for task in status.tasks):
+        output.say(f"{status.name} printed nothing; it {'was stopped' if status.was_stopped else 'failed'}: {status.text}")
     return 0

@@ -11,6 +11,7 @@ from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.misplaced_options import warn_of_misplaced_options
 from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
+from psclust.cli.submitting import submitted
 from psclust.errors import UsageError
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import refuse_another_origin
@@ -33,12 +34,15 @@ from psclust.supervise.replan import read_plan_inputs
 @click.option(
     "--gbit", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Speed of the hosts' links, in Gbit/s."
 )
+@click.option("--slurm", is_flag=True, help="Show the script that `up --slurm` would submit, and ask Slurm whether it takes it.")
 @json_option
-def command(as_json: bool, gbit: float, **flags: object) -> int:
+def command(as_json: bool, gbit: float, slurm: bool, **flags: object) -> int:
     """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
     program, which ps would hold each variable and what a step moves over the network; the command it runs on other hosts; and what
     would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
     program is imported, in a process of its own."""
+    if slurm:
+        return submitted(flags, only_show=True)
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     return show(request, as_json=as_json, gbit=gbit)

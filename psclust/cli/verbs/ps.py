@@ -9,9 +9,8 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option, run_dir_option
-from psclust.cli.run_selection import current_run, find_cluster
-from psclust.rundir.status import RunStatus, TaskStatus
-from psclust.rundir.status_file import read_status
+from psclust.cli.run_selection import current_run, find_cluster, job_runs
+from psclust.rundir.status import QUEUED, RunStatus, TaskStatus
 from psclust.spec.cluster import LOCALHOST
 
 
@@ -21,11 +20,13 @@ from psclust.spec.cluster import LOCALHOST
 @run_dir_option
 def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
     """List the tasks of the live run, or of the last one: state, address, pid, attempts, exit code."""
-    status = read_status(current_run(find_cluster(name, run_dir, live=False)))
+    status = job_runs().status(current_run(find_cluster(name, run_dir, live=False)))
     if as_json:
         output.data(asdict(status))
         return
     output.say(_headline(status))
+    if status.phase == QUEUED:
+        output.say("\n".join(status.notes))
     header = ("TASK", "STATE", "SINCE", "HOST", "ADDRESS", "PID", "ATTEMPT", "EXIT")
     output.table(header, [_row(status, task) for task in status.tasks])
 

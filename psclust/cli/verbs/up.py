@@ -14,6 +14,7 @@ from psclust.cli.interrupts import Interrupts
 from psclust.cli.misplaced_options import warn_of_misplaced_options
 from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
 from psclust.cli.startup_notes import StartupNotes
+from psclust.cli.submitting import submitted
 from psclust.cli.summary import report_end
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.host_agents import other_hosts
@@ -21,6 +22,7 @@ from psclust.launch.live_run import claim_or_change
 from psclust.launch.preflight import refuse_too_few_files, refuse_what_cannot_start
 from psclust.launch.start_run import start_run
 from psclust.launch.status_stream import StatusStream
+from psclust.launch.submission import queue_run
 from psclust.launch.up_request import UpRequest
 from psclust.plan.diff import Changes
 from psclust.reach.connections import Connections
@@ -35,8 +37,9 @@ _REDRAW_S = 0.05
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
 @click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
+@click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a log-in node, and return.")
 @click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
-def command(detach: bool, dry_run: bool, **flags: object) -> int:
+def command(detach: bool, dry_run: bool, slurm: bool, **flags: object) -> int:
     """Start a cluster, train on it, watch it, end it.
 
     PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is bare servers. Options come before
@@ -46,6 +49,8 @@ def command(detach: bool, dry_run: bool, **flags: object) -> int:
     psclust up psclust.examples.digits:program
     psclust up --ps 2 --workers 4 train.py --lr 0.1
     """
+    if slurm:
+        return submitted(flags, only_show=dry_run)
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     if dry_run:
@@ -64,7 +69,7 @@ def command(detach: bool, dry_run: bool, **flags: object) -> int:
     folder, lock = outcome
     code = _start_and_stay(request, folder, lock, detach=detach)
     if code == SAVED_CODE:
-        queue_again(request.file, lambda line: output.say(f"psclust: {line}"))
+        queue_again(request.file, lambda line: output.say(f"psclust: {line}"), lambda: queue_run(request, folder))
     return code
 
 

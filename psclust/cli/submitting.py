@@ -1,0 +1,33 @@
+"""`psclust up --slurm` and `psclust plan --slurm`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from psclust.cli import output
+from psclust.cli.misplaced_options import warn_of_misplaced_options
+from psclust.cli.request_options import request_from_flags
+from psclust.launch.submission import Submission, check, prepare, submit
+
+
+def submitted(flags: Mapping[str, object], *, only_show: bool) -> int:
+    """Submit a job, or only show its script and what Slurm says of it; the exit code. Raises UsageError, StartError."""
+    submission = prepare(lambda task: request_from_flags(**flags, for_slurm=True, array_task=task))  # type: ignore[arg-type]
+    request = submission.requests[0]
+    warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
+    if only_show:
+        output.say(submission.script)
+        output.say(f"sbatch --test-only: {check(submission)}")
+        return 0
+    check(submission)
+    job = submit(submission)
+    names = _names(submission)
+    output.say(f"{names} {'are' if submission.array_tasks else 'is'} queued as Slurm job {job}")
+    name = request.cluster.name
+    output.say(f"psclust ps {name}, psclust logs -f {name}, psclust down {name}")
+    return 0
+
+
+def _names(submission: Submission) -> str:
+    names = [request.cluster.name for request in submission.requests]
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])}, ... ({len(names)})"

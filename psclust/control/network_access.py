@@ -1,0 +1,55 @@
+"""A supervisor's service for other machines that share the run's folder: mutual TLS on a port, and a record of it in the folder, which only
+the owner can read."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from psclust.agent.access import Identity, server_name
+from psclust.agent.addresses import own_addresses
+from psclust.errors import NoRunError
+from psclust.rundir.atomic_file import replacing
+from psclust.rundir.batch_job import BatchJob
+
+if TYPE_CHECKING:
+    from psclust.rundir.folder import RunFolder
+
+_HOST = "supervisor"  # in its certificate
+
+
+def open_to_other_machines(server: grpc.Server, folder: RunFolder) -> None:
+    """Add a port to a server that has not started. Raises OSError, RuntimeError."""
+    from psclust.control.certificates import Authority
+
+    authority = Authority(f"{folder.path.parent.name}.{folder.id}")
+    own = authority.agent(_HOST)
+    credentials = grpc.ssl_server_credentials([(own.key, own.certificate)], own.authority, require_client_auth=True)
+    port = server.add_secure_port("0.0.0.0:0", credentials)
+    addresses = [f"{address}:{port}" for each in own_addresses().values() for address in each]
+    with replacing(folder.access) as aside:
+        aside.touch(mode=0o600)
+        aside.write_text(json.dumps({"addresses": addresses, "identity": authority.launcher().to_json()}), encoding="utf-8")
+
+
+def lives_elsewhere(folder: RunFolder) -> bool:
+    """Whether the run's supervisor is on another machine."""
+    job = BatchJob.read(folder.job)
+    return job is not None and job.host not in (None, socket.gethostname())
+
+
+def channel_from_elsewhere(folder: RunFolder, options: list[tuple[str, Any]]) -> grpc.Channel:
+    """Raises NoRunError where the supervisor does not serve yet, or any more."""
+    try:
+        data = json.loads(folder.access.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        name = folder.path.parent.name
+        raise NoRunError(f"the supervisor of {name} is not there yet, or not any more; see `psclust ps {name}`.") from None
+    identity = Identity.from_json(data["identity"])
+    credentials = grpc.ssl_channel_credentials(identity.authority, identity.key, identity.certificate)
+    # Of the addresses, gRPC takes the first that accepts the certificate.
+    options = [*options, ("grpc.ssl_target_name_override", server_name(_HOST))]
+    return grpc.secure_channel(f"ipv4:{','.join(data['addresses'])}", credentials, options=options)

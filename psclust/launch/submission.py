@@ -1,0 +1,145 @@
+"""`up --slurm`: a cluster file becomes a batch job, whose run has its folder from then on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from psclust import __version__
+from psclust.errors import StartError, UsageError
+from psclust.launch.job_runs import refuse_if_elsewhere
+from psclust.launch.preflight import refuse_what_cannot_start
+from psclust.launch.up_request import UpRequest
+from psclust.reach.ways import batch_system
+from psclust.rundir.batch_job import BatchJob
+from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.origin import Origin
+from psclust.rundir.status import QUEUED, RunStatus, TaskStatus
+from psclust.rundir.status_file import write_status
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.key_types import ARRAY_TASK
+from psclust.spec.problems import Problem
+
+# Given the task of an array (None: as the file has it), the request.
+ReadRequest = Callable[[str | None], UpRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """requests: one for each task of an array, else one. array_tasks: theirs, empty if it is no array. run_id: of all their runs."""
+
+    requests: Sequence[UpRequest]
+    array_tasks: Sequence[str]
+    run_id: str
+    script: str
+    copy: str
+
+
+def check_for_slurm(file: ClusterFile) -> Iterator[Problem]:
+    """Every reason why the file cannot become a job."""
+    if file.found is None:
+        yield Problem(("hosts",), "Slurm chooses the nodes of a job; remove this, or write hosts: slurm.", (("hostfile",),))
+
+
+def prepare(read: ReadRequest) -> Submission:
+    """Everything that needs no answer of Slurm's. Raises UsageError."""
+    # As it is in the job: with {array_task} in place.
+    template = read(ARRAY_TASK)
+    tasks = batch_system().array_tasks(template.file.slurm)
+    if tasks and ARRAY_TASK not in template.file.name:
+        name = template.file.name
+        raise UsageError(f"name: {name}: the {len(tasks)} runs of an array need names of their own; write name: {name}-{ARRAY_TASK}.")
+    requests = [read(task) for task in tasks] or [read(None)]
+    for request in requests:
+        refuse_what_cannot_start(request, in_job=True)
+    run_id = max(request.cluster.next_id() for request in requests)
+    folder = RunFolder(template.cluster.path / run_id)
+    state = str(template.cluster.path.parent)
+    command = [sys.executable, "-m", "psclust", "up", "--run-dir", state, "-f", str(folder.job_file)]
+    script = batch_system().script(template.file, command, Path(template.launcher.cwd), folder.job_output)
+    return Submission(requests, tasks, run_id, script, _copy(template.file))
+
+
+def check(submission: Submission) -> str:
+    """Slurm's answer. Raises UsageError where a run of that name is queued or live, or Slurm refuses the job."""
+    for request in submission.requests:
+        refuse_if_elsewhere(request.cluster)
+        if request.cluster.is_live():
+            name = request.cluster.name
+            raise UsageError(f"{name} is up on this machine: end it (psclust down {name}), or give this one another --name.")
+    return batch_system().check(submission.script)
+
+
+def submit(submission: Submission) -> str:
+    """The job's id; its run is queued. Raises UsageError, or StartError where a folder cannot be made."""
+    folders: list[RunFolder] = []
+    try:
+        for request in submission.requests:
+            folders.append(queued_run(request, request.origin, run_id=submission.run_id))
+            folders[-1].job_script.write_text(submission.script, encoding="utf-8")
+            folders[-1].job_file.write_text(submission.copy, encoding="utf-8")
+        job = batch_system().submit(submission.script)
+    except OSError as error:
+        _remove(folders)
+        raise StartError(f"{error.filename}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
+    except UsageError:
+        _remove(folders)
+        raise
+    ids = [batch_system().task_id(job, task) for task in submission.array_tasks] or [job]
+    for folder, own in zip(folders, ids, strict=True):
+        if not folder.job.exists():  # the job has started, and recorded that itself
+            BatchJob(own).write(folder.job)
+    return job
+
+
+def queued_run(request: UpRequest, origin: Origin, *, run_id: str | None = None, job: str | None = None) -> RunFolder:
+    """The folder of a run that waits for its job. Raises OSError, StartError."""
+    cluster, now = request.cluster, time.time()
+    folder = _locked(cluster, run_id, job)
+    origin.write(folder)
+    tasks = tuple(TaskStatus(str(task.task), task.role, QUEUED, "-", None, None, 0, 0, None, now, None) for task in request.draft.tasks)
+    write_status(folder, RunStatus(cluster.name, folder.id, str(folder.path), QUEUED, 0, now, tasks, psclust=__version__))
+    return folder
+
+
+def queue_run(request: UpRequest, last: RunFolder) -> None:
+    """Before the job of the run in `last`, which has ended, starts again: the folder of its next run."""
+    job = BatchJob.read(last.job)
+    if job is not None:
+        with suppress(OSError):  # a full disk, say: the job then makes the folder itself
+            queued_run(request, Origin.read(last) or request.origin, job=job.id)
+
+
+def _locked(cluster: ClusterFolder, run_id: str | None, job: str | None) -> RunFolder:
+    lock = cluster.lock()
+    if lock is None:
+        raise StartError(f"{cluster.name}: another run is just beginning, or ending; see `psclust ps`.")
+    try:
+        return cluster.new_run(run_id=run_id, job=BatchJob(job) if job is not None else None)
+    finally:
+        os.close(lock)
+
+
+def _remove(folders: Sequence[RunFolder]) -> None:
+    for folder in folders:
+        cluster = ClusterFolder(folder.path.parent)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        earlier = cluster.runs()
+        if earlier:
+            cluster.make_current(earlier[-1])
+        else:
+            shutil.rmtree(cluster.path, ignore_errors=True)
+
+
+def _copy(file: ClusterFile) -> str:
+    """The keys that the user has set, flags included, with absolute paths."""
+    given = file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "array_task", "kubernetes"})
+    return yaml.safe_dump({"name": file.name, "hosts": "slurm"} | given, sort_keys=False, width=1000, default_flow_style=None)

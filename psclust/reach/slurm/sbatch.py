@@ -1,0 +1,123 @@
+"""sbatch, squeue and scancel: see `psclust.reach.batch_jobs.BatchSystem`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from psclust.errors import UsageError
+from psclust.reach.batch_jobs import JobState
+from psclust.reach.slurm.batch_script import array_tasks, nodes_of
+from psclust.reach.slurm.batch_script import render_script as script
+
+__all__ = ["array_tasks", "cancel", "check", "nodes_of", "own_job", "script", "states", "submit", "task_id"]
+
+_COMMAND_S = 60.0
+_OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
+_GONE = JobState("unknown to squeue", over=True)
+_SAID = re.compile(r"^(sbatch: )?((error|allocation failure|fatal): )?")
+# What Slurm says -> what to do about it.
+_REMEDIES = (
+    (r"account", "Name one of your accounts as slurm.account, or ask for access to it."),
+    (r"partition", "Name another one as slurm.partition; `sinfo` lists them."),
+    (r"time", "Write slurm.time as 4:00:00 or 2-12:00, within the partition's limit."),
+    (
+        r"node|processor|cpu|gres|gpu|memory",
+        "Lower slurm.nodes, slurm.gpus or the count of tasks; `sinfo -Nl` shows what there is.",
+    ),
+    (r"", "Change slurm in the cluster file."),
+)
+
+
+def check(script: str) -> str:
+    answer = _call(["sbatch", "--test-only"], script).strip()
+    return answer.removeprefix("sbatch: ")
+
+
+def submit(script: str) -> str:
+    return _call(["sbatch", "--parsable"], script).strip().partition(";")[0]
+
+
+def task_id(job: str, array_task: str) -> str:
+    return f"{job}_{array_task}"
+
+
+def own_job(environ: Mapping[str, str]) -> str | None:
+    if "SLURM_ARRAY_JOB_ID" in environ and "SLURM_ARRAY_TASK_ID" in environ:
+        return task_id(environ["SLURM_ARRAY_JOB_ID"], environ["SLURM_ARRAY_TASK_ID"])
+    return environ.get("SLURM_JOB_ID")
+
+
+def states(jobs: Sequence[str]) -> dict[str, JobState]:
+    """Some versions of squeue print all jobs with --json, whatever else is asked for."""
+    text = _call(["squeue", "--me", "--json"])
+    try:
+        found = list(json.loads(text)["jobs"])
+    except (ValueError, KeyError, TypeError):
+        raise UsageError("`squeue --json` printed no list of jobs; psclust needs Slurm 21.08 or later.") from None
+    return {job: next((_state(record) for record in found if _is(record, job)), _GONE) for job in jobs}
+
+
+def cancel(job: str) -> None:
+    _call(["scancel", job])
+
+
+def _is(record: Mapping[str, Any], job: str) -> bool:
+    array, _, task = job.partition("_")
+    if not task:
+        return bool(str(record["job_id"]) == job)
+    if str(_number(record.get("array_job_id"))) != array:
+        return False
+    # Tasks of an array that wait share one record.
+    waiting = str(record.get("array_task_string") or "").partition("%")[0]
+    return str(_number(record.get("array_task_id"))) == task or task in _expanded(waiting)
+
+
+def _expanded(text: str) -> Iterable[str]:
+    for match in re.finditer(r"(\d+)(?:-(\d+)(?::(\d+))?)?", text):
+        yield from map(str, range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1)))
+
+
+def _number(value: Any) -> Any:
+    """Newer versions write {"set": true, "number": 3}."""
+    if isinstance(value, dict):
+        return value.get("number") if value.get("set") else None
+    return value
+
+
+def _state(record: Mapping[str, Any]) -> JobState:
+    given = record["job_state"]
+    words = given if isinstance(given, list) else [given]
+    reason = str(record.get("state_reason") or "None")
+    over = "COMPLETING" not in words and bool(_OVER & set(words))
+    return JobState("+".join(words), reason if "PENDING" in words and reason != "None" else None, over)
+
+
+def _call(command: Sequence[str], stdin: str | None = None) -> str:
+    """What it prints, of `sbatch --test-only` on stderr. Raises UsageError."""
+    name = command[0]
+    try:
+        done = subprocess.run(
+            command, input=stdin, env=_environment(), capture_output=True, text=True, errors="replace", timeout=_COMMAND_S, check=False
+        )
+    except FileNotFoundError:
+        raise UsageError(f"there is no `{name}` on the PATH; call psclust on a log-in node of the Slurm cluster.") from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"`{' '.join(command)}` did not end in {_COMMAND_S:g} s; is Slurm's controller up?") from None
+    if done.returncode == 0:
+        return done.stdout or done.stderr
+    lines = [_SAID.sub("", line) for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    error = (lines or [f"exit code {done.returncode}"])[0].rstrip(".")
+    if name != "sbatch":
+        raise UsageError(f"`{' '.join(command)}` failed: {error}.")
+    remedy = next(text for pattern, text in _REMEDIES if re.search(pattern, error, re.IGNORECASE))
+    raise UsageError(f"Slurm refuses this job: {error}. {remedy}")
+
+
+def _environment() -> dict[str, str]:
+    """sbatch takes options from variables, too; the script has all of ours."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}

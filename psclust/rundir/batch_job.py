@@ -1,0 +1,31 @@
+"""Which batch job a run is in. Machines that share the run's folder learn from this record where the run lives."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from psclust.rundir.atomic_file import write_atomically
+
+
+@dataclass(frozen=True, slots=True)
+class BatchJob:
+    """id: as the batch system's commands take it, such as 123, or 123_0 for a task of an array. host: where its supervisor runs; None
+    while the job is queued."""
+
+    id: str
+    host: str | None = None
+
+    def write(self, path: Path) -> None:
+        """Raises OSError."""
+        write_atomically(path, json.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> BatchJob | None:
+        """None if the run is in no batch job."""
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            return cls(data["id"], data["host"])
+        except (OSError, ValueError, KeyError):
+            return None
