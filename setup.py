@@ -52,5 +52,8 @@ setup(
         "bench": ["matplotlib>=3.9"],
         "test": [*TEST, "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
     },
-    entry_points={"console_scripts": ["psclust = psclust.cli.main:main"]},
+    entry_points={
+        "console_scripts": ["psclust = psclust.cli.main:main"],
+        "pytest11": ["psclust = psclust.testing.pytest_plugin"],
+    },
 )

@@ -9,6 +9,9 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as in typing, which would take time to import; type checkers treat it as true
 if TYPE_CHECKING:
     from psclust import estimator as estimator
+    from psclust.api.cluster_options import Cluster
+    from psclust.api.local_cluster import LocalCluster
+    from psclust.api.run import Run
     from psclust.replication.model import EstimatorSpec, ModeKeys, Shard
     from psclust.replication.statistics.batch_norm import batch_normalization
     from psclust.train import schedules as schedules
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Cluster": "psclust.api.cluster_options",
+    "LocalCluster": "psclust.api.local_cluster",
+    "Run": "psclust.api.run",
     "EarlyStopping": "psclust.train.hooks.early_stopping",
     "batch_normalization": "psclust.replication.statistics.batch_norm",
     "Program": "psclust.train.program",
@@ -29,10 +35,13 @@ _HOMES = {
 }
 _MODULES = {"estimator": "psclust.estimator", "schedules": "psclust.train.schedules"}
 __all__ = [
+    "Cluster",
     "EarlyStopping",
     "EstimatorSpec",
+    "LocalCluster",
     "ModeKeys",
     "Program",
+    "Run",
     "Shard",
     "TrainConfig",
     "__version__",

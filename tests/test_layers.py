@@ -31,7 +31,7 @@ LAUNCHER = (
     ("reach", "agent"),
     ("control",),
     ("launch",),
-    ("cli",),
+    ("cli", "api"),
 )
 # What runs inside tasks, from the ground up, and the parts of the launcher that it may use.
 TASK_SIDE = (("runtime",), ("replication",), ("estimator",), ("train",), ("examples",))

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from psclust.errors import UsageError
 from psclust.estimator import install
 from psclust.rundir.folder import RunFolder
-from psclust.spec.jobs import server_jobs
+from psclust.spec.cluster import ClusterSpec, Task
+from psclust.spec.jobs import IN_GRAPH, PS, WORKER, server_jobs
 from psclust.train import modes
 from psclust.train.definition import Definition
 from psclust.train.job import Job
@@ -28,6 +29,22 @@ from psclust.train.task_context import TaskContext, read_context
 PathLike = str | os.PathLike[str]
 
 _LOG_INTERVAL_S = 2.0
+
+
+class RunningCluster(Protocol):
+    """Bare servers. `psclust.LocalCluster` and `psclust.Run` are such."""
+
+    @property
+    def cluster_spec(self) -> Mapping[str, Sequence[str]]:
+        """job -> addresses."""
+
+    @property
+    def target(self) -> str:
+        """The first worker: `grpc://host:port`."""
+
+    @property
+    def model_dir(self) -> Path:
+        """The folder of the checkpoints if none is named."""
 
 
 class Program(Definition):
@@ -49,12 +66,25 @@ class Program(Definition):
     config: the settings of the training, see `TrainConfig`; `--config key=value` on the command line replaces some.
     """
 
-    def train(self, model_dir: PathLike | None = None, *, max_steps: int | None = None, hooks: Sequence[Any] = ()) -> int:
+    def train(
+        self,
+        model_dir: PathLike | None = None,
+        *,
+        max_steps: int | None = None,
+        hooks: Sequence[Any] = (),
+        cluster: RunningCluster | None = None,
+        sync: bool = False,
+    ) -> int:
         """Trains from the last checkpoint until the data ends or the global step is `max_steps`; returns the global step.
 
         model_dir: the folder of the checkpoints, here and in the other methods; in a run, by default the run's folder.
+        cluster: bare servers such as those of `psclust.LocalCluster`, on which this process trains in-graph, with a tower on each worker.
+        sync: with `cluster`, the towers step together. Raises UsageError if it is given inside a run, or with input_on_client.
         """
-        return modes.train(self._job(model_dir, hooks, max_steps=max_steps))
+        if cluster is None:
+            return modes.train(self._job(model_dir, hooks, max_steps=max_steps))
+        context = _client_of(cluster, self, sync=sync)
+        return modes.train(self._job(model_dir or cluster.model_dir, hooks, context, max_steps=max_steps))
 
     def evaluate(self, model_dir: PathLike | None = None, *, steps: int | None = None, hooks: Sequence[Any] = ()) -> Evaluation:
         """Evaluates the last checkpoint on all held-out data, or on `steps` batches of it."""
@@ -83,15 +113,27 @@ class Program(Definition):
         folder = Path(export_dir) if export_dir is not None else None
         return export_saved_model(self._job(model_dir), folder, serving_input_receiver_fn)
 
-    def _job(self, model_dir: PathLike | None, hooks: Sequence[Any] = (), **options: Any) -> Job:
+    def _job(self, model_dir: PathLike | None, hooks: Sequence[Any] = (), context: TaskContext | None = None, **options: Any) -> Job:
         """Raises UsageError if there is no folder for checkpoints, and in a task that only serves."""
-        context = _trainable_context(os.environ)
+        context = context or _trainable_context(os.environ)
         if model_dir is None and context.run_dir is None:
             raise UsageError("there is no folder for checkpoints outside a run; give model_dir")
         folder = Path(model_dir).absolute() if model_dir is not None else RunFolder(context.run_dir or Path()).model
         install()
         reporter = Reporter(ProgressFile(context.progress_file), _LOG_INTERVAL_S)
         return Job(self, context, Options("", **options), folder, reporter, tuple(hooks))
+
+
+def _client_of(cluster: RunningCluster, program: Program, *, sync: bool) -> TaskContext:
+    """This process as the in-graph client of `cluster`; its sessions run in the first worker. Raises UsageError."""
+    if read_context(os.environ).task is not None:
+        raise UsageError("cluster=...: this process is a task of a run, and trains on that run's cluster; leave it out")
+    if program.input_on_client:
+        raise UsageError("input_on_client=True: the client of bare servers has no server of its own to run the input; use `psclust up`")
+    spec = ClusterSpec({job: tuple(addresses) for job, addresses in cluster.cluster_spec.items()})
+    if not spec.count(PS) or not spec.count(WORKER):
+        raise UsageError(f"cluster=...: found {dict(spec.jobs)}; in-graph training needs at least one ps and one worker")
+    return TaskContext(Task(WORKER, 0), spec, IN_GRAPH, sync, target=cluster.target)
 
 
 def _trainable_context(environment: Mapping[str, str]) -> TaskContext:

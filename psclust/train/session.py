@@ -52,12 +52,15 @@ def session_config(context: TaskContext) -> Any:
 
 
 def start_server(context: TaskContext) -> str:
-    """Starts this task's TensorFlow server inside this process and returns the session target; an empty string without a cluster.
+    """Starts this task's TensorFlow server inside this process, unless another is its target, and returns the session target; an empty
+    string without a cluster.
 
     With the master in the client's own process, no session call hangs because a remote master died. Raises StartError.
     """
     if context.task is None or context.cluster is None:
         return ""
+    if context.target is not None:
+        return context.target
     spec = tf.train.ClusterSpec(context.cluster.as_dict())
     try:
         server = tf.distribute.Server(spec, job_name=context.task.job, task_index=context.task.index, config=session_config(context))

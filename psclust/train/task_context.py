@@ -20,7 +20,8 @@ class TaskContext:
     absolute paths; run: the run's id; None outside a run. backup_workers: gradients that a synchronous step does not wait for.
     max_staleness: how many steps an asynchronous replica may be ahead of the slowest; None: any number. device_count: devices of this task
     to use; None: all. devices: the devices of the towers once they are known: of this process or, in-graph, of all workers; see
-    `tower_devices`. attempt: how often a batch system has started this job; None: once."""
+    `tower_devices`. attempt: how often a batch system has started this job; None: once. target: the server that runs this client's
+    sessions, as task `task`; None: one that is started in this process."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -35,6 +36,7 @@ class TaskContext:
     device_count: int | None = None
     devices: tuple[str, ...] = ("",)
     attempt: int | None = None
+    target: str | None = None
 
     @property
     def which_attempt(self) -> str:

@@ -9,6 +9,7 @@ import click
 
 from psclust.cli import output
 from psclust.cli.follower import Follower
+from psclust.cli.held_by_program import stay_held
 from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.interrupts import Interrupts
 from psclust.cli.misplaced_options import warn_of_misplaced_options
@@ -16,11 +17,12 @@ from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, req
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.submitting import submitted
 from psclust.cli.summary import report_end
+from psclust.errors import StartError
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import claim_or_change
 from psclust.launch.preflight import refuse_too_few_files, refuse_what_cannot_start
-from psclust.launch.start_run import start_run
+from psclust.launch.start_run import claim_name, start_run
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.submission import queue_run
 from psclust.launch.up_request import UpRequest
@@ -38,8 +40,9 @@ _REDRAW_S = 0.05
 @request_options
 @click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
 @click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a log-in node, and return.")
+@click.option("--held", is_flag=True, hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
 @click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
-def command(detach: bool, dry_run: bool, slurm: bool, **flags: object) -> int:
+def command(detach: bool, slurm: bool, held: bool, dry_run: bool, **flags: object) -> int:
     """Start a cluster, train on it, watch it, end it.
 
     PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is bare servers. Options come before
@@ -60,6 +63,8 @@ def command(detach: bool, dry_run: bool, slurm: bool, **flags: object) -> int:
     # Every mistake shows before anything starts.
     refuse_what_cannot_start(request)
     refuse_too_few_files(request)
+    if held:
+        return _start_held(request)
     if request.file.found:
         output.say(request.file.found)
     outcome = claim_or_change(request)
@@ -71,6 +76,20 @@ def command(detach: bool, dry_run: bool, slurm: bool, **flags: object) -> int:
     if code == SAVED_CODE:
         queue_again(request.file, lambda line: output.say(f"psclust: {line}"), lambda: queue_run(request, folder))
     return code
+
+
+def _start_held(request: UpRequest) -> int:
+    """The exit code. Raises StartError if a run of that name is live: another process holds that one."""
+    claimed = claim_name(request)
+    if claimed is None:
+        name = request.cluster.name
+        raise StartError(f"{name} is up already; end it first (psclust down {name}), or give this one another name.")
+    folder, lock = claimed
+    with Interrupts() as interrupts, hold_run(request, folder, lock, lambda: interrupts.count) as run:
+        with run.ended_on_failure():
+            hosts = HostRequest(other_hosts(request.file), request.file)
+            plan, statuses = start_run(run, request, lambda: logged_in(hosts), lambda line: None)
+        return stay_held(run, statuses, StartupNotes(plan), interrupts)
 
 
 def _show_changes(request: UpRequest, changes: Changes) -> None:

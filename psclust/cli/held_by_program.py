@@ -1,0 +1,68 @@
+"""`up --held`: the run belongs to the program at the other end of standard input, such as one that uses `psclust.Cluster`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from contextlib import suppress
+
+from psclust.cli.interrupts import Interrupts
+from psclust.cli.startup_notes import StartupNotes
+from psclust.launch.held_run import HeldRun
+from psclust.launch.status_stream import StatusStream
+from psclust.rundir.status import RunStatus
+
+_POLL_S = 0.05
+_CODE = 143  # as of `psclust down`
+
+
+class _Requests(threading.Thread):
+    """What the program asks for: a line `stop` or `now`; its end, or that it closes standard input, is a request to stop, too."""
+
+    def __init__(self) -> None:
+        super().__init__(name="requests", daemon=True)
+        self.stop = self.now = False
+        self._program = os.getppid()
+
+    def run(self) -> None:
+        for line in sys.stdin:
+            self.stop, self.now = True, self.now or line.strip() == "now"
+        self.stop = True
+
+    def look(self) -> None:
+        # Children that the program has forked keep its pipe open.
+        self.stop = self.stop or os.getppid() != self._program
+
+
+def stay_held(run: HeldRun, statuses: StatusStream, notes: StartupNotes, interrupts: Interrupts) -> int:
+    """Prints each status as a line of JSON until the run has ended, and `{"up": true}` when it is up; its exit code."""
+    requests = _Requests()
+    requests.start()
+    status: RunStatus | None = None
+    asked = False
+    while not statuses.over:
+        fresh = statuses.latest(_POLL_S)
+        if fresh is not None:
+            status = fresh
+            _print(status.to_json())
+        if status is not None and not notes.over:
+            notes.updates(status, time.monotonic())
+            if notes.over:
+                _print(json.dumps({"up": True}))
+        requests.look()
+        wanted = requests.stop or interrupts.count > 0
+        if wanted and (not asked or requests.now):
+            asked = run.ask_to_end("ended by the program that held it", _CODE, now=requests.now or interrupts.count > 1)
+    run.wait()
+    final = run.final_status(status)
+    _print(final.to_json())
+    return final.exit_code or 0
+
+
+def _print(line: str) -> None:
+    with suppress(OSError):  # the program may be gone
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
