@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN := gcc libc6-dev python3-dev
 # Test hosts are network namespaces with a real sshd each; test allocations are jobs of a real Slurm.
-TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm
+TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm zsh fish
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
 

@@ -30,6 +30,7 @@ VERBS = {
     "task": "Run one task, in a pod of that manifest.",
     "schema": "Print the cluster file's JSON Schema, for editors.",
     "prune": "Remove old runs.",
+    "completion": "Print what makes a shell complete psclust's words.",
 }
 # Names that other tools use.
 _SYNONYMS = {"start": "up", "run": "up", "stop": "down", "kill": "down", "status": "ps", "list": "clusters", "ls": "clusters"}

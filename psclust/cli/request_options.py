@@ -7,52 +7,82 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from psclust.cli.common_options import run_dir_option
+from psclust.cli.completions import files, values
 from psclust.errors import UsageError
 from psclust.launch.submission import check_for_slurm
 from psclust.launch.up_request import DEFAULT_FILE, UpRequest, read_request
-from psclust.placement.policies import BALANCED, render_policies
+from psclust.placement.policies import BALANCED, POLICIES, render_policies
 from psclust.reach.ways import batch_system
+from psclust.spec.jobs import BETWEEN_GRAPH, COORDINATOR, IN_GRAPH
 from psclust.spec.kubernetes_checks import check_for_kubernetes, refuse_hosts
 from psclust.spec.load import Override
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+_VARIABLES = "PSCLUST_UP_"
 _OPTIONS = (
-    click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one)."),
+    click.option(
+        "-f",
+        "--file",
+        "path",
+        metavar="FILE",
+        shell_complete=files,
+        help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one).",
+    ),
     click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b:4,user@c:2,node[01-04]; slurm; local."),
-    click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line (`host slots=4`)."),
+    click.option("--hostfile", metavar="FILE", shell_complete=files, help="A file of hosts, one a line (`host slots=4`)."),
     click.option("--name", help="The cluster's name (default: the file's, else the folder's)."),
     click.option("--ps", type=int, metavar="N", help="Number of ps tasks (default: the file's, or 1)."),
     click.option("--workers", type=int, metavar="N", help="Number of worker tasks (default: the file's, or 2)."),
     click.option("--job", "jobs", multiple=True, metavar="JOB=N", help="Number of tasks of any other job, for example chief=1."),
-    click.option("--replication", metavar="KIND", help="in-graph, between-graph (default), or coordinator for a script."),
+    click.option(
+        "--replication",
+        metavar="KIND",
+        shell_complete=values(IN_GRAPH, BETWEEN_GRAPH, COORDINATOR),
+        help="in-graph, between-graph (default), or coordinator for a script.",
+    ),
     click.option("--sync/--async", "sync", default=None, help="How workers update the variables (default: --async)."),
     click.option("--backup-workers", type=int, metavar="N", help="--sync: a step waits for all gradients but N (default: 0)."),
     click.option("--max-staleness", type=int, metavar="N", help="--async: a worker more than N steps ahead of the slowest waits."),
-    click.option("--placement", metavar="POLICY", help=f"Which ps holds a variable: {render_policies()}. Default: {BALANCED}."),
+    click.option(
+        "--placement",
+        metavar="POLICY",
+        shell_complete=values(*POLICIES),
+        help=f"Which ps holds a variable: {render_policies()}. Default: {BALANCED}.",
+    ),
     click.option(
         "--max-shard-bytes",
         metavar="SIZE",
         help="Partition larger variables into shards, such as 8MB (default: none).",
     ),
-    click.option("--role-by", metavar="HOW", help="How a script gets its role: auto (default), flags, tf_config, none."),
+    click.option(
+        "--role-by",
+        metavar="HOW",
+        shell_complete=values("auto", "flags", "tf_config", "none"),
+        help="How a script gets its role: auto (default), flags, tf_config, none.",
+    ),
     click.option("--ports", metavar="PORTS", help="auto (default), a first port, or a range such as 2300-2399."),
     click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."),
-    click.option("--python", metavar="PYTHON", help="The tasks' interpreter (default: this one)."),
+    click.option("--python", metavar="PYTHON", shell_complete=files, help="The tasks' interpreter (default: this one)."),
     click.option("--no-preload", is_flag=True, help="Execute programs plainly, not from a process that has imported TensorFlow."),
     click.option("-m", "module", is_flag=True, help="PROGRAM is a module, as in `python -m`."),
     run_dir_option,
-    click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM [ARGS...]]"),
+    click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM [ARGS...]]", shell_complete=files),
 )
 REQUEST_CONTEXT = {"allow_interspersed_args": False}
 
 
 def request_options(function: _F) -> _F:
+    """The options, each also from a variable: `--max-shard-bytes` from PSCLUST_UP_MAX_SHARD_BYTES."""
     for option in reversed(_OPTIONS):
         function = option(function)
+    for parameter in function.__click_params__:  # type: ignore[attr-defined]
+        if isinstance(parameter, click.Option):
+            parameter.envvar = f"{_VARIABLES}{max(parameter.opts, key=len).lstrip('-').replace('-', '_').upper()}"
     return function
 
 
@@ -105,7 +135,17 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("--python", ("python",), flags["python"]),
         ("--no-preload", ("preload",), False if no_preload else None),
     ]
-    return [Override(flag, path, value) for flag, path, value in single if value is not None]
+    return [Override(_source(flag), path, value) for flag, path, value in single if value is not None]
+
+
+def _source(flag: str) -> str:
+    """`flag`, or the variable that has set it."""
+    context = click.get_current_context(silent=True)
+    for parameter in context.command.params if context else ():
+        if flag in (*parameter.opts, *parameter.secondary_opts) and parameter.name is not None and context is not None:
+            from_variable = context.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT
+            return str(parameter.envvar) if from_variable else flag
+    return flag
 
 
 def _pair_overrides(jobs: Sequence[str], env: Sequence[str]) -> list[Override]:

@@ -27,6 +27,7 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(command, cwd=cwd, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
         os.close(theirs)
+        self._ours = ours
         self._data = bytearray()
         self._reader = threading.Thread(target=self._read, args=(ours,), daemon=True)
         self._reader.start()
@@ -38,6 +39,9 @@ class Terminal:
     @property
     def screen(self) -> list[str]:
         return screen(self.written, self._columns)
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
 
     def wait(self, deadline_s: float = PATIENCE_S) -> int:
         """The exit code, once all output has been read. Raises subprocess.TimeoutExpired."""

@@ -8,6 +8,7 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
+from psclust.cli.completions import run_names
 from psclust.cli.follower import Follower
 from psclust.cli.run_selection import current_run, find_cluster, job_runs
 from psclust.cli.streams import reader_has_left
@@ -17,7 +18,7 @@ _POLL_S = 0.1
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=run_names(live=True))
 @run_dir_option
 def command(name: str | None, run_dir: str | None) -> int:
     """Show what the tasks of a live run print, from the beginning, and how far they are; end with the run, and with its exit code. Ctrl-C

@@ -9,6 +9,7 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
+from psclust.cli.completions import run_names
 from psclust.cli.run_selection import current_run, find_cluster, job_runs, known_clusters
 from psclust.errors import NoRunError, StartError, UsageError
 from psclust.launch.purge import purge as remove_what_is_left
@@ -25,7 +26,7 @@ _POLL_S = 0.02
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=run_names(live=True))
 @click.option("--all", "everything", is_flag=True, help="End every live run.")
 @click.option("--now", is_flag=True, help="KILL at once, without the grace that TERM gives.")
 @click.option("--purge", is_flag=True, help="Then remove what its runs left on other hosts: their folders, and files sent for them.")

@@ -13,6 +13,7 @@ import click
 from psclust.cli import output
 from psclust.cli.ages import clock_text, parse_age
 from psclust.cli.common_options import run_dir_option
+from psclust.cli.completions import names_and_tasks
 from psclust.cli.follower import Follower
 from psclust.cli.log_query import LineFilter, LogQuery
 from psclust.cli.run_selection import find_tasks, job_runs
@@ -35,7 +36,7 @@ _POLL_S = 0.1
 @click.option("-t", "--timestamps", is_flag=True, help="Show when each line was printed; tasks in that order.")
 @click.option("--grep", metavar="PATTERN", help="Only lines in which this regular expression is found.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line: time, task, attempt, text.")
-@click.argument("words", nargs=-1, metavar="[NAME] [TASK...]")
+@click.argument("words", nargs=-1, metavar="[NAME] [TASK...]", shell_complete=names_and_tasks(live=False))
 @run_dir_option
 def command(
     follow: bool,

@@ -11,6 +11,7 @@ import click
 from psclust.cli import output
 from psclust.cli.ages import parse_age
 from psclust.cli.common_options import json_option, run_dir_option
+from psclust.cli.completions import run_names
 from psclust.errors import StartError, UsageError
 from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, clusters, state_root
 from psclust.rundir.old_runs import KEPT_IN_ALL, OldRun, chosen, has_left_something, old_runs, remove, size
@@ -18,7 +19,7 @@ from psclust.spec.plurals import counted
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=run_names(live=False))
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep the last N runs of each name (default: 0).")
 @click.option("--older-than", metavar="AGE", help="Only runs that ended longer ago: 30min, 12h, 7d, 4w.")
 @click.option("--dry-run", is_flag=True, help="Remove nothing, show what would be removed.")

@@ -9,13 +9,14 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option, run_dir_option
+from psclust.cli.completions import run_names
 from psclust.cli.run_selection import current_run, find_cluster, job_runs
 from psclust.rundir.status import QUEUED, RunStatus, TaskStatus
 from psclust.spec.cluster import LOCALHOST
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=run_names(live=False))
 @json_option
 @run_dir_option
 def command(name: str | None, as_json: bool, run_dir: str | None) -> None:

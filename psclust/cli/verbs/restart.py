@@ -6,13 +6,14 @@ import click
 
 from psclust.cli import output
 from psclust.cli.common_options import run_dir_option
+from psclust.cli.completions import names_and_tasks
 from psclust.cli.run_selection import current_run, find_tasks
 from psclust.errors import UsageError
 from psclust.spec.cluster import Task
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[NAME] TASK")
+@click.argument("words", nargs=-1, required=True, metavar="[NAME] TASK", shell_complete=names_and_tasks(live=True))
 @run_dir_option
 def command(words: tuple[str, ...], run_dir: str | None) -> None:
     """Stop TASK (worker:0) and start it again; it does not count against the restart limit. Returns when the new attempt runs."""
