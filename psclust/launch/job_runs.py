@@ -6,15 +6,18 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from psclust.errors import StartError, UsageError
-from psclust.launch.up_request import UpRequest
 from psclust.reach.batch_jobs import JobState
 from psclust.reach.ways import batch_system
 from psclust.rundir.batch_job import BatchJob
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import QUEUED, RunStatus
 from psclust.rundir.status_file import is_queued, read_status, record_lost_job
+
+if TYPE_CHECKING:
+    from psclust.launch.up_request import UpRequest
 
 _ASK_S = 2.0  # between questions to the batch system
 _ENDING_S = 120.0  # for a cancelled job to be gone

@@ -142,4 +142,7 @@ def _remove(folders: Sequence[RunFolder]) -> None:
 def _copy(file: ClusterFile) -> str:
     """The keys that the user has set, flags included, with absolute paths."""
     given = file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "array_task", "kubernetes"})
+    for job in given.get("jobs", {}).values():
+        if job.get("hosts"):  # het-0 stands for all nodes of a group, which are het-0.1, het-0.2, ... (`BatchSystem.nodes_of`)
+            job["hosts"] = list(dict.fromkeys(name.partition(".")[0] for name in job["hosts"]))
     return yaml.safe_dump({"name": file.name, "hosts": "slurm"} | given, sort_keys=False, width=1000, default_flow_style=None)

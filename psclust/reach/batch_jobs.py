@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from psclust.spec.cluster_file import ClusterFile, Slurm
-from psclust.spec.found_hosts import FoundHosts
+if TYPE_CHECKING:
+    from psclust.spec.cluster_file import ClusterFile, Slurm
+    from psclust.spec.found_hosts import FoundHosts
 
 
 @dataclass(frozen=True, slots=True)

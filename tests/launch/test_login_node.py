@@ -214,7 +214,6 @@ def test_between_two_attempts_the_run_is_queued(login: CommandBed, slurm: SlurmB
     wait_until(lambda: "  queued\n" in login.run_here("ps")[1], what="the next attempt in the queue")
     assert login.run_here("up", "--slurm")[0] == 2
     wait_until(lambda: slurm.jobs() == [f"{job} PENDING"], what="Slurm's own word for it")
-    slurm.run("scontrol", "update", f"jobid={job}", "StartTime=now")
     login.wait_for("worker:1", "running")
     assert login.run_folder() != before
     assert str(login.folder / "psclust.yaml") in login.run_here("clusters")[1]

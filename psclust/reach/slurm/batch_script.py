@@ -35,14 +35,14 @@ class _Group:
 
 
 def nodes_of(slurm: Slurm) -> FoundHosts:
-    """See `BatchSystem.nodes_of`: node1, node2, ..."""
+    """See `BatchSystem.nodes_of`: node1, node2, ...; het-0.1, het-0.2, ... in a group."""
     groups: dict[str, list[str]] = {}
-    first = 1
+    total = 0
     for number in range(slurm.groups):
         count = _nth(slurm.nodes, number)
-        groups[f"het-{number}"] = [f"node{each}" for each in range(first, first + count)]
-        first += count
-    text = f"hosts: the {counted(first - 1, 'node')} of a Slurm job"
+        groups[f"het-{number}"] = [f"het-{number}.{each}" if slurm.groups > 1 else f"node{each}" for each in range(1, count + 1)]
+        total += count
+    text = f"hosts: the {counted(total, 'node')} of a Slurm job"
     return FoundHosts("slurm", [Host(name) for names in groups.values() for name in names], text, groups if slurm.groups > 1 else {})
 
 

@@ -7,14 +7,16 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psclust.errors import UsageError
 from psclust.reach.batch_jobs import JobState
-from psclust.reach.slurm.batch_script import array_tasks, nodes_of
-from psclust.reach.slurm.batch_script import render_script as script
 
-__all__ = ["array_tasks", "cancel", "check", "nodes_of", "own_job", "script", "states", "submit", "task_id"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from psclust.spec.cluster_file import ClusterFile, Slurm
+    from psclust.spec.found_hosts import FoundHosts
 
 _COMMAND_S = 60.0
 _OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
@@ -31,6 +33,24 @@ _REMEDIES = (
     ),
     (r"", "Change slurm in the cluster file."),
 )
+
+
+def nodes_of(slurm: Slurm) -> FoundHosts:
+    from psclust.reach.slurm import batch_script
+
+    return batch_script.nodes_of(slurm)
+
+
+def array_tasks(slurm: Slurm) -> Sequence[str]:
+    from psclust.reach.slurm import batch_script
+
+    return batch_script.array_tasks(slurm)
+
+
+def script(file: ClusterFile, command: Sequence[str], folder: Path, output: Path) -> str:
+    from psclust.reach.slurm import batch_script
+
+    return batch_script.render_script(file, command, folder, output)
 
 
 def check(script: str) -> str:
