@@ -38,6 +38,7 @@ setup(
         "tensorflow>=2.21,<2.22",
         "grpcio>=1.74",
         "psutil>=5.9",
+        "py-spy>=0.4.1",
         "fabric>=3.2",
         "paramiko>=3.4",
         "pathspec>=0.12",

@@ -69,6 +69,11 @@ class AgentStub(object):
                 request_serializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
                 response_deserializer=psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
                 _registered_method=True)
+        self.Inspect = channel.unary_unary(
+                '/psclust.agent.v1.Agent/Inspect',
+                request_serializer=psclust_dot_agent_dot_agent__pb2.InspectRequest.SerializeToString,
+                response_deserializer=psclust_dot_agent_dot_agent__pb2.InspectReply.FromString,
+                _registered_method=True)
         self.Stop = channel.unary_unary(
                 '/psclust.agent.v1.Agent/Stop',
                 request_serializer=psclust_dot_agent_dot_agent__pb2.Empty.SerializeToString,
@@ -127,6 +132,13 @@ class AgentServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Inspect(self, request, context):
+        """Look at processes of tasks, and connect to addresses from this host.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Stop(self, request, context):
         """End all tasks, then the agent; replies when no process is alive.
         """
@@ -171,6 +183,11 @@ def add_AgentServicer_to_server(servicer, server):
                     servicer.Listen,
                     request_deserializer=psclust_dot_agent_dot_agent__pb2.ListenRequest.FromString,
                     response_serializer=psclust_dot_agent_dot_agent__pb2.Addresses.SerializeToString,
+            ),
+            'Inspect': grpc.unary_unary_rpc_method_handler(
+                    servicer.Inspect,
+                    request_deserializer=psclust_dot_agent_dot_agent__pb2.InspectRequest.FromString,
+                    response_serializer=psclust_dot_agent_dot_agent__pb2.InspectReply.SerializeToString,
             ),
             'Stop': grpc.unary_unary_rpc_method_handler(
                     servicer.Stop,
@@ -367,6 +384,33 @@ class Agent(object):
             '/psclust.agent.v1.Agent/Listen',
             psclust_dot_agent_dot_agent__pb2.ListenRequest.SerializeToString,
             psclust_dot_agent_dot_agent__pb2.Addresses.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Inspect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.agent.v1.Agent/Inspect',
+            psclust_dot_agent_dot_agent__pb2.InspectRequest.SerializeToString,
+            psclust_dot_agent_dot_agent__pb2.InspectReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -22,11 +22,11 @@ from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.transport.ports import listen_in
+from psclust.transport.process_facts import Inspected, accepts, inspect_host
 
 LOG = logging.getLogger(__name__)
 
 _WAIT_S = 0.1  # between checks whether a client that waits is still there
-_CONNECT_S = 2.0
 _LISTEN_S = 30.0
 
 
@@ -66,8 +66,12 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
         with ThreadPoolExecutor(max_workers=32) as pool:
-            accepted = list(pool.map(_accepts, request.addresses))
+            accepted = list(pool.map(accepts, request.addresses))
         return pb.Addresses(addresses=[address for address, yes in zip(request.addresses, accepted, strict=True) if yes])
+
+    def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
+        processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
+        return pb.InspectReply(json=inspect_host(processes, list(request.addresses)).to_json())
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []
@@ -107,15 +111,6 @@ def _retried_when_stopping(context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except StoppingError as error:
         context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-
-
-def _accepts(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), timeout=_CONNECT_S):
-            return True
-    except OSError:
-        return False
 
 
 def _task(message: pb.TaskId) -> Task:

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -27,6 +27,7 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.transport.api import SignalName
+from psclust.transport.process_facts import HostFacts, Inspected
 
 LOG = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ class _Request:
 
 
 class AgentClient:
-    """One agent. Three threads of its own send requests, receive updates, and renew the lease. `listen` and `probe` may be called from any
-    thread, the rest by the owner of the transport."""
+    """One agent. Three threads of its own send requests, receive updates, and renew the lease. Any thread may call `listen`, `probe` and
+    `inspect`; the rest is for the owner of the transport."""
 
     def __init__(self, access: AgentAccess, folder: RunFolder, listener: HostListener, suspended: SuspendDetector | None = None) -> None:
         self.access = access
@@ -106,6 +107,11 @@ class AgentClient:
         """Let the host accept connections for 30 s at these of its addresses (at all if none is given), on a port of `ports` (a range, or
         auto); returns the addresses with ports. Raises StartError."""
         return list(self._call(self._stub.Listen, pb.ListenRequest(addresses=addresses, ports=ports)).addresses)
+
+    def inspect(self, processes: Collection[Inspected], addresses: Collection[str]) -> HostFacts:
+        """Raises StartError."""
+        wanted = [pb.InspectRequest.Process(task=each.task, pid=each.pid, stacks=each.stacks) for each in processes]
+        return HostFacts.from_json(self._call(self._stub.Inspect, pb.InspectRequest(processes=wanted, addresses=addresses)).json)
 
     def extend_lease(self, lease_s: float) -> None:
         self._lease.extend(lease_s)

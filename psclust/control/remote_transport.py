@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +11,7 @@ from psclust.agent.access import AgentAccess
 from psclust.control.agent_client import AgentClient
 from psclust.control.agent_updates import HostListener
 from psclust.control.suspend_detector import start_suspend_detector
+from psclust.errors import PsclustError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import RunFolder
@@ -18,6 +19,7 @@ from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
 from psclust.transport.api import Output, SignalName, Transport
 from psclust.transport.local_transport import LocalTransport
+from psclust.transport.process_facts import HostFacts, Inspected, inspect_host
 
 _T = TypeVar("_T")
 
@@ -78,6 +80,26 @@ class RemoteTransport(Transport):
     def serving(self, plan: TaskPlan) -> bool:
         agent = self._agent(plan.task)
         return agent.tasks.serving(plan.task) if agent else self._local.serving(plan)
+
+    def inspector(self) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
+        agents = self.agents()
+
+        def inspect(processes: Collection[Inspected], addresses: Collection[str]) -> Mapping[str, HostFacts]:
+            groups: dict[str, list[Inspected]] = {}
+            for each in processes:
+                groups.setdefault(each.host, []).append(each)
+
+            def look(host: str) -> HostFacts | None:
+                try:
+                    return agents[host].inspect(groups[host], addresses) if host in agents else inspect_host(groups[host], addresses)
+                except PsclustError:
+                    return None
+
+            with ThreadPoolExecutor(max_workers=max(len(groups), 1)) as pool:
+                found = dict(zip(groups, pool.map(look, groups), strict=True))
+            return {host: facts for host, facts in found.items() if facts is not None}
+
+        return inspect
 
     def reap(self) -> None:
         self._local.reap()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -20,6 +21,7 @@ from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
+from psclust.supervise.explain import Finding
 
 _CALL_S = 20.0
 _POLL_S = 0.005
@@ -77,6 +79,11 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
     def apply(self, plan: Plan) -> RunStatus:
         reply = self._call(lambda: self._stub.Apply(pb.Plan(json=plan.to_json()), timeout=_CALL_S))
         return RunStatus.from_json(reply.json)
+
+    def explain(self) -> list[Finding]:
+        """What every task does, in the order of the plan."""
+        reply = self._call(lambda: self._stub.Explain(pb.Empty(), timeout=2 * _CALL_S))
+        return [Finding.from_dict(json.loads(text)) for text in reply.findings]
 
     def restart(self, task: Task) -> None:
         self._call(lambda: self._stub.Restart(_id(task), timeout=_CALL_S))

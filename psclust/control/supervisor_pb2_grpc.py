@@ -69,6 +69,11 @@ class SupervisorStub(object):
                 request_serializer=psclust_dot_control_dot_supervisor__pb2.Plan.SerializeToString,
                 response_deserializer=psclust_dot_control_dot_supervisor__pb2.Status.FromString,
                 _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/psclust.supervisor.v1.Supervisor/Explain',
+                request_serializer=psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
+                response_deserializer=psclust_dot_control_dot_supervisor__pb2.Explanation.FromString,
+                _registered_method=True)
         self.Restart = channel.unary_unary(
                 '/psclust.supervisor.v1.Supervisor/Restart',
                 request_serializer=psclust_dot_control_dot_supervisor__pb2.TaskId.SerializeToString,
@@ -133,6 +138,13 @@ class SupervisorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """What every task does, and which it waits for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Restart(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -182,6 +194,11 @@ def add_SupervisorServicer_to_server(servicer, server):
                     servicer.Apply,
                     request_deserializer=psclust_dot_control_dot_supervisor__pb2.Plan.FromString,
                     response_serializer=psclust_dot_control_dot_supervisor__pb2.Status.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
+                    response_serializer=psclust_dot_control_dot_supervisor__pb2.Explanation.SerializeToString,
             ),
             'Restart': grpc.unary_unary_rpc_method_handler(
                     servicer.Restart,
@@ -383,6 +400,33 @@ class Supervisor(object):
             '/psclust.supervisor.v1.Supervisor/Apply',
             psclust_dot_control_dot_supervisor__pb2.Plan.SerializeToString,
             psclust_dot_control_dot_supervisor__pb2.Status.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.supervisor.v1.Supervisor/Explain',
+            psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
+            psclust_dot_control_dot_supervisor__pb2.Explanation.FromString,
             options,
             channel_credentials,
             insecure,

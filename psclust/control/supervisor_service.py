@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,6 +75,10 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
     def Apply(self, request: pb.Plan, context: grpc.ServicerContext) -> pb.Status:
         with _refusing(context):
             return pb.Status(json=self._supervisor.apply(Plan.from_json(request.json)).to_json())
+
+    def Explain(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Explanation:
+        with _refusing(context):
+            return pb.Explanation(findings=[json.dumps(each.to_dict()) for each in self._supervisor.explain()])
 
     def Restart(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Empty:
         self._supervisor.post(events.Restart(_task(request)))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from psclust import __version__
@@ -22,12 +23,14 @@ from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
+from psclust.supervise.explain import Evidence, Finding, Seen, explain
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.replan import plan_without
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
 from psclust.transport.api import Transport
+from psclust.transport.process_facts import Inspected
 
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -68,6 +71,7 @@ class Supervisor:
         self._status_written = 0.0
         self._status_stale = True
         self._lost: dict[Task, int] = {}
+        self._seen: dict[Task, Seen] = {}
 
     # ---------------------------------------------------------------------------------- any thread may call; a Listener of transports
 
@@ -119,6 +123,14 @@ class Supervisor:
 
         return self._mailbox.call(work)
 
+    def explain(self) -> tuple[Finding, ...]:
+        """What every task does, and which it waits for. May take seconds; for any thread but the supervisor's. Raises RunEndedError."""
+        evidence, inspect = self._mailbox.call(lambda: (self._evidence(), self._transport.inspector()))
+        running = [(task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None]
+        processes = [Inspected(str(task), entry.plan.host, entry.pid or 0, entry.plan.role != "server") for task, entry in running]
+        addresses = [entry.plan.address for _, entry in running if entry.plan.role == "server" and entry.plan.address]
+        return explain(replace(evidence, hosts=inspect(processes, addresses)))
+
     def status(self) -> RunStatus:
         return self._status
 
@@ -166,6 +178,7 @@ class Supervisor:
         for action in actions:
             LOG.info("-> %s", _brief(action))
             if isinstance(action, events.Start):
+                self._seen.pop(action.plan.task, None)
                 with suppress(OSError):
                     self.folder.progress(action.plan.task).unlink(missing_ok=True)
                 self._transport.start(action.plan, action.attempt, self.folder.log(action.plan.task, action.attempt))
@@ -173,6 +186,10 @@ class Supervisor:
                 self._transport.signal(action.task, action.signal)
             elif isinstance(action, events.Move):
                 self._move(action)
+
+    def _evidence(self) -> Evidence:
+        tails = {task: self._transport.output(task).tail for task in self._state.tasks}
+        return Evidence(self._state, time.monotonic(), dict(self._seen), tails)
 
     def _refuse_lost(self, plan: Plan) -> None:
         gone = {entry.host for entry in plan.tasks} & set(self._state.lost) - set(plan.lost)
@@ -210,10 +227,13 @@ class Supervisor:
         if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.stage is Stage.FINISHED:
             return
         try:
-            phase = Progress.from_json(self._transport.progress(entry.plan.task) or "").phase
+            progress = Progress.from_json(self._transport.progress(entry.plan.task) or "")
         except ValueError:
             return
-        stage = _STAGES.get(phase or "")
+        seen = self._seen.get(entry.plan.task)
+        if seen is None or (seen.step, seen.phase) != (progress.step, progress.phase):
+            self._seen[entry.plan.task] = Seen(progress.step, progress.phase, time.monotonic())
+        stage = _STAGES.get(progress.phase or "")
         if stage is not None and stage is not entry.stage:
             self._handle(events.Reported(entry.plan.task, stage))
 

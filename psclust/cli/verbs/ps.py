@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
@@ -13,6 +12,7 @@ from psclust.cli.completions import run_names
 from psclust.cli.run_selection import current_run, find_cluster, job_runs
 from psclust.rundir.status import QUEUED, RunStatus, TaskStatus
 from psclust.spec.cluster import LOCALHOST
+from psclust.transport.process_facts import process_state
 
 
 @click.command()
@@ -48,8 +48,4 @@ def _row(status: RunStatus, task: TaskStatus) -> tuple[str, ...]:
 
 def _is_frozen(pid: int) -> bool:
     """Whether a process of this machine is stopped, by a signal or a debugger."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(") ")[2][:1] in ("T", "t")
+    return process_state(pid) in ("T", "t")

@@ -1,0 +1,245 @@
+"""What every task of a run does, and which it waits for, by the rules' state, the progress of programs and what was found on the hosts.
+A pure function."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from psclust.spec.cluster import Task
+from psclust.supervise.exit_code import describe_exit
+from psclust.supervise.python_places import Place, Whereabouts, input_thread, whereabouts
+from psclust.supervise.run_state import RunState, TaskPhase, TaskState
+from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
+
+STALLED_S = 2.0  # without a step, after which it is asked why
+_STACK = 8  # frames that are shown
+_PACKAGE = re.compile(r"^.*/(?:site|dist)-packages/|^.*(?=/psclust/(?:train|replication|estimator|runtime)/)/|^.*/lib/python3[^/]*/")
+_CREATE_SESSION = re.compile(rb"CreateSession still waiting for response from worker: /job:(\w+)/replica:0/task:(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The last progress of a program. since: when it last changed its step or phase, on the clock of the run's state."""
+
+    step: int | None
+    phase: str | None
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """does: a clause. for_s: for how many seconds already, None: unknown. step: the last one it knows of. stack:
+    the innermost frames of a program's main thread."""
+
+    task: str
+    does: str
+    waits_for: tuple[str, ...] = ()
+    for_s: float | None = None
+    step: int | None = None
+    stack: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
+        return cls(**{**data, "waits_for": tuple(data["waits_for"]), "stack": tuple(data["stack"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """seen: of programs. tails: the last output of each task. hosts: by name; a host that did not answer is missing. now: on the clock of
+    `state`."""
+
+    state: RunState
+    now: float
+    seen: Mapping[Task, Seen] = field(default_factory=dict)
+    tails: Mapping[Task, bytes] = field(default_factory=dict)
+    hosts: Mapping[str, HostFacts] = field(default_factory=dict)
+
+    def process(self, entry: TaskState) -> ProcessFacts:
+        host = self.hosts.get(entry.plan.host)
+        return (host.processes.get(str(entry.plan.task)) if host else None) or ProcessFacts()
+
+
+def explain(evidence: Evidence) -> tuple[Finding, ...]:
+    """In the order of the plan."""
+    entries = evidence.state.tasks
+    troubles = {task: trouble for task, entry in entries.items() if (trouble := _trouble(evidence, entry))}
+    clients = [entry for task, entry in entries.items() if task not in troubles and entry.plan.role != "server"]
+    places = {entry.plan.task: _place(evidence, entry) for entry in clients}
+    busy = {
+        task
+        for task, place in places.items()
+        if place is not None and place.place in (Place.OWN, Place.SAVING, Place.RESTORING, Place.LOADING)
+    }
+    blockers = {*troubles, *busy}
+    found = {}
+    for task, entry in entries.items():
+        if task in troubles:
+            found[task] = troubles[task]
+        elif task in places:
+            found[task] = _client(evidence, entry, places, blockers)
+        else:
+            found[task] = Finding(str(task), f"serves at {entry.plan.address}")
+    return tuple(_timed(evidence, entries[task], finding) for task, finding in found.items())
+
+
+def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
+    """A finding about a task that is not there, or not able to do anything."""
+    name, plan, process = str(entry.plan.task), entry.plan, evidence.process(entry)
+    match entry.phase:
+        case TaskPhase.WAITING:
+            up = {task for task, other in evidence.state.tasks.items() if other.phase is TaskPhase.RUNNING}
+            return Finding(name, "waits to be started", tuple(str(need) for need in plan.needs if need not in up))
+        case TaskPhase.BACKOFF:
+            wait_s = max(0.0, (entry.due or evidence.now) - evidence.now)
+            return Finding(name, f"{describe_exit(entry.exit_code or 0)}; starts again in {wait_s:.0f} s")
+        case TaskPhase.DONE | TaskPhase.STOPPED | TaskPhase.FAILED:
+            return Finding(name, entry.phase.value)
+    if plan.host in evidence.state.silent:
+        return Finding(name, f"host {plan.host} is silent")
+    if process.is_frozen:
+        return Finding(name, "frozen by a signal or a debugger (SIGSTOP)")
+    if entry.pid is None:
+        what = {"library": "TensorFlow's library", "nothing": "Python"}.get(plan.preload or "nothing", "TensorFlow")
+        return Finding(name, f"not started yet: {what} is being loaded for it")
+    if entry.phase is TaskPhase.STARTING or (entry.awaited and not entry.joined):
+        place = whereabouts(process.threads)
+        doing = f": {_describe(place, plan.cwd)}" if place else ""
+        return Finding(name, f"not yet listening at {plan.address}{doing}", stack=_stack(process.main_thread, plan.cwd))
+    return None
+
+
+def _place(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
+    return whereabouts(evidence.process(entry).threads)
+
+
+def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabouts | None], blockers: set[Task]) -> Finding:
+    """What a running program does."""
+    task, process, seen = entry.plan.task, evidence.process(entry), evidence.seen.get(entry.plan.task)
+    place, step = places[task], seen.step if seen else None
+    finding = Finding(str(task), _unknown(entry, seen, process), step=step, stack=_stack(process.main_thread, entry.plan.cwd))
+    if place is not None:
+        finding = replace(finding, does=_describe(place, entry.plan.cwd))
+    if task in blockers or (place is not None and place.place in (Place.SERVING, Place.EVALUATING)):
+        return finding
+    created = _awaited_by_session(evidence.tails.get(task, b""))
+    if created and (place is None or place.place is Place.SESSION):
+        return replace(finding, does="in CreateSession", waits_for=created)
+    if seen is not None and seen.phase == "train" and evidence.now - seen.since < STALLED_S:
+        return replace(finding, does="training")
+    missing = _missing_servers(evidence, entry, blockers)
+    if missing:
+        does = (
+            "in CreateSession"
+            if place is not None and place.place is Place.SESSION and not (seen and seen.phase == "train")
+            else finding.does
+        )
+        return replace(finding, does=does, waits_for=missing)
+    return _among_replicas(evidence, entry, finding, places, blockers)
+
+
+def _among_replicas(
+    evidence: Evidence, entry: TaskState, finding: Finding, places: Mapping[Task, Whereabouts | None], blockers: set[Task]
+) -> Finding:
+    """A program whose servers are all well: it waits for its input, or for other replicas."""
+    task, seen = entry.plan.task, evidence.seen.get(entry.plan.task)
+    others = [
+        other for other, known in evidence.state.tasks.items() if other != task and known.plan.role == "program" and not known.finished
+    ]
+    culprits = [other for other in others if other in blockers]
+    readers = {other: thread for other in places if (thread := input_thread(evidence.process(evidence.state.tasks[other]).threads))}
+    if not culprits and task in readers:
+        reading, cwd = readers[task], entry.plan.cwd
+        return replace(finding, does=_describe(Whereabouts(Place.INPUT, reading[0]), cwd), stack=_stack(reading, cwd))
+    place = places[task]
+    if place is None or place.place not in (Place.BARRIER, Place.CHIEF, Place.OTHERS):
+        return finding
+    step = f" for step {seen.step + 1}" if place.place is Place.BARRIER and seen and seen.step is not None else ""
+    behind = culprits or [other for other in others if other in readers]
+    return replace(finding, does=f"{place.place.value}{step}", waits_for=tuple(map(str, behind)))
+
+
+def _awaited_by_session(output: bytes) -> tuple[str, ...]:
+    """The tasks that TensorFlow names at the end of a program's output as missing."""
+    found: dict[str, None] = {}
+    for line in reversed(output.splitlines()):
+        named = _CREATE_SESSION.search(line)
+        if named is None:
+            break
+        found[f"{named[1].decode()}:{named[2].decode()}"] = None
+    return tuple(sorted(found))
+
+
+def _missing_servers(evidence: Evidence, entry: TaskState, blockers: set[Task]) -> tuple[str, ...]:
+    """The servers it needs that are in trouble, or accept no connection from its host."""
+    host = evidence.hosts.get(entry.plan.host)
+    refusing = set(host.refusing) if host else set()
+    servers = [evidence.state.tasks[need] for need in entry.plan.needs if need in evidence.state.tasks]
+    bad = [each for each in servers if each.plan.task in blockers or each.plan.address in refusing]
+    return tuple(
+        str(each.plan.task) + ("" if each.plan.task in blockers else f" (no connection from {entry.plan.host} to {each.plan.address})")
+        for each in bad
+    )
+
+
+def _describe(place: Whereabouts, cwd: str) -> str:
+    return f"{place.place.value}: {_shown(place.frame, cwd)}" if place.frame else place.place.value
+
+
+def _shown(frame: Frame, cwd: str) -> str:
+    """With the file's path from the package, or from the program's folder."""
+    path = _PACKAGE.sub("", frame.file)
+    return f"{frame.function} ({path.removeprefix(cwd.rstrip('/') + '/')}:{frame.line})"
+
+
+def _unknown(entry: TaskState, seen: Seen | None, process: ProcessFacts) -> str:
+    """Without a stack that says more."""
+    known = f"in phase {seen.phase}" if seen and seen.phase else "running"
+    disk = ", waiting for a disk" if process.state == "D" else ""
+    why = f" (no Python stack: {process.no_stack})" if process.no_stack else ""
+    return f"{known}{disk}{why}"
+
+
+def _stack(frames: Sequence[Frame], cwd: str) -> tuple[str, ...]:
+    """The innermost frames, of several in a row in TensorFlow only one."""
+    kept = [frame for number, frame in enumerate(frames) if not number or not (_in_library(frame) and _in_library(frames[number - 1]))]
+    return tuple(_shown(frame, cwd) for frame in kept[:_STACK])
+
+
+def _in_library(frame: Frame) -> bool:
+    return "/tensorflow/" in frame.file
+
+
+def _timed(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
+    """Since when a program makes no step, or a task is in a phase without a process of use."""
+    seen = evidence.seen.get(entry.plan.task)
+    if evidence.process(entry).is_frozen or (entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING):
+        return finding
+    since = seen.since if seen is not None and entry.alive else entry.since
+    return replace(finding, for_s=round(max(0.0, evidence.now - since), 1))
+
+
+def render(findings: Sequence[Finding], in_words: Callable[[float], str]) -> list[str]:
+    """Lines for people: each task, what holds up the others, and the stacks of programs that do not train."""
+    width = max((len(each.task) for each in findings), default=0)
+    lines = [f"{each.task.ljust(width)}  {_line(each, in_words)}" for each in findings]
+    awaited = {name.partition(" ")[0] for each in findings for name in each.waits_for}
+    for each in findings:
+        if each.task in awaited and not each.waits_for:
+            lines.append(f"held up by {each.task}: {each.does}")
+    for each in findings:
+        if each.stack and each.does != "training":
+            lines += ["", f"{each.task}, innermost first:", *(f"    {frame}" for frame in each.stack)]
+    return lines
+
+
+def _line(finding: Finding, in_words: Callable[[float], str]) -> str:
+    at = f", after step {finding.step}" if finding.step is not None and " for step " not in finding.does else ""
+    lasts = f", for {in_words(finding.for_s)}" if finding.for_s is not None and finding.does != "training" else ""
+    waits = f"; waits for {', '.join(finding.waits_for)}" if finding.waits_for else ""
+    return f"{finding.does}{at}{lasts}{waits}"

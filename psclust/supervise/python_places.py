@@ -1,0 +1,104 @@
+"""What a client does, by where its Python threads are. Pure."""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from psclust.transport.process_facts import Frame
+
+
+class Place(Enum):
+    """The values are shown."""
+
+    LOADING = "loading TensorFlow"
+    SAVING = "writing a checkpoint"
+    RESTORING = "restoring a checkpoint"
+    PEERS = "waiting for servers to answer"
+    BARRIER = "in the barrier"
+    CHIEF = "waiting for the chief to prepare the variables"
+    OTHERS = "waiting for the other replicas to end"
+    EVALUATING = "evaluating"
+    SERVING = "serving"
+    SESSION = "in a session call"
+    INPUT = "reading input"
+    OWN = "in its own code"
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """frame: the innermost one of the user's own code, for OWN and INPUT."""
+
+    place: Place
+    frame: Frame | None = None
+
+
+# (end of the file's path, functions, place); no function: all of the file's.
+_PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
+    ("psclust/train/checkpoints/checkpoint.py", ("save",), Place.SAVING),
+    ("psclust/train/checkpoints/checkpoint.py", ("restore",), Place.RESTORING),
+    ("psclust/train/session.py", ("wait_for_peers",), Place.PEERS),
+    ("psclust/train/sync/participant.py", (), Place.BARRIER),
+    ("psclust/train/between_graph/agreement.py", ("compare",), Place.CHIEF),
+    ("psclust/train/checkpoints/initializer.py", ("await_chief",), Place.CHIEF),
+    ("psclust/train/between_graph/chief.py", ("_await_others", "_wait"), Place.OTHERS),
+    ("psclust/train/offline/evaluation.py", ("run",), Place.EVALUATING),
+    ("tensorflow/python/training/saver.py", ("save",), Place.SAVING),
+    ("tensorflow/python/training/saver.py", ("restore",), Place.RESTORING),
+    ("tensorflow/python/training/basic_session_run_hooks.py", ("_save",), Place.SAVING),
+    ("tensorflow/python/training/session_manager.py", ("wait_for_session",), Place.CHIEF),
+    ("tensorflow/python/training/server_lib.py", ("join",), Place.SERVING),
+)
+_SESSION_FILE = "tensorflow/python/client/session.py"
+_INPUT_FILES = ("tensorflow/python/ops/script_ops.py", "tensorflow/python/data/ops/from_generator_op.py")
+_LIBRARY = re.compile(
+    r"(?:site|dist)-packages/|/lib/python3[^/]*/|/psclust/(?:train|replication|estimator|runtime|rundir|spec|placement)/"
+    r"|/psclust/(?:errors|framing)\.py$"
+)
+_STDLIB = sysconfig.get_paths()["stdlib"]
+
+
+def whereabouts(threads: Sequence[Sequence[Frame]]) -> Whereabouts | None:
+    """Of a client whose main thread comes first; None if nothing is known."""
+    for thread in threads:
+        if any(_known(frame) is Place.SAVING for frame in thread):
+            return Whereabouts(Place.SAVING)
+    return _of_thread(threads[0]) if threads else None
+
+
+def input_thread(threads: Sequence[Sequence[Frame]]) -> Sequence[Frame]:
+    """The thread of the input pipeline that is in the user's code, from the user's innermost frame outwards; empty if none is."""
+    for thread in threads:
+        if any(frame.file.endswith(_INPUT_FILES) for frame in thread):
+            own = next((number for number, frame in enumerate(thread) if _is_own(frame)), None)
+            if own is not None:
+                return thread[own:]
+    return ()
+
+
+def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
+    if any("importlib._bootstrap" in frame.file for frame in thread) and any("/tensorflow/" in frame.file for frame in thread):
+        return Whereabouts(Place.LOADING)
+    found: Whereabouts | None = None
+    for frame in thread:
+        place = _known(frame)
+        if place is not None:
+            return Whereabouts(place)
+        if frame.file.endswith(_SESSION_FILE):
+            found = found or Whereabouts(Place.SESSION)
+        elif _is_own(frame):
+            return found or Whereabouts(Place.OWN, frame)
+    return found
+
+
+def _known(frame: Frame) -> Place | None:
+    function = frame.function.rpartition(".")[2]  # from Python 3.11 on it comes with its class
+    return next((place for end, names, place in _PLACES if frame.file.endswith(end) and (not names or function in names)), None)
+
+
+def _is_own(frame: Frame) -> bool:
+    """Neither a library's nor psclust's nor Python's."""
+    return not (frame.file.startswith(("<", _STDLIB)) or _LIBRARY.search(frame.file))

@@ -1,0 +1,155 @@
+"""What a process on this machine does: its state for the kernel, and where its Python threads are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PY_SPY_S = 10.0
+_AT_ONCE = 16
+_DEEPEST = 4  # generations of children that are looked for a Python in
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A place in Python code."""
+
+    function: str
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.function} ({self.file}:{self.line})"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """state: the letter of /proc/PID/stat, None without a process. threads: of its Python or of a Python below it, the main thread first,
+    each from the innermost frame outwards. no_stack: why there are none, as a clause."""
+
+    state: str | None = None
+    threads: tuple[tuple[Frame, ...], ...] = ()
+    no_stack: str | None = None
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a signal or a debugger has stopped it."""
+        return self.state in ("T", "t")
+
+    @property
+    def main_thread(self) -> tuple[Frame, ...]:
+        return self.threads[0] if self.threads else ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What was found on one host. processes: by task. refusing: addresses of servers that accept no connection from there."""
+
+    processes: Mapping[str, ProcessFacts] = field(default_factory=dict)
+    refusing: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> HostFacts:
+        data: dict[str, Any] = json.loads(text)
+        processes = {task: _process_from(each) for task, each in data["processes"].items()}
+        return cls(processes, tuple(data["refusing"]))
+
+
+def _process_from(data: Mapping[str, Any]) -> ProcessFacts:
+    threads = tuple(tuple(Frame(**frame) for frame in thread) for thread in data["threads"])
+    return ProcessFacts(data["state"], threads, data["no_stack"])
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A process to look at. stacks: whether at its Python threads too."""
+
+    task: str
+    host: str
+    pid: int
+    stacks: bool
+
+
+def inspect_host(processes: Collection[Inspected], addresses: Collection[str]) -> HostFacts:
+    """The facts of this machine. addresses: of servers to connect to."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        found = pool.map(lambda each: process_facts(each.pid, stacks=each.stacks), processes)
+        accepted = pool.map(accepts, addresses)
+        facts = {each.task: fact for each, fact in zip(processes, found, strict=True)}
+        return HostFacts(facts, tuple(address for address, yes in zip(addresses, accepted, strict=True) if not yes))
+
+
+def accepts(address: str, timeout_s: float = 2.0) -> bool:
+    """Whether a server at host:port accepts connections from this machine."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
+
+
+def process_facts(pid: int, *, stacks: bool) -> ProcessFacts:
+    """stacks: whether to look for Python threads."""
+    state = process_state(pid)
+    if state is None or not stacks:
+        return ProcessFacts(state)
+    program = _py_spy()
+    if program is None:
+        return ProcessFacts(state, no_stack=f"py-spy is not installed beside {sys.executable}")
+    reason = "no Python"
+    for each in _family(pid):
+        threads = _python_threads(program, each)
+        if not isinstance(threads, str):
+            return ProcessFacts(state, threads)
+        reason = threads
+    return ProcessFacts(state, no_stack=reason)
+
+
+def process_state(pid: int) -> str | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return stat.rpartition(") ")[2][:1]
+
+
+def _py_spy() -> str | None:
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if beside.exists() else shutil.which("py-spy")
+
+
+def _family(pid: int, depth: int = 0) -> Iterator[int]:
+    """The process, then its descendants."""
+    yield pid
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return
+    for child in children if depth < _DEEPEST else ():
+        yield from _family(int(child), depth + 1)
+
+
+def _python_threads(program: str, pid: int) -> tuple[tuple[Frame, ...], ...] | str:
+    """The reason if there are none. The process is not stopped meanwhile."""
+    try:
+        done = subprocess.run([program, "dump", "--nonblocking", "--json", "--pid", str(pid)], capture_output=True, timeout=_PY_SPY_S)
+        threads = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return f"py-spy: {error}"
+    if threads is None:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return lines[0] if lines else "py-spy failed"
+    threads.sort(key=lambda thread: thread["os_thread_id"] != pid)
+    return tuple(tuple(Frame(each["name"], each["filename"], each["line"]) for each in thread["frames"]) for thread in threads)

@@ -1,0 +1,189 @@
+"""`psclust why` names what each task does and waits for, in staged waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from on_hosts import isolated
+from staged_waits import ABSENT_PS, IMPORTS, LATE_PS, PROGRAM, SLEEPER
+
+from psclust.testing.command import CommandBed
+from psclust.testing.free_ports import free_ports
+from psclust.testing.hosts import HostBed
+from psclust.testing.wait import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
+
+SYNC = ("--ps", "2", "--workers", "2", "--sync", "--env", "TASK={task_index}")
+SECONDS = 40.0
+
+
+def why(bed: CommandBed) -> dict[str, dict[str, Any]]:
+    code, said = bed.run("why", "--json")
+    assert code == 0, said
+    return {each["task"]: each for each in json.loads(said)}
+
+
+def until_why(bed: CommandBed, **expected: tuple[str, list[str]]) -> dict[str, dict[str, Any]]:
+    """Wait until `why` says so: what each of these tasks (worker_0) does, by its beginning, and which tasks it waits for."""
+    last: dict[str, dict[str, Any]] = {}
+
+    def fits() -> bool:
+        last.clear()
+        last.update(why(bed))
+        names = {name: last[name.replace("_", ":")] for name in expected}
+        return all(names[name]["does"].startswith(does) and names[name]["waits_for"] == waits for name, (does, waits) in expected.items())
+
+    try:
+        wait_until(fits, SECONDS, what=f"{expected}")
+    except TimeoutError:
+        pytest.fail(f"expected {expected}, found {json.dumps(last, indent=1)}")
+    return last
+
+
+def train(bed: CommandBed, *options: str) -> None:
+    bed.write("staged.py", PROGRAM)
+    assert bed.run("up", "-d", *SYNC, *options, "staged:program")[0] == 0
+
+
+def end(bed: CommandBed) -> None:
+    assert bed.run("down")[0] == 0
+
+
+def signal_task(bed: CommandBed, task: str, number: int) -> None:
+    pid = bed.wait_for(task, "running").pid
+    assert pid is not None
+    os.kill(pid, number)
+
+
+def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed) -> None:
+    held = bed.write("step-1", "")
+    train(bed)
+    until_why(bed, worker_0=("in the barrier for step", ["worker:1"]), worker_1=("in its own code: held (staged.py:", []))
+    held.unlink()
+    until_why(bed, worker_0=("training", []), worker_1=("training", []), ps_0=("serves at 127.0.0.1:", []))
+    slow = bed.write("input-0", "")
+    found = until_why(bed, worker_0=("reading input: held (staged.py:", []), worker_1=("in the barrier for step", ["worker:0"]))
+    assert found["worker:1"]["for_s"] >= 2
+    assert found["worker:0"]["stack"][0].startswith("held (staged.py:")
+    slow.unlink()
+    until_why(bed, worker_0=("training", []))
+    signal_task(bed, "ps:1", signal.SIGSTOP)
+    until_why(bed, ps_1=("frozen by a signal", []), worker_0=("in the barrier", ["ps:1"]), worker_1=("in the barrier", ["ps:1"]))
+    said = bed.run("why")[1]
+    assert "held up by ps:1: frozen by a signal or a debugger (SIGSTOP)" in said
+    assert "worker:1, innermost first:" in said
+    signal_task(bed, "ps:1", signal.SIGCONT)
+    end(bed)
+
+
+def test_a_script_that_sleeps_is_named_with_the_line(bed: CommandBed) -> None:
+    bed.write("train.py", SLEEPER)
+    assert bed.run("up", "-d", "--ps", "0", "--workers", "1", "--no-preload", "train.py")[0] == 0
+    found = until_why(bed, worker_0=("in its own code: nap (train.py:4)", []))
+    assert found["worker:0"]["stack"][:2] == ["nap (train.py:4)", "<module> (train.py:5)"]
+    end(bed)
+
+
+@pytest.mark.long
+def test_a_worker_that_never_starts_is_named(bed: CommandBed) -> None:
+    hook = bed.folder / "hook"
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text("import time\ntime.sleep(1000)\n")
+    bed.write("staged.py", PROGRAM)
+    jobs = {"ps": 1, "worker": {"count": 2, "task_env": {"1": {"PYTHONPATH": str(hook)}}}}
+    bed.write("psclust.yaml", json.dumps({"program": "staged:program", "jobs": jobs, "update": "sync"}))
+    up = bed.start("up")
+    bed.wait_for("worker:0", "running")
+    until_why(bed, worker_0=("in the barrier for step", ["worker:1"]), worker_1=("in its own code: <module> (hook/sitecustomize.py:2)", []))
+    end(bed)
+    up.wait()
+
+
+@pytest.mark.long
+def test_a_ps_that_does_not_listen_yet_is_named(bed: CommandBed) -> None:
+    bed.write("late", "")
+    bed.write("train.py", LATE_PS + "# --ps_hosts --worker_hosts --job_name --task_index\n")
+    up = bed.start("up", "--ps", "1", "--workers", "1", "--no-preload", "train.py", "--job_name={job_name}")
+    bed.wait_for("ps:0", "running")
+    until_why(bed, ps_0=("not yet listening at 127.0.0.1:", []))
+    assert "in its own code: prepare (train.py:" in why(bed)["ps:0"]["does"]
+    end(bed)
+    up.wait()
+
+
+@pytest.mark.long
+def test_loading_tensorflow_is_named(bed: CommandBed) -> None:
+    bed.write("train.py", IMPORTS)
+    up = bed.start("up", "--ps", "0", "--workers", "1", "--no-preload", "train.py")
+    bed.wait_for("worker:0", "running")
+    until_why(bed, worker_0=("loading TensorFlow", []))
+    until_why(bed, worker_0=("in its own code: <module> (train.py:3)", []))
+    end(bed)
+    up.wait()
+
+
+@pytest.mark.long
+def test_a_session_for_a_ps_that_is_not_there_is_named(bed: CommandBed) -> None:
+    first = free_ports(3)
+    bed.write("train.py", ABSENT_PS % (first, first + 1, first + 2))
+    assert bed.run("up", "-d", "--ps", "0", "--workers", "1", "train.py")[0] == 0
+    until_why(bed, worker_0=("in CreateSession", ["ps:0", "ps:1"]))
+    end(bed)
+
+
+@pytest.fixture
+def slow_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that can be frozen: what writes to it then waits."""
+    image, folder = tmp_path / "disk", tmp_path / "mounted"
+    folder.mkdir()
+    image.write_bytes(b"")
+    os.truncate(image, 64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    if subprocess.run(["mount", "-o", "loop", str(image), str(folder)], capture_output=True).returncode:
+        pytest.skip("mounting an image needs root and a loop device")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["fsfreeze", "-u", str(folder)], capture_output=True)
+        wait_until(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0, what="umount")
+
+
+@pytest.mark.long
+def test_a_checkpoint_on_a_slow_disk_is_named(bed: CommandBed, slow_disk: Path) -> None:
+    bed.write("staged.py", PROGRAM)
+    model = ("--model-dir", str(slow_disk / "model"), "--save-seconds", "1")
+    assert bed.run("up", "-d", *SYNC, "staged:program", *model)[0] == 0
+    until_why(bed, worker_0=("training", []))
+    subprocess.run(["fsfreeze", "-f", str(slow_disk)], check=True)
+    until_why(bed, worker_0=("writing a checkpoint", []), worker_1=("in the barrier for step", ["worker:0"]))
+    subprocess.run(["fsfreeze", "-u", str(slow_disk)], check=True)
+    end(bed)
+
+
+@pytest.mark.long
+@isolated
+def test_a_cut_link_between_two_hosts_is_named(far: CommandBed, hosts: HostBed) -> None:
+    far.write("staged.py", PROGRAM)
+    assert far.run("up", "-d", "-H", hosts.names, *SYNC, "staged:program")[0] == 0
+    until_why(far, worker_0=("training", []), worker_1=("training", []))
+    address = far.wait_for("ps:1", "running").address
+    worker = next(host for host in hosts.hosts if host.name == far.wait_for("worker:1", "running").host)
+    assert address is not None
+    worker.run("ip", "route", "add", "blackhole", f"{address.partition(':')[0]}/32")
+    try:
+        until_why(far, worker_1=("in the barrier", [f"ps:1 (no connection from {worker.name} to {address})"]), ps_1=("serves at", []))
+    finally:
+        worker.run("ip", "route", "del", "blackhole", f"{address.partition(':')[0]}/32")
+    end(far)
+
+
+def test_without_a_live_run_there_is_nothing_to_explain(bed: CommandBed) -> None:
+    assert bed.run_here("why") == (2, "psclust: no run is live. Start one with `psclust up`.\n")
