@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from psclust.cli import output
-from psclust.launch.up_request import DEFAULT_FILE, default_name
+from psclust.launch.up_request import DEFAULT_FILES, default_file, default_name
 from psclust.reach.ways import find_hosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one)."),
+    click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {' or '.join(DEFAULT_FILES)} here)."),
     click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b,user@c,node[01-04]; slurm; local."),
     click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line."),
 )
@@ -49,8 +49,8 @@ class HostRequest:
 
 def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> HostRequest:
     """Flags win over the file. Raises ClusterFileError with every mistake."""
-    if path is None and Path(DEFAULT_FILE).is_file():
-        path = DEFAULT_FILE
+    if path is None:
+        path = default_file()
     if hosts in HOST_WORDS or hostfile is None is hosts:
         flags = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
         # Without a file no tasks are meant, and the default ones need not fit on the hosts.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,7 +12,7 @@ from psclust.cli.common_options import run_dir_option
 from psclust.cli.completions import files, values
 from psclust.errors import UsageError
 from psclust.launch.submission import check_for_slurm
-from psclust.launch.up_request import DEFAULT_FILE, UpRequest, read_request
+from psclust.launch.up_request import DEFAULT_FILES, UpRequest, default_file, read_request
 from psclust.placement.policies import BALANCED, POLICIES, render_policies
 from psclust.reach.ways import batch_system
 from psclust.spec.jobs import BETWEEN_GRAPH, COORDINATOR, IN_GRAPH
@@ -31,7 +30,7 @@ _OPTIONS = (
         "path",
         metavar="FILE",
         shell_complete=files,
-        help=f"The cluster file (default: {DEFAULT_FILE} here, if there is one).",
+        help=f"The cluster file (default: {' or '.join(DEFAULT_FILES)} here).",
     ),
     click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b:4,user@c:2,node[01-04]; slurm; local."),
     click.option("--hostfile", metavar="FILE", shell_complete=files, help="A file of hosts, one a line (`host slots=4`)."),
@@ -106,8 +105,8 @@ def request_from_flags(
     `psclust.spec.load.load`.
     Raises ClusterFileError with every mistake, or UsageError."""
     overrides = [*overrides, *_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
-    if path is None and not program and Path(DEFAULT_FILE).is_file():
-        path = DEFAULT_FILE
+    if path is None and not program:
+        path = default_file()
     if for_kubernetes:
         return read_request(path, overrides, run_dir, rules=[check_for_kubernetes], find_hosts=refuse_hosts)
     if for_slurm:

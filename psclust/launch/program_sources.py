@@ -44,7 +44,7 @@ def _sources_of_jobs(file: ClusterFile, layout: ClusterLayout, environ: Mapping[
         python_path = str(entry.job.env.get("PYTHONPATH", file.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))))
         key = (program, folder, python_path)
         if key not in known:
-            known[key] = _read(program, Path(folder), python_path)
+            known[key] = sources_of(program, Path(folder), python_path)
         if known[key]:
             found[entry.name] = known[key]
     return found
@@ -76,7 +76,8 @@ def _home(program: str, folder: Path) -> Path:
     return folder if program.startswith("-m ") else Path(os.path.realpath(folder / program)).parent
 
 
-def _read(program: str, folder: Path, python_path: str) -> list[str]:
+def sources_of(program: str, folder: Path, python_path: str) -> list[str]:
+    """Of a script or `-m module` in `folder`, and of the modules beside it that it imports; none if it cannot be read."""
     more = [folder / entry for entry in python_path.split(os.pathsep) if entry]
     if program.startswith("-m "):
         roots = [folder, *more]

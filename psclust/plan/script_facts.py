@@ -21,19 +21,22 @@ _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "Mult
 class ScriptFacts:
     """`flags`: the classic flags that it defines, as it spells them (`--job_name`, `--job-name`). `reads_tf_config`: it names TF_CONFIG or
     its resolver. `may_read_role`: it does that, or calls something in TensorFlow that does, or reads psclust's variables. `hides`: a file
-    or folder beside it with the name of a module that TensorFlow imports. `names_keras`: its fork server should have imported Keras."""
+    or folder beside it with the name of a module that TensorFlow imports. `names_keras`: its fork server should have imported Keras.
+    `coordinates`: its chief alone runs code, for all workers."""
 
     flags: tuple[str, ...] = ()
     reads_tf_config: bool = False
     may_read_role: bool = False
     hides: str | None = None
     names_keras: bool = False
+    coordinates: bool = False
 
 
 def read_facts(sources: Iterable[str]) -> ScriptFacts:
     """The facts of a program with these sources, of its script and of imported modules. A source that does not parse adds none."""
     flags: dict[str, str] = {}
     reads = may_read = names_keras = False
+    every: set[str] = set()
     for source in sources:
         names_keras = names_keras or re.search(r"\bkeras\b", source) is not None
         try:
@@ -43,10 +46,12 @@ def read_facts(sources: Iterable[str]) -> ScriptFacts:
         for spelled in _defined(nodes):
             flags.setdefault(flag_name(spelled), spelled if spelled.startswith("-") else f"--{spelled}")
         names = {name for node in nodes for name in _names(node)}
+        every |= names
         reads = reads or bool(names & _READERS) or _reads_variable(nodes)
         may_read = may_read or bool(names & _MAY_READ) or any(text.startswith("PSCLUST_") for node in nodes for text in _text(node))
     found = tuple(flags[name] for name in CLASSIC_FLAGS if name in flags)
-    return ScriptFacts(found, reads, may_read or reads, names_keras=names_keras)
+    coordinates = "ClusterCoordinator" in every or ("ParameterServerStrategy" in every and not every & {"Estimator", "RunConfig"})
+    return ScriptFacts(found, reads, may_read or reads, names_keras=names_keras, coordinates=coordinates)
 
 
 def flag_name(spelled: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from psclust.spec.cluster_file import ClusterFile, ClusterText, Job
 from psclust.spec.load import load
-from psclust.spec.starter_file import render_init
+from psclust.spec.starter_file import SCHEMA_FILE, Starter, render_init
 
 
 def loaded(folder: Path, text: str) -> ClusterFile:
@@ -33,23 +33,23 @@ def loaded(folder: Path, text: str) -> ClusterFile:
     ],
 )
 def test_the_starter_file_loads(program: str | None, expected: object, tmp_path: Path) -> None:
-    file = loaded(tmp_path, render_init("mnist", program))
+    file = loaded(tmp_path, render_init(Starter("mnist", program)))
     assert (file.name, file.jobs, file.program) == ("mnist", {"ps": Job(), "worker": Job(count=2)}, expected)
 
 
 def test_a_name_is_made_to_fit(tmp_path: Path) -> None:
-    assert loaded(tmp_path, render_init("my project: 2", None)).name == "my-project-2"
+    assert loaded(tmp_path, render_init(Starter("my project: 2", None))).name == "my-project-2"
 
 
 def test_it_fits_on_a_screen() -> None:
-    lines = render_init("mnist", "train.py").splitlines()
-    assert len(lines) <= 42
+    lines = render_init(Starter("mnist", "train.py")).splitlines()
+    assert len(lines) <= 43
     assert max(map(len, lines)) <= 115
 
 
 def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> None:
     commented = rf"^# (?=({'|'.join(ClusterText.model_fields)}):|  )"
-    file = loaded(tmp_path, re.sub(commented, "", render_init("mnist", "a.b:c"), flags=re.MULTILINE))
+    file = loaded(tmp_path, re.sub(commented, "", render_init(Starter("mnist", "a.b:c")), flags=re.MULTILINE))
     given = {
         "name",
         "jobs",
@@ -70,3 +70,16 @@ def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> Non
         "kubernetes",
     }
     assert file.model_fields_set == given
+
+
+def test_what_is_known_is_filled_in(tmp_path: Path) -> None:
+    text = render_init(Starter("mnist", "train.py", ps=3, workers=5, hosts="a:4,b:4", role_by="flags"))
+    file = loaded(tmp_path, text)
+    assert (file.jobs["ps"].count, file.jobs["worker"].count, file.role_by, file.replication) == (3, 5, "flags", None)
+    assert [(host.name, host.slots) for host in file.hosts] == [("a", 4), ("b", 4)]
+    file = loaded(tmp_path, render_init(Starter("mnist", "train.py", replication="coordinator")))
+    assert (file.role_by, file.replication) == ("auto", "coordinator")
+
+
+def test_the_first_line_names_the_schema_for_editors() -> None:
+    assert render_init(Starter("mnist")).splitlines()[0] == f"# yaml-language-server: $schema={SCHEMA_FILE}"

@@ -1,0 +1,49 @@
+"""What `psclust init --from train.py` fills in: the script's way to learn its role, read from its source."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from psclust.errors import UsageError
+from psclust.launch.program_sources import sources_of
+from psclust.plan.script_facts import CLASSIC_FLAGS, read_facts
+from psclust.spec.jobs import COORDINATOR
+from psclust.spec.starter_file import Starter
+
+
+def look_at(name: str, script: str) -> tuple[Starter, str]:
+    """A cluster file's contents for `script`, and a sentence that says why. Raises UsageError if it cannot be read."""
+    sources = sources_of(script, Path(), os.environ.get("PYTHONPATH", ""))
+    if not sources:
+        raise UsageError(f"--from {script}: there is no such file here, or it cannot be read; name a Python script.")
+    program, facts = _psclust_program(sources[0]), read_facts(sources)
+    if program is not None:
+        module = Path(script).with_suffix("").as_posix().replace("/", ".")
+        return Starter(name, f"{module}:{program}"), f"{script} makes a psclust.Program: in-graph or between-graph is one word in the file"
+    if facts.coordinates:
+        return Starter(
+            name, script, replication=COORDINATOR
+        ), f"{script} coordinates workers: its chief alone runs it (replication: {COORDINATOR})"
+    if facts.flags:
+        return Starter(name, script, role_by="flags"), f"{script} defines {', '.join(facts.flags)}: each task gets them (role_by: flags)"
+    if facts.may_read_role:
+        return Starter(name, script, role_by="tf_config"), f"{script} reads its role from TF_CONFIG: each task gets it (role_by: tf_config)"
+    flags = ", ".join(f"--{flag}" for flag in CLASSIC_FLAGS)
+    return Starter(name, script), f"{script} defines none of {flags} and does not read TF_CONFIG; see role_by in the file"
+
+
+def _psclust_program(source: str) -> str | None:
+    """The first variable of the module that is made by calling `Program`."""
+    try:
+        body: Sequence[ast.stmt] = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    for node in body:
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)):
+            continue
+        if ast.unparse(node.value.func) in ("Program", "psclust.Program"):
+            return node.targets[0].id
+    return None
