@@ -10,11 +10,14 @@ from psclust.cli.request_options import request_from_flags
 from psclust.launch.submission import Submission, check, prepare, submit
 
 
-def submitted(flags: Mapping[str, object], *, only_show: bool) -> int:
+def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = False) -> int:
     """Submit a job, or only show its script and what Slurm says of it; the exit code. Raises UsageError, StartError."""
     submission = prepare(lambda task: request_from_flags(**flags, for_slurm=True, array_task=task))  # type: ignore[arg-type]
     request = submission.requests[0]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
+    if only_show and as_json:
+        output.data({"script": submission.script, "slurm": check(submission)})
+        return 0
     if only_show:
         output.say(submission.script)
         output.say(f"sbatch --test-only: {check(submission)}")

@@ -13,6 +13,7 @@ from psclust.reach.batch_jobs import JobState
 from psclust.reach.ways import batch_system
 from psclust.rundir.batch_job import BatchJob
 from psclust.rundir.folder import ClusterFolder, RunFolder
+from psclust.rundir.log_tail import tail_of
 from psclust.rundir.status import QUEUED, RunStatus
 from psclust.rundir.status_file import is_queued, read_status, record_lost_job
 
@@ -54,8 +55,10 @@ class JobRuns:
         state = self._states.get(job.id) if job else None
         if job is None or state is None or status.ended:
             return status
-        if state.word == "PENDING":
-            return replace(status, phase=QUEUED, notes=(*status.notes, f"waiting for Slurm job {job.id} ({state})"))
+        if state.waiting:
+            # Of a job that Slurm has put back into the queue, nothing runs any more.
+            tasks = tuple(replace(task, phase=QUEUED, pid=None) for task in status.tasks)
+            return replace(status, phase=QUEUED, tasks=tasks, notes=(*status.notes, f"waiting for Slurm job {job.id} ({state})"))
         return replace(status, notes=(*status.notes, f"Slurm job {job.id} is {state}")) if status.phase == QUEUED else status
 
     def cancel(self, cluster: ClusterFolder) -> str:
@@ -91,7 +94,8 @@ class JobRuns:
         if job is None or state is None or not state.over:
             return
         how = "before psclust started" if is_queued(folder) else "without a word of the run's end"
-        where = f"; its output: {folder.job_output}" if folder.job_output.exists() else ""
+        last = "".join(tail_of(folder.job_output, 1))
+        where = f": {last}; all of its output: {folder.job_output}" if last else ""
         with suppress(OSError):  # another user's
             record_lost_job(folder, exit_code=1, text=f"Slurm job {job.id} is gone ({state}), {how}{where}")
 

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """word: the batch system's own, such as PENDING. reason: why it waits, None if it does not. over: it will not run any more."""
+    """word: the batch system's own, such as PENDING. waiting: in the queue, for `reason`. over: it will not run any more."""
 
     word: str
     reason: str | None = None
+    waiting: bool = False
     over: bool = False
 
     def __str__(self) -> str:

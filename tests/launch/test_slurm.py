@@ -66,7 +66,8 @@ def test_a_batch_script_starts_it_too_and_tasks_have_the_variables_of_the_script
 def test_without_an_allocation_it_is_refused(slurm: SlurmBed, bed: CommandBed) -> None:
     assert bed.run_here("up", "-H", "slurm", "train.py") == (
         2,
-        "psclust: -H: slurm: this is no allocation; call psclust in a script for sbatch, or in the shell of salloc.\n",
+        "psclust: -H: slurm: this is no allocation; submit a job with `psclust up --slurm`, or call psclust in a "
+        "script for sbatch, or in the shell of salloc.\n",
     )
     bed.environ |= slurm.environ
     bed.command = ("srun", "--quiet", "--nodes=2", "--ntasks=2", *PSCLUST)

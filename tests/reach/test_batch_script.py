@@ -151,8 +151,8 @@ def test_states_of_jobs_are_read_from_any_version_of_squeue(jobs: object, tmp_pa
     (tmp_path / "squeue").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     found = sbatch.states(["1", "2", "3", "4_0", "4_3", "4_5", "9"])
-    assert found["1"] == JobState("PENDING", "Resources")
+    assert found["1"] == JobState("PENDING", "Resources", waiting=True)
     assert [job for job, state in found.items() if state.over] == ["3", "4_5", "9"]
     assert found["4_0"] == JobState("RUNNING")
-    assert found["4_3"] == JobState("PENDING", "Priority")
+    assert found["4_3"] == JobState("PENDING", "Priority", waiting=True)
     assert str(found["9"]) == "unknown to squeue"

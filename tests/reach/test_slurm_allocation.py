@@ -26,7 +26,10 @@ def test_counts_are_expanded(text: str, counts: list[int]) -> None:
 
 def test_without_slurm_nothing_is_found_unless_it_is_asked_for() -> None:
     assert find_allocation({"PATH": "/bin"}, asked=False) is None
-    with pytest.raises(UsageError, match="no allocation; call psclust in a script for sbatch, or in the shell of salloc"):
+    with pytest.raises(
+        UsageError,
+        match="no allocation; submit a job with `psclust up --slurm`, or call psclust in a script",
+    ):
         find_allocation({"PATH": "/bin"}, asked=True)
 
 

@@ -42,7 +42,7 @@ def command(as_json: bool, gbit: float, slurm: bool, **flags: object) -> int:
     would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
     program is imported, in a process of its own."""
     if slurm:
-        return submitted(flags, only_show=True)
+        return submitted(flags, only_show=True, as_json=as_json)
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     return show(request, as_json=as_json, gbit=gbit)

@@ -57,7 +57,10 @@ def find_allocation(environ: Mapping[str, str], *, asked: bool) -> Allocation | 
     job = environ.get("SLURM_JOB_ID")
     if job is None:
         if asked:
-            raise UsageError("slurm: this is no allocation; call psclust in a script for sbatch, or in the shell of salloc.")
+            raise UsageError(
+                "slurm: this is no allocation; submit a job with `psclust up --slurm`, or call psclust in a script for sbatch, or in the "
+                "shell of salloc."
+            )
         return None
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks != "1":

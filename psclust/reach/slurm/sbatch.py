@@ -113,8 +113,9 @@ def _state(record: Mapping[str, Any]) -> JobState:
     given = record["job_state"]
     words = given if isinstance(given, list) else [given]
     reason = str(record.get("state_reason") or "None")
+    waiting = "PENDING" in words
     over = "COMPLETING" not in words and bool(_OVER & set(words))
-    return JobState("+".join(words), reason if "PENDING" in words and reason != "None" else None, over)
+    return JobState("+".join(words), reason if waiting and reason != "None" else None, waiting, over)
 
 
 def _call(command: Sequence[str], stdin: str | None = None) -> str:
@@ -140,4 +141,5 @@ def _call(command: Sequence[str], stdin: str | None = None) -> str:
 
 def _environment() -> dict[str, str]:
     """sbatch takes options from variables, too; the script has all of ours."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}
+    return kept | {"SLURM_BITSTR_LEN": "0"}  # squeue shortens no list of an array's tasks
