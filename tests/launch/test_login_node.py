@@ -137,11 +137,13 @@ def test_an_array_is_a_run_for_each_of_its_tasks(login: CommandBed, slurm: Slurm
     keys = "jobs: {worker: 1}\nprogram: work.py\nargs: ['rate {array_task}']\nrole_by: none\npreload: false\n"
     login.write("sweep.yaml", f"name: sweep-{{array_task}}\n{keys}slurm: {{sbatch: [--array=1-3:2]}}\n")
     login.write("stop", "")
-    job = submit(login, "-f", "sweep.yaml")
+    login.environ["PSCLUST_UP_WORKERS"] = "3"  # the job does not ask it again
+    job = submit(login, "-f", "sweep.yaml", "--workers", "1")
     wait_for_nothing_left(login, slurm)
     for task in ("1", "3"):
         said = login.run_here("logs", f"sweep-{task}")[1]
         assert f"rate {task}\n" in said
+        assert "worker:1" not in said
         assert "ended well" in login.run_here("ps", f"sweep-{task}")[1]
         record = BatchJob.read(login.run_folder(f"sweep-{task}").job)
         assert record is not None

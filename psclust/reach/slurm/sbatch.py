@@ -140,6 +140,6 @@ def _call(command: Sequence[str], stdin: str | None = None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """sbatch takes options from variables, too; the script has all of ours."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("SBATCH_")}
+    """Without the variables that sbatch, and `up` in the job, would take options from: script and cluster file have them all."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SBATCH_", "PSCLUST_UP_"))}
     return kept | {"SLURM_BITSTR_LEN": "0"}  # squeue shortens no list of an array's tasks
