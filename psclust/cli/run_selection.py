@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import click
+
 from psclust.cli import output
 from psclust.errors import NoRunError, UsageError
 from psclust.launch.job_runs import JobRuns
@@ -40,7 +42,9 @@ def known_clusters(run_dir: str | None) -> list[ClusterFolder]:
 
 
 def job_runs() -> JobRuns:
-    return JobRuns(output.error)
+    """One for each call of the command: it asks, and warns, once."""
+    runs: JobRuns = click.get_current_context().meta.setdefault(__name__, JobRuns(output.error))
+    return runs
 
 
 def current_run(cluster: ClusterFolder) -> RunFolder:

@@ -26,7 +26,7 @@ class JobState:
 
 
 class BatchSystem(Protocol):
-    """How a batch system is called, from one of its log-in nodes."""
+    """How a batch system is called, from one of its login nodes."""
 
     def nodes_of(self, slurm: Slurm) -> FoundHosts:
         """The nodes that a job will have, by names of our own."""

@@ -39,7 +39,7 @@ _REDRAW_S = 0.05
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
 @click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
-@click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a log-in node, and return.")
+@click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return.")
 @click.option("--held", is_flag=True, hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
 @click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
 def command(detach: bool, slurm: bool, held: bool, dry_run: bool, **flags: object) -> int:

@@ -126,7 +126,7 @@ def _call(command: Sequence[str], stdin: str | None = None) -> str:
             command, input=stdin, env=_environment(), capture_output=True, text=True, errors="replace", timeout=_COMMAND_S, check=False
         )
     except FileNotFoundError:
-        raise UsageError(f"there is no `{name}` on the PATH; call psclust on a log-in node of the Slurm cluster.") from None
+        raise UsageError(f"there is no `{name}` on the PATH; call psclust on a login node of the Slurm cluster.") from None
     except subprocess.TimeoutExpired:
         raise UsageError(f"`{' '.join(command)}` did not end in {_COMMAND_S:g} s; is Slurm's controller up?") from None
     if done.returncode == 0:
