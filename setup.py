@@ -25,6 +25,7 @@ setup(
         "psclust": ["py.typed"],
         "psclust.agent": ["*.proto"],
         "psclust.control": ["*.proto"],
+        "psclust.examples": ["*.ipynb"],
         "psclust.runtime": ["bind_shim.c"],
     },
     # Not a Python module: a shared library, loaded into servers with LD_PRELOAD. Optional: without a C compiler psclust still installs,
@@ -51,7 +52,7 @@ setup(
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
         "bench": ["matplotlib>=3.9"],
-        "test": [*TEST, "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
+        "test": [*TEST, "nbclient>=0.10", "ipykernel>=6", "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
     },
     entry_points={
         "console_scripts": ["psclust = psclust.cli.main:main"],

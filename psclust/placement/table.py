@@ -14,6 +14,8 @@ from psclust.placement.variable import Variable
 from psclust.placement.wire_bytes import wire_bytes
 
 IMBALANCE_LIMIT = 1.2
+# Smaller models fit into a few packets, wherever they are.
+_WORTH_PLACING = 4_000
 # What TCP moves in a second over a link of 1 Gbit/s, as measured.
 _GBIT_BYTES = 119.6e6
 IN_STEP = "between-graph sync"
@@ -109,10 +111,11 @@ def imbalance(totals: Sequence[int]) -> float:
 
 
 def warning(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> str | None:
-    """One sentence if the fullest ps holds more than 1.2 times the mean: which ps, how much, and a change that was verified to help."""
+    """One sentence if the fullest ps holds more than 1.2 times the mean of a model that is not tiny: which ps, how much, and a change that
+    was verified to help."""
     pieces, placed, totals = _place(variables, ps, settings)
     uneven = imbalance(totals)
-    if uneven <= IMBALANCE_LIMIT:
+    if uneven <= IMBALANCE_LIMIT or sum(totals) < _WORTH_PLACING:
         return None
     largest = max(range(ps), key=totals.__getitem__)
     cause = max((piece for piece in pieces if placed[piece.name] == largest), key=lambda piece: piece.bytes)

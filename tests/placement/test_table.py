@@ -177,8 +177,13 @@ def test_a_pin_that_makes_it_uneven_is_the_reason_given() -> None:
 
 
 def test_the_limit_is_one_fifth_over_the_mean() -> None:
-    assert warning([Variable("a", (120,)), Variable("b", (80,))], 2, PlacementSettings()) is None
-    assert warning([Variable("a", (121,)), Variable("b", (79,))], 2, PlacementSettings()) is not None
+    assert warning([Variable("a", (1200,)), Variable("b", (800,))], 2, PlacementSettings()) is None
+    assert warning([Variable("a", (1210,)), Variable("b", (790,))], 2, PlacementSettings()) is not None
+
+
+def test_a_toy_is_never_uneven() -> None:
+    assert warning([Variable("slope", (2,)), Variable("offset", ())], 2, PlacementSettings()) is None
+    assert warning([Variable("slope", (1999,)), Variable("offset", ())], 2, PlacementSettings()) is not None
 
 
 def test_one_ps_or_no_variable_is_never_uneven() -> None:
