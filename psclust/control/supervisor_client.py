@@ -21,7 +21,7 @@ from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
-from psclust.supervise.explain import Finding
+from psclust.supervise.task_finding import Finding
 
 _CALL_S = 20.0
 _POLL_S = 0.005

@@ -101,7 +101,7 @@ def build_plan(
 
 
 def _deadlines(keys: cluster_file.Deadlines) -> Deadlines:
-    return Deadlines(keys.start, keys.stop, keys.finish, keys.run, keys.lease, keys.detached, keys.run_exit_code)
+    return Deadlines(keys.start, keys.stop, keys.finish, keys.run, keys.lease, keys.detached, keys.run_exit_code, keys.progress)
 
 
 def _hidden_notes(hidden: Mapping[str, str]) -> list[str]:

@@ -63,7 +63,7 @@ class TaskPlan:
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """`run_s` None: no limit; a run that reaches it ends with `run_exit_code`. `lease_s`, `detached_s`: how long an agent keeps its tasks
-    without contact to the supervisor."""
+    without contact to the supervisor. `progress_s`: how long a training may make no step; None: for ever."""
 
     start_s: float
     stop_s: float
@@ -72,6 +72,7 @@ class Deadlines:
     lease_s: float = 30.0
     detached_s: float = 86400.0
     run_exit_code: int = TIME_LIMIT_CODE
+    progress_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

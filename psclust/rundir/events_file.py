@@ -30,6 +30,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "host_lost": ("host", "reason", "tasks"),
     "move": ("hosts", "reason"),
     "note": ("text",),
+    "stalled": ("findings",),
     "finishing": ("tasks", "limit_s"),
     "stopping": (*_ENDING, "cause", "collateral"),
     "end": _ENDING,

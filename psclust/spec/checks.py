@@ -133,6 +133,7 @@ def _keys_have_an_effect(file: ClusterFile) -> Iterator[Problem]:
         ("update",): file.update == "sync",
         ("backup_workers",): bool(file.backup_workers),
         ("max_staleness",): file.max_staleness is not None,
+        ("deadlines", "progress"): file.deadlines.progress is not None,
         **{("placement", key): getattr(file.placement, key) != default for key, default in Placement().model_dump().items()},
     }
     yield from (Problem(path, why, reads) for path, is_given in given.items() if is_given)

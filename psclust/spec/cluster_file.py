@@ -100,6 +100,9 @@ class Deadlines(_Model):
     finish: Seconds = Field(default=60.0, description="For the other programs to end, after the jobs whose end ends the run.")
     run: Seconds | None = Field(default=None, description="Time limit of the whole run; none by default.")
     run_exit_code: int = Field(default=124, ge=0, le=255, description="Exit code of a run that reaches that limit; 0 means success.")
+    progress: Seconds | None = Field(
+        default=None, description="Without a step of a psclust program; then `psclust why` is shown, and the run fails. None by default."
+    )
     lease: Lease = Field(default=30.0, description="On other hosts: tasks are stopped after so long without contact to the launcher.")
     detached: Lease = Field(default=86400.0, description="The same for a detached run (`up -d`).")
 

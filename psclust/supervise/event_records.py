@@ -30,7 +30,7 @@ def event_records(before: RunState, event: Event, after: RunState, actions: Sequ
         cause, collateral = after.outcome.cause, [str(task) for task in after.outcome.collateral]
         yield record("stopping", **_ending(after.outcome), cause=str(cause) if cause else None, collateral=collateral)
     for action in actions:
-        yield _action(after, action)
+        yield from _action(after, action)
 
 
 def _event(before: RunState, event: Event, after: RunState, now: float) -> Iterator[Record]:
@@ -41,6 +41,8 @@ def _event(before: RunState, event: Event, after: RunState, now: float) -> Itera
             changed = [str(each.task) for each in plan.tasks if each.task in old and each != old[each.task]]
             removed = [str(task) for task in old if task not in {each.task for each in plan.tasks}]
             yield record("plan", tasks=tasks, changed=changed, removed=removed)
+        case events.Explained(_, findings):
+            yield record("stalled", findings=[each.to_dict() for each in findings])
         case events.HostSilent(host, silent):
             if (host in before.silent) is not silent:
                 yield record("host_silent" if silent else "host_back", host=host)
@@ -70,16 +72,16 @@ def _task_event(
             return record("exit", **names, exit_code=shell_code(code), reason=describe_exit(code), after_s=round(now - entry.since, 3))
 
 
-def _action(state: RunState, action: Action) -> Record:
+def _action(state: RunState, action: Action) -> Iterator[Record]:
     match action:
         case events.Start(plan, attempt):
-            return record("start", task=str(plan.task), host=plan.host, attempt=attempt)
+            yield record("start", task=str(plan.task), host=plan.host, attempt=attempt)
         case events.Signal(task, signal):
-            return record("signal", **_names(state.tasks[task]), signal=signal)
+            yield record("signal", **_names(state.tasks[task]), signal=signal)
         case events.Move(lost, otherwise):
-            return record("move", hosts=list(lost), reason=otherwise.text)
+            yield record("move", hosts=list(lost), reason=otherwise.text)
         case events.End(outcome):
-            return record("end", **_ending(outcome))
+            yield record("end", **_ending(outcome))
 
 
 def _starts_again(old: TaskState, new: TaskState, event: Event) -> bool:

@@ -7,6 +7,7 @@ from enum import Enum
 
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
+from psclust.supervise.task_finding import Finding
 from psclust.transport.api import SignalName
 
 
@@ -149,6 +150,19 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Stepped:
+    """A program reports another global step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """The answer to `Explain`; `text`, for the user, shows the findings."""
+
+    text: str
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NotMoved:
     """`Move` is impossible; `why` is a clause for the user. If it is possible, Apply follows instead."""
 
@@ -186,6 +200,11 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Explain:
+    """Find out what every task does."""
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """No task is alive; the run is over."""
 
@@ -193,5 +212,5 @@ class End:
 
 
 TaskEvent = Started | NotStarted | Serving | Reported | Exited | Restart
-Event = TaskEvent | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
-Action = Start | Signal | Move | End
+Event = TaskEvent | Stepped | Explained | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
+Action = Start | Signal | Move | Explain | End

@@ -4,14 +4,14 @@ A pure function."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from psclust.spec.cluster import Task
 from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.python_places import Place, Whereabouts, input_thread, whereabouts
 from psclust.supervise.run_state import RunState, TaskPhase, TaskState
+from psclust.supervise.task_finding import Finding
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 
 STALLED_S = 2.0  # without a step, after which it is asked why
@@ -27,26 +27,6 @@ class Seen:
     step: int | None
     phase: str | None
     since: float
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """does: a clause. for_s: for how many seconds already, None: unknown. step: the last one it knows of. stack:
-    the innermost frames of a program's main thread."""
-
-    task: str
-    does: str
-    waits_for: tuple[str, ...] = ()
-    for_s: float | None = None
-    step: int | None = None
-    stack: tuple[str, ...] = ()
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
-        return cls(**{**data, "waits_for": tuple(data["waits_for"]), "stack": tuple(data["stack"])})
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -222,24 +202,3 @@ def _timed(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
         return finding
     since = seen.since if seen is not None and entry.alive else entry.since
     return replace(finding, for_s=round(max(0.0, evidence.now - since), 1))
-
-
-def render(findings: Sequence[Finding], in_words: Callable[[float], str]) -> list[str]:
-    """Lines for people: each task, what holds up the others, and the stacks of programs that do not train."""
-    width = max((len(each.task) for each in findings), default=0)
-    lines = [f"{each.task.ljust(width)}  {_line(each, in_words)}" for each in findings]
-    awaited = {name.partition(" ")[0] for each in findings for name in each.waits_for}
-    for each in findings:
-        if each.task in awaited and not each.waits_for:
-            lines.append(f"held up by {each.task}: {each.does}")
-    for each in findings:
-        if each.stack and each.does != "training":
-            lines += ["", f"{each.task}, innermost first:", *(f"    {frame}" for frame in each.stack)]
-    return lines
-
-
-def _line(finding: Finding, in_words: Callable[[float], str]) -> str:
-    at = f", after step {finding.step}" if finding.step is not None and " for step " not in finding.does else ""
-    lasts = f", for {in_words(finding.for_s)}" if finding.for_s is not None and finding.does != "training" else ""
-    waits = f"; waits for {', '.join(finding.waits_for)}" if finding.waits_for else ""
-    return f"{finding.does}{at}{lasts}{waits}"

@@ -94,7 +94,8 @@ class RunState:
     deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the run ends. due: end of the finishing grace.
     silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost hosts whose tasks are not needed unless a
     program starts again. notes: sentences for the user. hold: set while tasks of a lost host move; no task starts before that time, nor
-    before every process that knows the old addresses has ended."""
+    before every process that knows the old addresses has ended. stepped: when a program last reported another step. asked: whether it was
+    asked why there is none; explained: when the answer came."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE
@@ -109,6 +110,9 @@ class RunState:
     missed: tuple[HostLost, ...] = ()
     notes: tuple[str, ...] = ()
     hold: float | None = None
+    stepped: float = 0.0
+    asked: bool = False
+    explained: float | None = None
 
     def with_task(self, entry: TaskState) -> RunState:
         return replace(self, tasks={**self.tasks, entry.plan.task: entry})

@@ -30,6 +30,8 @@ from psclust.supervise.events import (
     End,
     Event,
     Exited,
+    Explain,
+    Explained,
     HostLost,
     HostSilent,
     Kill,
@@ -45,11 +47,13 @@ from psclust.supervise.events import (
     Stage,
     Start,
     Started,
+    Stepped,
     Stop,
     TaskEvent,
     Tick,
 )
 from psclust.supervise.host_loss import lacks_host, lose_host, lose_missed_hosts
+from psclust.supervise.progress_limit import check_progress
 from psclust.supervise.restart_rule import never_served, restart_delay_s
 from psclust.supervise.run_end import deciders, describe_success, failure
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
@@ -74,6 +78,10 @@ def step(state: RunState, event: Event, now: float) -> Result:
             state = replace(state, silent=state.silent | {event.host} if event.silent else state.silent - {event.host})
         case HostLost():
             state, actions = _follow_verdict(*lose_host(state, event, now), now)
+        case Stepped():
+            state = replace(state, stepped=now)
+        case Explained():
+            state = replace(_note(state, event.text), explained=now)
         case Note():
             state = _note(state, event.text)
         case NotMoved():
@@ -287,7 +295,7 @@ def _note(state: RunState, text: str) -> RunState:
     return state if text in state.notes else replace(state, notes=(*state.notes, text))
 
 
-def _follow_verdict(state: RunState, verdict: Move | Outcome | Note | None, now: float) -> Result:
+def _follow_verdict(state: RunState, verdict: Move | Outcome | Note | Explain | None, now: float) -> Result:
     if isinstance(verdict, Note):
         return _note(state, verdict.text), []
     if isinstance(verdict, Outcome):
@@ -330,7 +338,7 @@ def _deadlines(state: RunState, now: float) -> Result:
         return _stop(state, Outcome(False, 3, text, cause=missing[0], attempt=state.tasks[missing[0]].attempt), now)
     if state.phase is RunPhase.FINISHING and state.due is not None and now >= state.due:
         return _stop(state, Outcome(True, 0, describe_stop(state, limits)), now)
-    return state, []
+    return _follow_verdict(*check_progress(state, now), now)
 
 
 def _settle(state: RunState, now: float) -> Result:

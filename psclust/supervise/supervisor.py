@@ -23,12 +23,13 @@ from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
-from psclust.supervise.explain import Evidence, Finding, Seen, explain
+from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.replan import plan_without
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
+from psclust.supervise.task_finding import Finding, render
 from psclust.transport.api import Transport
 from psclust.transport.process_facts import Inspected
 
@@ -131,6 +132,13 @@ class Supervisor:
         addresses = [entry.plan.address for _, entry in running if entry.plan.role == "server" and entry.plan.address]
         return explain(replace(evidence, hosts=inspect(processes, addresses)))
 
+    def _report(self) -> None:
+        """Explain why no step is made, to the rules and the user."""
+        with suppress(RunEndedError):
+            findings = self.explain()
+            lines = render(findings, lambda seconds: f"{seconds:.0f} s")
+            self.post(events.Explained("\n".join(["no step is made; what each task does:", *lines]), findings))
+
     def status(self) -> RunStatus:
         return self._status
 
@@ -169,7 +177,7 @@ class Supervisor:
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
                 self._read_progress(entry)
-        if not isinstance(event, events.Tick):
+        if not isinstance(event, events.Tick | events.Stepped):
             LOG.info("%s", _brief(event))
         before, now = self._state, time.monotonic()
         self._state, actions = step(before, event, now)
@@ -186,6 +194,8 @@ class Supervisor:
                 self._transport.signal(action.task, action.signal)
             elif isinstance(action, events.Move):
                 self._move(action)
+            elif isinstance(action, events.Explain):
+                threading.Thread(target=self._report, name="explain", daemon=True).start()
 
     def _evidence(self) -> Evidence:
         tails = {task: self._transport.output(task).tail for task in self._state.tasks}
@@ -233,6 +243,8 @@ class Supervisor:
         seen = self._seen.get(entry.plan.task)
         if seen is None or (seen.step, seen.phase) != (progress.step, progress.phase):
             self._seen[entry.plan.task] = Seen(progress.step, progress.phase, time.monotonic())
+            if progress.step is not None and (seen is None or progress.step != seen.step):
+                self._handle(events.Stepped())
         stage = _STAGES.get(progress.phase or "")
         if stage is not None and stage is not entry.stage:
             self._handle(events.Reported(entry.plan.task, stage))

@@ -14,6 +14,7 @@ import pytest
 from on_hosts import isolated
 from staged_waits import ABSENT_PS, IMPORTS, LATE_PS, PROGRAM, SLEEPER
 
+from psclust.rundir.events_file import read_events
 from psclust.testing.command import CommandBed
 from psclust.testing.free_ports import free_ports
 from psclust.testing.hosts import HostBed
@@ -22,7 +23,7 @@ from psclust.testing.wait import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 SYNC = ("--ps", "2", "--workers", "2", "--sync", "--env", "TASK={task_index}")
-SECONDS = 40.0
+SECONDS = 120.0
 
 
 def why(bed: CommandBed) -> dict[str, dict[str, Any]]:
@@ -82,6 +83,18 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     assert "worker:1, innermost first:" in said
     signal_task(bed, "ps:1", signal.SIGCONT)
     end(bed)
+
+
+def test_a_run_without_steps_is_explained_and_then_ended(bed: CommandBed) -> None:
+    bed.write("staged.py", PROGRAM)
+    bed.write("psclust.yaml", json.dumps({"program": "staged:program", "deadlines": {"progress": "5s"}}))
+    up = bed.start("up", *SYNC)
+    signal_task(bed, "ps:1", signal.SIGSTOP)
+    assert up.wait() == 1, up.output
+    assert "psclust: ps:1      frozen by a signal or a debugger (SIGSTOP)" in up.output
+    assert "no step was made for 5 s (deadlines.progress)" in up.output
+    kinds = [each["kind"] for each in read_events(bed.run_folder().events)]
+    assert kinds.index("stalled") < kinds.index("stopping") < kinds.index("signal")
 
 
 def test_a_script_that_sleeps_is_named_with_the_line(bed: CommandBed) -> None:

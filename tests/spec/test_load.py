@@ -32,7 +32,8 @@ MISTAKES = {
     "ssh: {deadline: soon}": "1: ssh.deadline: found the text 'soon'; write seconds, or a time such as 90s, 10m or 2h.",
     "ssh: me@host": "1: ssh: found the text 'me@host'; write a mapping with keys such as parallel, deadline.",
     "gpus: 1": "1: gpus: unknown key; gpus belongs to a job: write it indented under that job, as jobs.worker.gpus.",
-    "deadlines: {zzz: 1}": "1: deadlines.zzz: unknown key; known here are start, stop, finish, run, run_exit_code, lease, detached.",
+    "deadlines: {zzz: 1}": "1: deadlines.zzz: unknown key; known here are "
+    "start, stop, finish, run, run_exit_code, progress, lease, detached.",
     "jobs: {ps: {cuont: 2}}": "1: jobs.ps.cuont: unknown key; did you mean count?",
     "jobs: {ps: {update: sync}}": "1: jobs.ps.update: unknown key; update belongs to the whole file: write it without indentation.",
     "jobs: {ps: {command: a}}": "1: jobs.ps.command: unknown key; write run instead.",

@@ -17,6 +17,7 @@ from psclust.supervise.events import (
     Apply,
     Event,
     Exited,
+    Explained,
     HostLost,
     HostSilent,
     Note,
@@ -29,6 +30,7 @@ from psclust.supervise.events import (
     Tick,
 )
 from psclust.supervise.state_machine import step
+from psclust.supervise.task_finding import Finding
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
 
@@ -106,6 +108,9 @@ def test_hosts_notes_and_the_finishing_grace_are_recorded() -> None:
     run.up()
     assert brief(run.at(5, HostSilent("b"), HostSilent("b"), HostSilent("b", silent=False))) == ["host_silent", "host_back"]
     assert run.at(5, Note("a"), Note("a")) == [{"kind": "note", "text": "a"}]
+    stalled = run.at(5, Explained("b", (Finding("ps:0", "frozen"),)))
+    assert [each["kind"] for each in stalled] == ["stalled", "note"]
+    assert stalled[0]["findings"][0]["does"] == "frozen"
     finishing = run.at(6, Exited(W0, 0))[1]
     assert finishing == {"kind": "finishing", "tasks": ["worker:1"], "limit_s": 30}
     again = Recorder(run.plan)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from histories import PS, W0, W1, Replay, make_plan, task_plan
 
 from psclust.supervise.events import Apply, Exited, HostSilent, Serving, Started
-from psclust.supervise.explain import Evidence, Finding, Seen, explain, render
+from psclust.supervise.explain import Evidence, Seen, explain
+from psclust.supervise.task_finding import Finding, render
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 
 SESSION = Frame("BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1)

@@ -17,7 +17,7 @@ def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
     """Show what every task of a live run does, since when, and which tasks it waits for; then where the Python of programs that wait is.
     No task is stopped for it."""
     from psclust.control.supervisor_client import SupervisorClient
-    from psclust.supervise.explain import render
+    from psclust.supervise.task_finding import render
 
     cluster = find_cluster(name, run_dir, live=True)
     with SupervisorClient(current_run(cluster)) as client:
