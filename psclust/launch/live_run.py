@@ -33,7 +33,8 @@ def claim_or_change(request: UpRequest) -> tuple[RunFolder, int] | Changes:
         claimed = claim_name(request)
         if claimed is not None:
             return claimed
-        changes = _change(request)
+        # Of this very job, on a node that failed: the file system frees its lock some time later.
+        changes = None if request.cluster.is_elsewhere() else _change(request)
         if changes is not None:
             return changes
         time.sleep(_POLL_S)

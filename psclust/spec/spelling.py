@@ -117,7 +117,8 @@ def _wanted(value: object, schema: Schema, root: Schema) -> str:
         near = nearest(value, words)
         return expected(schema, root) + (f" (did you mean {near}?)" if near else "")
     is_one_item = isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
-    if is_one_item and any(option.get("type") == "array" for option in options):
+    kinds = {str(option.get("type")) for option in options}
+    if is_one_item and "array" in kinds and "integer" not in kinds:
         try:
             return f"a list: {inline(shlex.split(str(value)))}"
         except ValueError:

@@ -245,3 +245,14 @@ def test_a_training_is_submitted_and_ends_well(login: CommandBed, slurm: SlurmBe
     found = re.search(r"evaluation: accuracy (\S+) ", attached.output)
     assert found, attached.output
     assert float(found[1]) >= 0.96
+
+
+@pytest.mark.long
+def test_a_supervisor_that_cannot_be_reached_is_ended_with_its_job(login: CommandBed, slurm: SlurmBed) -> None:
+    job = submit(login)
+    login.wait_for("worker:1", "running")
+    login.run_folder().access.unlink()
+    code, said = login.run_here("down")
+    assert code == 0, said
+    assert f"the supervisor of bed does not answer; its Slurm job {job} was cancelled" in said
+    wait_for_nothing_left(login, slurm)

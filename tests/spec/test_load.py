@@ -31,6 +31,11 @@ MISTAKES = {
     "ssh: {parallel: 0}": "1: ssh.parallel: found 0; write a whole number from 1 to 256.",
     "ssh: {deadline: soon}": "1: ssh.deadline: found the text 'soon'; write seconds, or a time such as 90s, 10m or 2h.",
     "ssh: me@host": "1: ssh: found the text 'me@host'; write a mapping with keys such as parallel, deadline.",
+    "slurm: {gpu: 1}": "1: slurm.gpu: unknown key; did you mean gpus?",
+    "slurm: {time: [1]}": "1: slurm.time: found a list; write a time limit such as 4:00:00.",
+    "slurm: {nodes: 0}": "1: slurm.nodes: found 0; write a whole number, 1 or more, or a list such as [1, 4].",
+    "slurm: {nodes: [1], gpus: [0, 1]}": "1: slurm.nodes: found 1 value where others have 2; write one for each group.",
+    "slurm: {sbatch: --exclusive}": "1: slurm.sbatch: found the text '--exclusive'; write a list: [--exclusive].",
     "gpus: 1": "1: gpus: unknown key; gpus belongs to a job: write it indented under that job, as jobs.worker.gpus.",
     "deadlines: {zzz: 1}": "1: deadlines.zzz: unknown key; known here are "
     "start, stop, finish, run, run_exit_code, progress, lease, detached.",

@@ -12,8 +12,9 @@ from psclust.cli import output
 from psclust.cli.ages import parse_age
 from psclust.cli.common_options import json_option, run_dir_option
 from psclust.cli.completions import run_names
+from psclust.cli.run_selection import known_clusters
 from psclust.errors import StartError, UsageError
-from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, clusters, state_root
+from psclust.rundir.folder import KEPT_RUNS, ClusterFolder, RunFolder, state_root
 from psclust.rundir.old_runs import KEPT_IN_ALL, OldRun, chosen, has_left_something, old_runs, remove, size
 from psclust.spec.plurals import counted
 
@@ -34,9 +35,10 @@ def command(names: tuple[str, ...], keep: int | None, older_than: str | None, dr
     psclust prune --older-than 7d    runs that ended more than a week ago
     """
     root = state_root(os.environ, run_dir)
-    unknown = set(names) - {cluster.name for cluster in clusters(root)}
+    there = known_clusters(run_dir)
+    unknown = set(names) - {cluster.name for cluster in there}
     if unknown:
-        known = ", ".join(cluster.name for cluster in clusters(root)) or "none"
+        known = ", ".join(cluster.name for cluster in there) or "none"
         raise UsageError(f"{', '.join(sorted(unknown))}: no run of that name; there is: {known}.")
     if not names and keep is None and older_than is None:
         raise UsageError(
