@@ -8,7 +8,7 @@ TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd mu
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-long bench check coverage fmt proto golden clean
+.PHONY: demo test test-long bench docs check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
@@ -25,6 +25,10 @@ test-long: system test-system $(VENV)/.test
 bench: system test-system $(VENV)/.test
 	$(BIN)/pip install -q -e ".[bench]"
 	$(BIN)/python benchmarks/suite.py $(bench)
+
+# The documentation as a site, in site/.
+docs: $(VENV)/.test
+	$(BIN)/mkdocs build -q
 
 check: system $(VENV)/.test
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

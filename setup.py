@@ -10,6 +10,7 @@ TEST += ["dockerfile-parse>=2", "coverage>=7.11"]
 # The published schemas of Kubernetes' own objects, and models made from that of a JobSet.
 TEST += ["kubernetes-validate>=1.33", "kubeflow-trainer-api>=2"]
 
+DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
 LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 
 setup(
@@ -52,7 +53,8 @@ setup(
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
         "bench": ["matplotlib>=3.9"],
-        "test": [*TEST, "nbclient>=0.10", "ipykernel>=6", "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
+        "docs": DOCS,
+        "test": [*TEST, *DOCS, "nbclient>=0.10", "ipykernel>=6", "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
     },
     entry_points={
         "console_scripts": ["psclust = psclust.cli.main:main"],
