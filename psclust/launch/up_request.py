@@ -19,7 +19,7 @@ from psclust.reach.ways import find_hosts
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.checks import Rule
-from psclust.spec.cluster_file import ClusterFile, Slurm
+from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FindHosts, FoundHosts
 from psclust.spec.load import Override, load
 from psclust.transport.bind_shim import bind_shim
@@ -49,7 +49,7 @@ def read_request(
     *,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = find_hosts,
-    nodes_of: Callable[[Slurm], FoundHosts] | None = None,
+    nodes_of: Callable[[ClusterText], FoundHosts] | None = None,
     array_task: str | None = None,
 ) -> UpRequest:
     """path: of the cluster file; None: the flags alone. The others: see `psclust.spec.load.load`. Raises ClusterFileError with every

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from psclust.spec.cluster_file import ClusterFile, Slurm
+    from psclust.spec.cluster_file import ClusterFile, ClusterText, Slurm
     from psclust.spec.found_hosts import FoundHosts
 
 
@@ -28,7 +28,7 @@ class JobState:
 class BatchSystem(Protocol):
     """How a batch system is called, from one of its login nodes."""
 
-    def nodes_of(self, slurm: Slurm) -> FoundHosts:
+    def nodes_of(self, file: ClusterText) -> FoundHosts:
         """The nodes that a job will have, by names of our own."""
 
     def array_tasks(self, slurm: Slurm) -> Sequence[str]:

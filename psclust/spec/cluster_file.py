@@ -133,11 +133,6 @@ class Slurm(_Model):
         default=0, ge=0, description="How often a batch job that ends early, after a checkpoint, is put into the queue again, to resume."
     )
 
-    @property
-    def groups(self) -> int:
-        """Of a heterogeneous job; 1 of any other."""
-        return min((len(value) for value in (self.partition, self.nodes, self.gpus) if isinstance(value, list)), default=1)
-
 
 class Placement(_Model):
     """Which ps holds a variable. A plain word in the file means `policy`."""

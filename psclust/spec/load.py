@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from psclust.errors import ClusterFileError, UsageError
 from psclust.spec.checks import Rule, check
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, ClusterText, Job, Slurm, clean_name, json_schema
+from psclust.spec.cluster_file import ClusterFile, ClusterText, Job, clean_name, json_schema
 from psclust.spec.found_hosts import HOST_WORDS, LOCAL, FindHosts, FoundHosts, this_machine
 from psclust.spec.host_lists import Piece, parse_hostfile, read_pieces, split_list
 from psclust.spec.key_types import ARRAY_TASK
@@ -33,7 +33,7 @@ def load(
     default_name: str,
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = this_machine,
-    nodes_of: Callable[[Slurm], FoundHosts] | None = None,
+    nodes_of: Callable[[ClusterText], FoundHosts] | None = None,
     array_task: str | None = None,
 ) -> ClusterFile:
     """The cluster that the file at `path` describes, with `overrides` applied; without a path, the flags and the defaults alone.
@@ -50,7 +50,7 @@ def load(
     if text.hostfile is not None:
         hosts = _read_hostfile(text.hostfile, data, mistakes)
     elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
-        found = nodes_of(text.slurm) if nodes_of and data.get("hosts") != LOCAL else _find(find_hosts, text, mistakes)
+        found = nodes_of(text) if nodes_of and data.get("hosts") != LOCAL else _find(find_hosts, text, mistakes)
         hosts = list(found.hosts) if found else []
     else:
         hosts = _read_hosts(data["hosts"], mistakes)

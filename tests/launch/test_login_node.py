@@ -226,7 +226,7 @@ def test_between_two_attempts_the_run_is_queued(login: CommandBed, slurm: SlurmB
 def test_groups_of_a_heterogeneous_job_have_what_their_tasks_need(login: CommandBed, slurm: SlurmBed) -> None:
     login.write("work.py", "import os\nprint(os.environ['PSCLUST_TASK'], 'sees', os.environ.get('CUDA_VISIBLE_DEVICES') or '-')\n")
     jobs = "jobs: {ps: {count: 1, hosts: het-0, run: [python, work.py]}, worker: {count: 2, hosts: het-1, gpus: 1}}"
-    keys = "program: work.py\nrole_by: none\npreload: false\nends_with: all\nslurm: {nodes: [1, 1]}\n"
+    keys = "program: work.py\nrole_by: none\npreload: false\nends_with: all\n"
     login.write("psclust.yaml", f"{jobs}\n{keys}")
     submit(login)
     wait_for_nothing_left(login, slurm)

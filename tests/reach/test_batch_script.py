@@ -61,6 +61,17 @@ slurm: {partition: [cpu, gpu], nodes: [1, 2]}
 #SBATCH --no-kill --requeue --open-mode=append --signal=B:USR1@120
 exec /usr/bin/python3 -m psclust up
 """,
+    "jobs: {ps: {count: 2, hosts: het-0}, worker: {count: 2, hosts: het-1, gpus: 1}}\nslurm: {account: team}": """#!/bin/bash
+#SBATCH --job-name=digits --chdir=/home/me --output=/runs/job.out
+#SBATCH --account=team
+#SBATCH --nodes=1 --ntasks-per-node=2
+#SBATCH --no-kill --requeue --open-mode=append --signal=B:USR1@120
+#SBATCH hetjob
+#SBATCH --account=team
+#SBATCH --nodes=1 --ntasks-per-node=2 --gpus-per-node=2
+#SBATCH --no-kill --requeue --open-mode=append --signal=B:USR1@120
+exec /usr/bin/python3 -m psclust up
+""",
     "name: 'sweep-{array_task}'\njobs: {worker: 1}\nslurm: {gpus: 2, sbatch: [--array=0-3]}": """#!/bin/bash
 #SBATCH --job-name=sweep --chdir=/home/me --output=/runs/job.out
 #SBATCH --nodes=1 --ntasks-per-node=1 --gpus-per-node=2
@@ -71,7 +82,7 @@ exec /usr/bin/python3 -m psclust up
 }
 
 
-@pytest.mark.parametrize("text", SCRIPTS, ids=["plain", "everything", "heterogeneous", "array"])
+@pytest.mark.parametrize("text", SCRIPTS, ids=["plain", "everything", "heterogeneous", "groups that jobs name", "array"])
 def test_the_script_is_as_it_was(text: str, tmp_path: Path) -> None:
     assert render_script(file_of(tmp_path, text), COMMAND, Path("/home/me"), Path("/runs/job.out")) == SCRIPTS[text]
 

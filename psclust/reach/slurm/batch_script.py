@@ -14,7 +14,7 @@ from typing import TypeVar
 from psclust.errors import UsageError
 from psclust.plan.cluster_layout import lay_out
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, Slurm
+from psclust.spec.cluster_file import ClusterFile, ClusterText, Slurm
 from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.plurals import counted
@@ -34,16 +34,24 @@ class _Group:
     partition: str | None
 
 
-def nodes_of(slurm: Slurm) -> FoundHosts:
+def nodes_of(file: ClusterText) -> FoundHosts:
     """See `BatchSystem.nodes_of`: node1, node2, ...; het-0.1, het-0.2, ... in a group."""
-    groups: dict[str, list[str]] = {}
-    total = 0
-    for number in range(slurm.groups):
-        count = _nth(slurm.nodes, number)
-        groups[f"het-{number}"] = [f"het-{number}.{each}" if slurm.groups > 1 else f"node{each}" for each in range(1, count + 1)]
-        total += count
-    text = f"hosts: the {counted(total, 'node')} of a Slurm job"
-    return FoundHosts("slurm", [Host(name) for names in groups.values() for name in names], text, groups if slurm.groups > 1 else {})
+    count = _count_groups(file)
+    counts = [_nth(file.slurm.nodes, number) for number in range(count)]
+    groups = {f"het-{number}": [f"het-{number}.{each}" for each in range(1, nodes + 1)] for number, nodes in enumerate(counts)}
+    names = [name for group in groups.values() for name in group] if count > 1 else [f"node{each}" for each in range(1, counts[0] + 1)]
+    text = f"hosts: the {counted(len(names), 'node')} of a Slurm job"
+    return FoundHosts("slurm", [Host(name) for name in names], text, groups if count > 1 else {})
+
+
+def _count_groups(file: ClusterText) -> int:
+    """As many as the lists have values; without lists, as jobs name groups."""
+    slurm = file.slurm
+    lists = [value for value in (slurm.partition, slurm.nodes, slurm.gpus) if isinstance(value, list)]
+    if lists:
+        return min(map(len, lists))
+    named = (re.fullmatch(r"het-(\d{1,2})", host) for job in file.jobs.values() for host in job.hosts or ())
+    return max((int(match[1]) + 1 for match in named if match), default=1)
 
 
 def render_script(file: ClusterFile, command: Sequence[str], folder: Path, output: Path) -> str:
@@ -93,13 +101,14 @@ def _groups(file: ClusterFile) -> list[_Group]:
     for task, host in lay_out(file).hosts.items():
         tasks[host.name] = tasks.get(host.name, 0) + 1
         gpus[host.name] = gpus.get(host.name, 0) + (file.all_jobs[task.job].gpus or 0)
-    found, hosts = [], list(file.hosts)
-    for number in range(slurm.groups):
-        count = _nth(slurm.nodes, number)
-        here, hosts = hosts[:count], hosts[count:]
+    groups: dict[str, list[Host]] = {}
+    for host in file.hosts:
+        groups.setdefault(host.name.partition(".")[0] if "." in host.name else "", []).append(host)
+    found = []
+    for number, here in enumerate(groups.values()):
         wanted = max(gpus.get(host.name, 0) for host in here) if slurm.gpus is None else _nth(slurm.gpus, number)
         most = max(1, *(tasks.get(host.name, 0) for host in here))
-        found.append(_Group(count, most, wanted, _nth(slurm.partition, number) if slurm.partition else None))
+        found.append(_Group(len(here), most, wanted, _nth(slurm.partition, number) if slurm.partition else None))
     return found
 
 

@@ -15,7 +15,7 @@ from psclust.reach.batch_jobs import JobState
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from psclust.spec.cluster_file import ClusterFile, Slurm
+    from psclust.spec.cluster_file import ClusterFile, ClusterText, Slurm
     from psclust.spec.found_hosts import FoundHosts
 
 _COMMAND_S = 60.0
@@ -35,10 +35,10 @@ _REMEDIES = (
 )
 
 
-def nodes_of(slurm: Slurm) -> FoundHosts:
+def nodes_of(file: ClusterText) -> FoundHosts:
     from psclust.reach.slurm import batch_script
 
-    return batch_script.nodes_of(slurm)
+    return batch_script.nodes_of(file)
 
 
 def array_tasks(slurm: Slurm) -> Sequence[str]:
