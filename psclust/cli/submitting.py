@@ -8,6 +8,7 @@ from psclust.cli import output
 from psclust.cli.misplaced_options import warn_of_misplaced_options
 from psclust.cli.request_options import request_from_flags
 from psclust.launch.submission import Submission, check, prepare, submit
+from psclust.rundir.folder import RunFolder
 
 
 def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = False) -> int:
@@ -27,6 +28,7 @@ def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = F
     names = _names(submission)
     output.say(f"{names} {'are' if submission.array_tasks else 'is'} queued as Slurm job {job}")
     name = request.cluster.name
+    output.say(f"what the job prints: {RunFolder(request.cluster.path / submission.run_id).job_output}")
     output.say(f"psclust ps {name}, psclust logs -f {name}, psclust down {name}")
     return 0
 

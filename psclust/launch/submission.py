@@ -46,7 +46,7 @@ class Submission:
 def check_for_slurm(file: ClusterFile) -> Iterator[Problem]:
     """Every reason why the file cannot become a job."""
     if file.found is None:
-        yield Problem(("hosts",), "Slurm chooses the nodes of a job; remove this, or write hosts: slurm.", (("hostfile",),))
+        yield Problem(("hosts",), "Slurm chooses the nodes of a job; remove hosts and hostfile, or write hosts: slurm.", (("hostfile",),))
 
 
 def prepare(read: ReadRequest) -> Submission:
@@ -95,8 +95,7 @@ def submit(submission: Submission) -> str:
         raise
     ids = [batch_system().task_id(job, task) for task in submission.array_tasks] or [job]
     for folder, own in zip(folders, ids, strict=True):
-        if not folder.job.exists():  # the job has started, and recorded that itself
-            BatchJob(own).write(folder.job)
+        BatchJob(own).write_first(folder.job)
     return job
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +21,11 @@ class BatchJob:
     def write(self, path: Path) -> None:
         """Raises OSError."""
         write_atomically(path, json.dumps(asdict(self)))
+
+    def write_first(self, path: Path) -> None:
+        """Unless there is a record: the job may have started, and written its own. Raises OSError."""
+        with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> BatchJob | None:

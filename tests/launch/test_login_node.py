@@ -186,7 +186,7 @@ def test_what_cannot_start_is_refused_before_the_queue(login: CommandBed, slurm:
     for arguments, sentence in (
         (["wrok.py"], r"wrok.py: No such file or directory in"),
         (["--", "./missing"], r"./missing: there is no such command"),
-        (["-H", "a,b", "work.py"], r"-H: Slurm chooses the nodes of a job; remove this, or write hosts: slurm\."),
+        (["-H", "a,b", "work.py"], r"-H: Slurm chooses the nodes of a job; remove hosts and hostfile, or write hosts: slurm\."),
         (["--name", "x-{array_task}", "work.py"], r"'x-\{array_task\}' has \{array_task\}, which only a task of an array job knows"),
     ):
         code, said = login.run_here("up", "--slurm", "-f", "psclust.yaml", *arguments)
