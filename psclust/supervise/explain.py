@@ -108,17 +108,14 @@ def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabo
     if task in blockers or (place is not None and place.place in (Place.SERVING, Place.EVALUATING)):
         return finding
     created = _awaited_by_session(evidence.tails.get(task, b""))
-    if created and (place is None or place.place is Place.SESSION):
+    if created and (place is None or place.place in (Place.SESSION, Place.CREATING)):
         return replace(finding, does="in CreateSession", waits_for=created)
     if seen is not None and seen.phase == "train" and evidence.now - seen.since < STALLED_S:
         return replace(finding, does="training")
     missing = _missing_servers(evidence, entry, blockers)
     if missing:
-        does = (
-            "in CreateSession"
-            if place is not None and place.place is Place.SESSION and not (seen and seen.phase == "train")
-            else finding.does
-        )
+        creating = place is not None and place.place is Place.SESSION and not (seen and seen.phase == "train")
+        does = Place.CREATING.value if creating else finding.does
         return replace(finding, does=does, waits_for=missing)
     return _among_replicas(evidence, entry, finding, places, blockers)
 
@@ -137,6 +134,8 @@ def _among_replicas(
         reading, cwd = readers[task], entry.plan.cwd
         return replace(finding, does=_describe(Whereabouts(Place.INPUT, reading[0]), cwd), stack=_stack(reading, cwd))
     place = places[task]
+    if place is not None and place.place is Place.CREATING:
+        return replace(finding, does=f"{finding.does} (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)")
     if place is None or place.place not in (Place.BARRIER, Place.CHIEF, Place.OTHERS):
         return finding
     step = f" for step {seen.step + 1}" if place.place is Place.BARRIER and seen and seen.step is not None else ""

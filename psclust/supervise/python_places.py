@@ -23,6 +23,7 @@ class Place(Enum):
     OTHERS = "waiting for the other replicas to end"
     EVALUATING = "evaluating"
     SERVING = "serving"
+    CREATING = "in CreateSession"
     SESSION = "in a session call"
     INPUT = "reading input"
     OWN = "in its own code"
@@ -89,6 +90,8 @@ def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
             return Whereabouts(place)
         if frame.file.endswith(_SESSION_FILE):
             found = found or Whereabouts(Place.SESSION)
+            if frame.function.endswith("_extend_graph"):  # the first call to a master, which waits there for all of the cluster
+                found = Whereabouts(Place.CREATING)
         elif _is_own(frame):
             return found or Whereabouts(Place.OWN, frame)
     return found

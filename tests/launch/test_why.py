@@ -147,7 +147,7 @@ def test_loading_tensorflow_is_named(bed: CommandBed) -> None:
 def test_a_session_for_a_ps_that_is_not_there_is_named(bed: CommandBed) -> None:
     first = free_ports(3)
     bed.write("train.py", ABSENT_PS % (first, first + 1, first + 2))
-    assert bed.run("up", "-d", "--ps", "0", "--workers", "1", "train.py")[0] == 0
+    assert bed.run("up", "-d", "--ps", "0", "--workers", "1", "--env", "TF_CPP_MIN_LOG_LEVEL=0", "train.py")[0] == 0
     until_why(bed, worker_0=("in CreateSession", ["ps:0", "ps:1"]))
     end(bed)
 
