@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from psclust.cli import output, streams
 from psclust.cli.follower import Follower
 from psclust.plan.task_plan import Plan
+from psclust.rundir.events_file import read_events
+from psclust.rundir.folder import RunFolder
+from psclust.rundir.run_totals import RunTotals, run_totals
 from psclust.rundir.status import RunStatus
 from psclust.spec.jobs import BETWEEN_GRAPH, replica_jobs
 from psclust.spec.plurals import counted
@@ -52,16 +56,35 @@ def render_up(plan: Plan, status: RunStatus) -> str:
 def report_end(status: RunStatus, follower: Follower) -> int:
     """Print how the run ended; returns the exit code. Lines that `follower` has just shown on the same terminal are not repeated."""
     took = output.duration(max((task.since for task in status.tasks), default=status.began) - status.began)
-    if status.ok:
+    folder = RunFolder(Path(status.folder))
+    if status.ok or status.was_stopped:
         extra = "" if status.text in (None, "done") else f": {status.text}"
-        output.say(f"psclust: {status.name} ended well after {took}{extra}")
-        output.say(f"psclust: its output: {_short(status.folder)}/logs")
-    elif status.was_stopped:
-        output.say(f"psclust: {status.name} was stopped after {took}: {status.text}")
+        output.say(f"psclust: {status.name} {'ended well' if status.ok else 'was stopped'} after {took}{extra}")
+        for line in render_totals(run_totals(read_events(folder.events))):
+            output.say(f"psclust: {line}")
+        if folder.model.is_dir():
+            output.say(f"psclust: its model: {_short(str(folder.model))}")
         output.say(f"psclust: its output: {_short(status.folder)}/logs")
     else:
         output.error(_failure(status, took, is_above=_is_above(status, follower)))
     return status.exit_code if status.exit_code is not None else 1
+
+
+def render_totals(totals: RunTotals) -> list[str]:
+    """Steps and the best evaluation; where the time went, and restarts. Lines without anything to say are left out."""
+    first = [f"{totals.steps} steps"] if totals.steps else []
+    if totals.metrics:
+        values = ", ".join(f"{name} {value:.4g}" for name, value in totals.metrics.items())
+        first.append(f"best evaluation, at step {totals.metrics_step}: {values}")
+    times = {
+        "start": totals.start_s,
+        "training": totals.training_s,
+        "waiting for tasks to end": totals.waiting_s,
+        "saving": totals.saving_s,
+    }
+    second = [f"{name} {output.duration(seconds)}" for name, seconds in times.items() if seconds is not None]
+    second += [counted(totals.restarts, "restart")] if totals.restarts else []
+    return [text for text in ("; ".join(first), ", ".join(second)) if text]
 
 
 def _short(path: str) -> str:

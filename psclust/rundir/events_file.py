@@ -22,6 +22,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "not_started": (*_TASK, "reason"),
     "serving": (*_TASK, "address"),
     "stage": (*_TASK, "stage"),
+    "progress": (*_TASK, "phase", "step", "loss", "metrics", "seconds"),
     "exit": (*_TASK, "exit_code", "reason", "after_s"),
     "restart": (*_TASK, "reason", "delay_s"),
     "signal": (*_TASK, "signal"),

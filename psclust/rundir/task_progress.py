@@ -15,13 +15,15 @@ TRAINED = ("save", "evaluate", "predict", "export", "done")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """step: global step. examples_per_s: of this task. None: unknown."""
+    """step: global step. examples_per_s: of this task. seconds: spent in the phases that have ended and, within them, in
+    "saving" checkpoints and "waiting" for other tasks between steps. None: unknown."""
 
     step: int | None = None
     loss: float | None = None
     examples_per_s: float | None = None
     phase: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -32,4 +34,5 @@ class Progress:
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("phase"), str | None):
             raise ValueError("not a progress record")  # noqa: TRY004 - one exception for any bad record
-        return cls(**{name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase")}, metrics=data.get("metrics") or {})
+        known = {name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase")}
+        return cls(**known, metrics=data.get("metrics") or {}, seconds=data.get("seconds") or {})

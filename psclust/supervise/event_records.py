@@ -11,6 +11,7 @@ from psclust.supervise.exit_code import describe_exit, shell_code
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.stragglers import stragglers
 
+_PROGRESS = ("phase", "step", "loss", "metrics", "seconds")
 _OVER = (TaskPhase.DONE, TaskPhase.STOPPED, TaskPhase.FAILED)
 
 
@@ -41,6 +42,8 @@ def _event(before: RunState, event: Event, after: RunState, now: float) -> Itera
             changed = [str(each.task) for each in plan.tasks if each.task in old and each != old[each.task]]
             removed = [str(task) for task in old if task not in {each.task for each in plan.tasks}]
             yield record("plan", tasks=tasks, changed=changed, removed=removed)
+        case events.Progressed(task, progress):
+            yield record("progress", **_names(after.tasks[task]), **{name: getattr(progress, name) for name in _PROGRESS})
         case events.Explained(_, findings):
             yield record("stalled", findings=[each.to_dict() for each in findings])
         case events.HostSilent(host, silent):

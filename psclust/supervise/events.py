@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from psclust.plan.task_plan import Plan, TaskPlan
+from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 from psclust.supervise.task_finding import Finding
 from psclust.transport.api import SignalName
@@ -155,6 +156,14 @@ class Stepped:
 
 
 @dataclass(frozen=True, slots=True)
+class Progressed:
+    """A program reports another phase."""
+
+    task: Task
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
 class Explained:
     """The answer to `Explain`; `text`, for the user, shows the findings."""
 
@@ -212,5 +221,5 @@ class End:
 
 
 TaskEvent = Started | NotStarted | Serving | Reported | Exited | Restart
-Event = TaskEvent | Stepped | Explained | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
+Event = TaskEvent | Stepped | Progressed | Explained | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
 Action = Start | Signal | Move | Explain | End

@@ -40,6 +40,7 @@ from psclust.supervise.events import (
     NotMoved,
     NotStarted,
     Outcome,
+    Progressed,
     Reported,
     Restart,
     Serving,
@@ -78,6 +79,8 @@ def step(state: RunState, event: Event, now: float) -> Result:
             state = replace(state, silent=state.silent | {event.host} if event.silent else state.silent - {event.host})
         case HostLost():
             state, actions = _follow_verdict(*lose_host(state, event, now), now)
+        case Progressed():
+            pass  # recorded only
         case Stepped():
             state = replace(state, stepped=now)
         case Explained():

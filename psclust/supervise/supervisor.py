@@ -173,6 +173,8 @@ class Supervisor:
         return max(0.0, min(pending_status, soonest))
 
     def _handle(self, event: Event) -> None:
+        if isinstance(event, events.Exited) and event.task in self._state.tasks:
+            self._read_progress(self._state.tasks[event.task])  # the last one
         if isinstance(event, events.HostLost):
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
@@ -245,6 +247,8 @@ class Supervisor:
             self._seen[entry.plan.task] = Seen(progress.step, progress.phase, time.monotonic())
             if progress.step is not None and (seen is None or progress.step != seen.step):
                 self._handle(events.Stepped())
+            if seen is None or progress.phase != seen.phase:
+                self._handle(events.Progressed(entry.plan.task, progress))
         stage = _STAGES.get(progress.phase or "")
         if stage is not None and stage is not entry.stage:
             self._handle(events.Reported(entry.plan.task, stage))

@@ -62,7 +62,7 @@ def train_in_graph(job: Job) -> None:
             [*training_hooks(spec, chief=True), *job.hooks, *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
         )
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
-        saver = Saver(checkpoints, job.save_s, job.program.config.save_steps)
+        saver = Saver(checkpoints, job.save_s, job.program.config.save_steps, lambda: job.reporter.during("saving"))
         client = _Client(job, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks)
     graph.finalize()
 

@@ -6,7 +6,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from psclust.rundir.task_progress import Progress
@@ -28,7 +29,7 @@ class Reporter:
         self._every_s = every_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._last_line = self._last_rate = clock()
+        self._last_line = self._last_rate = self._phase_began = clock()
         self._examples = 0
         self._recent = Staleness()
         self.steps = 0
@@ -84,11 +85,28 @@ class Reporter:
         remarks += [str(self.staleness)] if self.staleness.updates else []
         return "".join(f", {remark}" for remark in remarks)
 
+    @contextmanager
+    def during(self, kind: str) -> Iterator[None]:
+        """Counts the time of the block as spent in `kind`: "saving" or "waiting"."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._spend(kind, self._clock() - began)
+
+    def _spend(self, kind: str, seconds: float) -> None:
+        spent = {**self.progress.seconds, kind: round(self.progress.seconds.get(kind, 0.0) + seconds, 3)}
+        self.progress = replace(self.progress, seconds=spent)
+
     def phase(self, phase: str, step: int | None = None, metrics: Mapping[str, float] | None = None) -> None:
         """Records that a new phase begins, at global step `step` if that is known. metrics: results of the phase before."""
         with self._lock:
+            now = self._clock()
+            self._spend(self.progress.phase or "start", now - self._phase_began)
+            self._phase_began = now
             known = self.progress
             self.progress = replace(known, phase=phase, step=known.step if step is None else step, metrics=metrics or known.metrics)
             if phase == "train":
-                self._last_line = self._last_rate = self._clock()
+                self._last_line = self._last_rate = now
             self._file.write(self.progress, force=True)

@@ -11,6 +11,7 @@ from typing import Any
 from histories import PS, W0, W1, Replay, make_plan, task_plan
 
 from psclust.rundir.events_file import KINDS
+from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
 from psclust.supervise.event_records import event_records
 from psclust.supervise.events import (
@@ -21,6 +22,7 @@ from psclust.supervise.events import (
     HostLost,
     HostSilent,
     Note,
+    Progressed,
     Reported,
     Restart,
     Serving,
@@ -108,6 +110,8 @@ def test_hosts_notes_and_the_finishing_grace_are_recorded() -> None:
     run.up()
     assert brief(run.at(5, HostSilent("b"), HostSilent("b"), HostSilent("b", silent=False))) == ["host_silent", "host_back"]
     assert run.at(5, Note("a"), Note("a")) == [{"kind": "note", "text": "a"}]
+    (done,) = run.at(5, Progressed(W0, Progress(7, 0.5, phase="done", seconds={"train": 1.0})))
+    assert (done["task"], done["phase"], done["step"], done["seconds"]) == ("worker:0", "done", 7, {"train": 1.0})
     stalled = run.at(5, Explained("b", (Finding("ps:0", "frozen"),)))
     assert [each["kind"] for each in stalled] == ["stalled", "note"]
     assert stalled[0]["findings"][0]["does"] == "frozen"

@@ -71,11 +71,18 @@ def test_a_line_is_logged_at_the_interval(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_the_file_is_json_also_when_the_loss_is_not_a_number(tmp_path: Path) -> None:
-    reporter = Reporter(ProgressFile(tmp_path / "p.json"), 60.0)
+    reporter = Reporter(ProgressFile(tmp_path / "p.json"), 60.0, _Clock())
     reporter.step(3, float("nan"), 1)
     reporter.phase("done", 4, {"accuracy": 0.5})
     found = json.loads((tmp_path / "p.json").read_text(), parse_constant=pytest.fail)
-    assert found == {"step": 4, "loss": None, "examples_per_s": None, "phase": "done", "metrics": {"accuracy": 0.5}}
+    assert found == {
+        "step": 4,
+        "loss": None,
+        "examples_per_s": None,
+        "phase": "done",
+        "metrics": {"accuracy": 0.5},
+        "seconds": {"start": 0.0},
+    }
 
 
 def test_asynchronous_steps_that_arrive_out_of_order_never_count_down() -> None:
@@ -103,3 +110,16 @@ def test_stale_updates_and_late_gradients_are_part_of_the_line_and_of_the_file(t
     ]
     assert json.loads((tmp_path / "p.json").read_text())["metrics"] == {"late_gradients": 1, "staleness": 17 / 6, "staleness_max": 7}
     assert reporter.remarks == ", 1 late gradient dropped, staleness 2.8 (max 7)"
+
+
+def test_the_time_of_phases_and_within_them_is_counted() -> None:
+    clock = _Clock()
+    reporter = Reporter(ProgressFile(None), 60.0, clock)
+    clock.now += 2.0
+    reporter.phase("train")
+    clock.now += 1.0
+    for _ in range(2):
+        with reporter.during("saving"):
+            clock.now += 0.5
+    reporter.phase("save")
+    assert reporter.progress.seconds == {"start": 2.0, "train": 2.0, "saving": 1.0}

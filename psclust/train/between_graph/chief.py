@@ -159,7 +159,8 @@ class Chief(Replica):
 
     def _wait(self, ended: Callable[[], bool], awaited: Callable[[], Collection[int]]) -> None:
         remind = time.monotonic() + _REMIND_S
-        while not ended():
-            if time.monotonic() > remind:
-                LOG.info("waiting for %s to end", ", ".join(str(self.job.context.replicas[replica]) for replica in sorted(awaited())))
-                remind = time.monotonic() + _REMIND_S
+        with self.job.reporter.during("waiting"):
+            while not ended():
+                if time.monotonic() > remind:
+                    LOG.info("waiting for %s to end", ", ".join(str(self.job.context.replicas[replica]) for replica in sorted(awaited())))
+                    remind = time.monotonic() + _REMIND_S

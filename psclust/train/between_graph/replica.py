@@ -58,7 +58,7 @@ class Replica:
             self.variables = Initializer(self.built.tower.spec.scaffold)
             refuse_unshared(self.variables.all, layout)
             self.checkpoints = Checkpoints(self.variables.all, self.job.model_dir, context.layout.client, config)
-            self.saver = Saver(self.checkpoints, self.job.save_s, config.save_steps)
+            self.saver = Saver(self.checkpoints, self.job.save_s, config.save_steps, lambda: self.job.reporter.during("saving"))
             self.stop = StopFlag(self.state)
             self._bound = self._staleness_bound()
             self._marked = tf.compat.v1.placeholder(tf.int32, [], name="replica")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from psclust.errors import NotFiniteError, PsclustError
 from psclust.replication.tf_types import Session
@@ -14,10 +16,18 @@ LOG = logging.getLogger(__name__)
 
 
 class Saver:
-    """Writes a checkpoint every `every_s` seconds or `every_steps` steps, whichever comes first; None: never for that reason."""
+    """Writes a checkpoint every `every_s` seconds or `every_steps` steps, whichever comes first; None: never for that reason. timed:
+    makes a context for each."""
 
-    def __init__(self, checkpoints: Checkpoints, every_s: float | None, every_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        every_s: float | None,
+        every_steps: int | None = None,
+        timed: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._checkpoints = checkpoints
+        self._timed = timed
         self._every_s = math.inf if every_s is None else every_s
         self._every_steps = math.inf if every_steps is None else every_steps
         self._due = time.monotonic() + self._every_s
@@ -31,7 +41,8 @@ class Saver:
     def save(self, session: Session, step: int) -> None:
         """Writes one now. Raises PsclustError."""
         self._due, self._due_step = time.monotonic() + self._every_s, step + self._every_steps
-        self._checkpoints.save(session, step)
+        with self._timed():
+            self._checkpoints.save(session, step)
         self._last = step
 
     def maybe(self, session: Session, step: int, *, event: bool = False) -> None:
