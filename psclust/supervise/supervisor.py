@@ -128,7 +128,7 @@ class Supervisor:
         """What every task does, and which it waits for. May take seconds; for any thread but the supervisor's. Raises RunEndedError."""
         evidence, inspect = self._mailbox.call(lambda: (self._evidence(), self._transport.inspector()))
         running = [(task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None]
-        processes = [Inspected(str(task), entry.plan.host, entry.pid or 0, entry.plan.role != "server") for task, entry in running]
+        processes = [Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves) for task, entry in running]
         addresses = [entry.plan.address for _, entry in running if entry.plan.role == "server" and entry.plan.address]
         return explain(replace(evidence, hosts=inspect(processes, addresses)))
 
