@@ -47,6 +47,7 @@ setup(
         "pydantic>=2.7",
         "PyYAML>=6",
         "click>=8.1",
+        "rich>=13",
     ],
     extras_require={
         "examples": ["scikit-learn>=1.4"],

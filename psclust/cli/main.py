@@ -19,6 +19,7 @@ VERBS = {
     "plan": "Show what `up` would start, and change in a running cluster.",
     "ps": "List the tasks of a run.",
     "logs": "Show what tasks printed.",
+    "top": "Show what each task uses, and how far it is.",
     "why": "Show what each task does, and which it waits for.",
     "attach": "Watch a live run to its end.",
     "clusters": "List the clusters.",

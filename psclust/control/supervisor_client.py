@@ -21,6 +21,7 @@ from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
+from psclust.supervise.reading import Reading
 from psclust.supervise.task_finding import Finding
 
 _CALL_S = 20.0
@@ -84,6 +85,10 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
         """What every task does, in the order of the plan."""
         reply = self._call(lambda: self._stub.Explain(pb.Empty(), timeout=2 * _CALL_S))
         return [Finding.from_dict(json.loads(text)) for text in reply.findings]
+
+    def readings(self) -> list[Reading]:
+        """How far every task is and what it uses, in the order of the plan."""
+        return [Reading.from_json(text) for text in self._call(lambda: self._stub.Read(pb.Empty(), timeout=_CALL_S)).json]
 
     def restart(self, task: Task) -> None:
         self._call(lambda: self._stub.Restart(_id(task), timeout=_CALL_S))

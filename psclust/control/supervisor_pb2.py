@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n psclust/control/supervisor.proto\x12\x15psclust.supervisor.v1\"\x07\n\x05\x45mpty\"\x16\n\x06Status\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x1f\n\x0b\x45xplanation\x12\x10\n\x08\x66indings\x18\x01 \x03(\t\"\x14\n\x04Plan\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x16\n\x06\x41gents\x12\x0c\n\x04json\x18\x01 \x03(\t\"\x1e\n\tAddresses\x12\x11\n\taddresses\x18\x01 \x03(\t\"?\n\rListenRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x11\n\taddresses\x18\x02 \x03(\t\x12\r\n\x05ports\x18\x03 \x01(\t\"l\n\nProbeReply\x12\x35\n\x05hosts\x18\x01 \x03(\x0b\x32&.psclust.supervisor.v1.ProbeReply.Host\x1a\'\n\x04Host\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\taddresses\x18\x02 \x03(\t\"$\n\x06TaskId\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\"\xaf\x01\n\x0eReserveRequest\x12\x39\n\x05ports\x18\x01 \x03(\x0b\x32*.psclust.supervisor.v1.ReserveRequest.Port\x1a\x62\n\x04Port\x12+\n\x04task\x18\x01 \x01(\x0b\x32\x1d.psclust.supervisor.v1.TaskId\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\"\x1d\n\x0cReserveReply\x12\r\n\x05ports\x18\x01 \x03(\r\"K\n\x0bStopRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0b\n\x03now\x18\x02 \x01(\x08\x12\x11\n\texit_code\x18\x03 \x01(\r\x12\x0c\n\x04save\x18\x04 \x01(\x08\x32\xff\x05\n\nSupervisor\x12\x46\n\x05Watch\x12\x1c.psclust.supervisor.v1.Empty\x1a\x1d.psclust.supervisor.v1.Status0\x01\x12\x44\n\x06\x44\x65tach\x12\x1c.psclust.supervisor.v1.Empty\x1a\x1c.psclust.supervisor.v1.Empty\x12H\n\tAddAgents\x12\x1d.psclust.supervisor.v1.Agents\x1a\x1c.psclust.supervisor.v1.Empty\x12P\n\x06Listen\x12$.psclust.supervisor.v1.ListenRequest\x1a .psclust.supervisor.v1.Addresses\x12L\n\x05Probe\x12 .psclust.supervisor.v1.Addresses\x1a!.psclust.supervisor.v1.ProbeReply\x12U\n\x07Reserve\x12%.psclust.supervisor.v1.ReserveRequest\x1a#.psclust.supervisor.v1.ReserveReply\x12\x43\n\x05\x41pply\x12\x1b.psclust.supervisor.v1.Plan\x1a\x1d.psclust.supervisor.v1.Status\x12K\n\x07\x45xplain\x12\x1c.psclust.supervisor.v1.Empty\x1a\".psclust.supervisor.v1.Explanation\x12\x46\n\x07Restart\x12\x1d.psclust.supervisor.v1.TaskId\x1a\x1c.psclust.supervisor.v1.Empty\x12H\n\x04Stop\x12\".psclust.supervisor.v1.StopRequest\x1a\x1c.psclust.supervisor.v1.Emptyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n psclust/control/supervisor.proto\x12\x15psclust.supervisor.v1\"\x07\n\x05\x45mpty\"\x16\n\x06Status\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x1f\n\x0b\x45xplanation\x12\x10\n\x08\x66indings\x18\x01 \x03(\t\"\x18\n\x08Readings\x12\x0c\n\x04json\x18\x01 \x03(\t\"\x14\n\x04Plan\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x16\n\x06\x41gents\x12\x0c\n\x04json\x18\x01 \x03(\t\"\x1e\n\tAddresses\x12\x11\n\taddresses\x18\x01 \x03(\t\"?\n\rListenRequest\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x11\n\taddresses\x18\x02 \x03(\t\x12\r\n\x05ports\x18\x03 \x01(\t\"l\n\nProbeReply\x12\x35\n\x05hosts\x18\x01 \x03(\x0b\x32&.psclust.supervisor.v1.ProbeReply.Host\x1a\'\n\x04Host\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\taddresses\x18\x02 \x03(\t\"$\n\x06TaskId\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\"\xaf\x01\n\x0eReserveRequest\x12\x39\n\x05ports\x18\x01 \x03(\x0b\x32*.psclust.supervisor.v1.ReserveRequest.Port\x1a\x62\n\x04Port\x12+\n\x04task\x18\x01 \x01(\x0b\x32\x1d.psclust.supervisor.v1.TaskId\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\"\x1d\n\x0cReserveReply\x12\r\n\x05ports\x18\x01 \x03(\r\"K\n\x0bStopRequest\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0b\n\x03now\x18\x02 \x01(\x08\x12\x11\n\texit_code\x18\x03 \x01(\r\x12\x0c\n\x04save\x18\x04 \x01(\x08\x32\xc6\x06\n\nSupervisor\x12\x46\n\x05Watch\x12\x1c.psclust.supervisor.v1.Empty\x1a\x1d.psclust.supervisor.v1.Status0\x01\x12\x44\n\x06\x44\x65tach\x12\x1c.psclust.supervisor.v1.Empty\x1a\x1c.psclust.supervisor.v1.Empty\x12H\n\tAddAgents\x12\x1d.psclust.supervisor.v1.Agents\x1a\x1c.psclust.supervisor.v1.Empty\x12P\n\x06Listen\x12$.psclust.supervisor.v1.ListenRequest\x1a .psclust.supervisor.v1.Addresses\x12L\n\x05Probe\x12 .psclust.supervisor.v1.Addresses\x1a!.psclust.supervisor.v1.ProbeReply\x12U\n\x07Reserve\x12%.psclust.supervisor.v1.ReserveRequest\x1a#.psclust.supervisor.v1.ReserveReply\x12\x43\n\x05\x41pply\x12\x1b.psclust.supervisor.v1.Plan\x1a\x1d.psclust.supervisor.v1.Status\x12K\n\x07\x45xplain\x12\x1c.psclust.supervisor.v1.Empty\x1a\".psclust.supervisor.v1.Explanation\x12\x45\n\x04Read\x12\x1c.psclust.supervisor.v1.Empty\x1a\x1f.psclust.supervisor.v1.Readings\x12\x46\n\x07Restart\x12\x1d.psclust.supervisor.v1.TaskId\x1a\x1c.psclust.supervisor.v1.Empty\x12H\n\x04Stop\x12\".psclust.supervisor.v1.StopRequest\x1a\x1c.psclust.supervisor.v1.Emptyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,28 +37,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUS']._serialized_end=90
   _globals['_EXPLANATION']._serialized_start=92
   _globals['_EXPLANATION']._serialized_end=123
-  _globals['_PLAN']._serialized_start=125
-  _globals['_PLAN']._serialized_end=145
-  _globals['_AGENTS']._serialized_start=147
-  _globals['_AGENTS']._serialized_end=169
-  _globals['_ADDRESSES']._serialized_start=171
-  _globals['_ADDRESSES']._serialized_end=201
-  _globals['_LISTENREQUEST']._serialized_start=203
-  _globals['_LISTENREQUEST']._serialized_end=266
-  _globals['_PROBEREPLY']._serialized_start=268
-  _globals['_PROBEREPLY']._serialized_end=376
-  _globals['_PROBEREPLY_HOST']._serialized_start=337
-  _globals['_PROBEREPLY_HOST']._serialized_end=376
-  _globals['_TASKID']._serialized_start=378
-  _globals['_TASKID']._serialized_end=414
-  _globals['_RESERVEREQUEST']._serialized_start=417
-  _globals['_RESERVEREQUEST']._serialized_end=592
-  _globals['_RESERVEREQUEST_PORT']._serialized_start=494
-  _globals['_RESERVEREQUEST_PORT']._serialized_end=592
-  _globals['_RESERVEREPLY']._serialized_start=594
-  _globals['_RESERVEREPLY']._serialized_end=623
-  _globals['_STOPREQUEST']._serialized_start=625
-  _globals['_STOPREQUEST']._serialized_end=700
-  _globals['_SUPERVISOR']._serialized_start=703
-  _globals['_SUPERVISOR']._serialized_end=1470
+  _globals['_READINGS']._serialized_start=125
+  _globals['_READINGS']._serialized_end=149
+  _globals['_PLAN']._serialized_start=151
+  _globals['_PLAN']._serialized_end=171
+  _globals['_AGENTS']._serialized_start=173
+  _globals['_AGENTS']._serialized_end=195
+  _globals['_ADDRESSES']._serialized_start=197
+  _globals['_ADDRESSES']._serialized_end=227
+  _globals['_LISTENREQUEST']._serialized_start=229
+  _globals['_LISTENREQUEST']._serialized_end=292
+  _globals['_PROBEREPLY']._serialized_start=294
+  _globals['_PROBEREPLY']._serialized_end=402
+  _globals['_PROBEREPLY_HOST']._serialized_start=363
+  _globals['_PROBEREPLY_HOST']._serialized_end=402
+  _globals['_TASKID']._serialized_start=404
+  _globals['_TASKID']._serialized_end=440
+  _globals['_RESERVEREQUEST']._serialized_start=443
+  _globals['_RESERVEREQUEST']._serialized_end=618
+  _globals['_RESERVEREQUEST_PORT']._serialized_start=520
+  _globals['_RESERVEREQUEST_PORT']._serialized_end=618
+  _globals['_RESERVEREPLY']._serialized_start=620
+  _globals['_RESERVEREPLY']._serialized_end=649
+  _globals['_STOPREQUEST']._serialized_start=651
+  _globals['_STOPREQUEST']._serialized_end=726
+  _globals['_SUPERVISOR']._serialized_start=729
+  _globals['_SUPERVISOR']._serialized_end=1567
 # @@protoc_insertion_point(module_scope)

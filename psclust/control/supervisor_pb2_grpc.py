@@ -74,6 +74,11 @@ class SupervisorStub(object):
                 request_serializer=psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
                 response_deserializer=psclust_dot_control_dot_supervisor__pb2.Explanation.FromString,
                 _registered_method=True)
+        self.Read = channel.unary_unary(
+                '/psclust.supervisor.v1.Supervisor/Read',
+                request_serializer=psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
+                response_deserializer=psclust_dot_control_dot_supervisor__pb2.Readings.FromString,
+                _registered_method=True)
         self.Restart = channel.unary_unary(
                 '/psclust.supervisor.v1.Supervisor/Restart',
                 request_serializer=psclust_dot_control_dot_supervisor__pb2.TaskId.SerializeToString,
@@ -145,6 +150,13 @@ class SupervisorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Read(self, request, context):
+        """How far every task is, and what it uses.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Restart(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -199,6 +211,11 @@ def add_SupervisorServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
                     response_serializer=psclust_dot_control_dot_supervisor__pb2.Explanation.SerializeToString,
+            ),
+            'Read': grpc.unary_unary_rpc_method_handler(
+                    servicer.Read,
+                    request_deserializer=psclust_dot_control_dot_supervisor__pb2.Empty.FromString,
+                    response_serializer=psclust_dot_control_dot_supervisor__pb2.Readings.SerializeToString,
             ),
             'Restart': grpc.unary_unary_rpc_method_handler(
                     servicer.Restart,
@@ -427,6 +444,33 @@ class Supervisor(object):
             '/psclust.supervisor.v1.Supervisor/Explain',
             psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
             psclust_dot_control_dot_supervisor__pb2.Explanation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Read(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/psclust.supervisor.v1.Supervisor/Read',
+            psclust_dot_control_dot_supervisor__pb2.Empty.SerializeToString,
+            psclust_dot_control_dot_supervisor__pb2.Readings.FromString,
             options,
             channel_credentials,
             insecure,

@@ -80,6 +80,10 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
         with _refusing(context):
             return pb.Explanation(findings=[json.dumps(each.to_dict()) for each in self._supervisor.explain()])
 
+    def Read(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Readings:
+        with _refusing(context):
+            return pb.Readings(json=[each.to_json() for each in self._supervisor.readings()])
+
     def Restart(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Empty:
         self._supervisor.post(events.Restart(_task(request)))
         return pb.Empty()

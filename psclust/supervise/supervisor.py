@@ -25,6 +25,7 @@ from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
 from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.mailbox import Mailbox
+from psclust.supervise.reading import Reading, read_task
 from psclust.supervise.replan import plan_without
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
@@ -132,6 +133,16 @@ class Supervisor:
         addresses = [entry.plan.address for _, entry in running if entry.plan.role == "server" and entry.plan.address]
         return explain(replace(evidence, hosts=inspect(processes, addresses)))
 
+    def readings(self) -> list[Reading]:
+        """How far every task is and what it uses. May take seconds, as `explain` may. Raises RunEndedError."""
+        state, seen, progress, inspect = self._mailbox.call(
+            lambda: (self._state, dict(self._seen), {task: self._progress(task) for task in self._state.tasks}, self._transport.inspector())
+        )
+        running = [Inspected(str(task), entry.plan.host, entry.pid, False) for task, entry in state.tasks.items() if entry.pid is not None]
+        facts = {task: found for host in inspect(running, []).values() for task, found in host.processes.items()}
+        now = time.monotonic()
+        return [read_task(entry, facts.get(str(task)), progress[task], seen.get(task), now) for task, entry in state.tasks.items()]
+
     def _report(self) -> None:
         """Explain why no step is made, to the rules and the user."""
         with suppress(RunEndedError):
@@ -235,12 +246,17 @@ class Supervisor:
                 self._read_progress(entry)
         self._handle(events.Tick())
 
+    def _progress(self, task: Task) -> Progress | None:
+        try:
+            return Progress.from_json(self._transport.progress(task) or "")
+        except ValueError:
+            return None
+
     def _read_progress(self, entry: TaskState) -> None:
         if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.stage is Stage.FINISHED:
             return
-        try:
-            progress = Progress.from_json(self._transport.progress(entry.plan.task) or "")
-        except ValueError:
+        progress = self._progress(entry.plan.task)
+        if progress is None:
             return
         seen = self._seen.get(entry.plan.task)
         if seen is None or (seen.step, seen.phase) != (progress.step, progress.phase):

@@ -7,15 +7,16 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from psclust.transport.task_usage import Usage, family, tcp_connections, usage
+
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
-_DEEPEST = 4  # generations of children that are looked for a Python in
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,12 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
     """state: the letter of /proc/PID/stat, None without a process. threads: of its Python or of a Python below it, the main thread first,
-    each from the innermost frame outwards. no_stack: why there are none, as a clause."""
+    each from the innermost frame outwards. no_stack: why there are none, as a clause. usage: of it and its descendants."""
 
     state: str | None = None
     threads: tuple[tuple[Frame, ...], ...] = ()
     no_stack: str | None = None
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def is_frozen(self) -> bool:
@@ -68,7 +70,7 @@ class HostFacts:
 
 def _process_from(data: Mapping[str, Any]) -> ProcessFacts:
     threads = tuple(tuple(Frame(**frame) for frame in thread) for thread in data["threads"])
-    return ProcessFacts(data["state"], threads, data["no_stack"])
+    return ProcessFacts(data["state"], threads, data["no_stack"], Usage.from_dict(data["usage"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,9 @@ class Inspected:
 
 def inspect_host(processes: Collection[Inspected], addresses: Collection[str]) -> HostFacts:
     """The facts of this machine. addresses: of servers to connect to."""
+    connections = tcp_connections()
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        found = pool.map(lambda each: process_facts(each.pid, stacks=each.stacks), processes)
+        found = pool.map(lambda each: replace(process_facts(each.pid, stacks=each.stacks), usage=usage(each.pid, connections)), processes)
         accepted = pool.map(accepts, addresses)
         facts = {each.task: fact for each, fact in zip(processes, found, strict=True)}
         return HostFacts(facts, tuple(address for address, yes in zip(addresses, accepted, strict=True) if not yes))
@@ -109,7 +112,7 @@ def process_facts(pid: int, *, stacks: bool) -> ProcessFacts:
     if program is None:
         return ProcessFacts(state, no_stack=f"py-spy is not installed beside {sys.executable}")
     reason = "no Python"
-    for each in _family(pid):
+    for each in family(pid):
         threads = _python_threads(program, each)
         if not isinstance(threads, str):
             return ProcessFacts(state, threads)
@@ -128,17 +131,6 @@ def process_state(pid: int) -> str | None:
 def _py_spy() -> str | None:
     beside = Path(sys.executable).with_name("py-spy")
     return str(beside) if beside.exists() else shutil.which("py-spy")
-
-
-def _family(pid: int, depth: int = 0) -> Iterator[int]:
-    """The process, then its descendants."""
-    yield pid
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return
-    for child in children if depth < _DEEPEST else ():
-        yield from _family(int(child), depth + 1)
 
 
 def _python_threads(program: str, pid: int) -> tuple[tuple[Frame, ...], ...] | str:

@@ -1,0 +1,69 @@
+"""`psclust top`: what every task of a live run uses, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import click
+
+from psclust.cli import output
+from psclust.cli.common_options import json_option, run_dir_option
+from psclust.cli.completions import run_names
+from psclust.cli.run_selection import current_run, find_cluster
+from psclust.errors import NoRunError
+
+_LEAST_S = 0.5
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=run_names(live=True))
+@click.option("--once", is_flag=True, help="Print it once, of one interval, and end.")
+@click.option(
+    "-i", "--interval", "seconds", type=click.FloatRange(min=_LEAST_S), default=2.0, show_default=True, help="Seconds between looks."
+)
+@json_option
+@run_dir_option
+def command(name: str | None, once: bool, seconds: float, as_json: bool, run_dir: str | None) -> None:
+    """Show, for each task of a live run: CPU, memory, bytes in and out a second (TCP, acknowledged), step, examples a second, staleness,
+    and how long ago its step or phase last changed; and which ps moves the most. Until the run ends, or Ctrl-C.
+
+    With --json, or where the output is no terminal: one look, without colors.
+    """
+    from rich.console import Console
+    from rich.live import Live
+
+    from psclust.cli.top_view import Row, mean_loss, rows, view
+    from psclust.control.supervisor_client import SupervisorClient
+
+    cluster = find_cluster(name, run_dir, live=True)
+    console, losses = Console(soft_wrap=False), []
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+
+    def shown(found: Sequence[Row]):  # type: ignore[no-untyped-def]
+        loss = mean_loss(found)
+        losses.extend([loss] if loss is not None else [])
+        return view(cluster.name, found, losses, width=console.width, plain=plain)
+
+    with SupervisorClient(current_run(cluster)) as client:
+
+        def looks() -> Iterator[list[Row]]:
+            before, then = client.readings(), time.monotonic()
+            while True:
+                time.sleep(seconds)
+                now, at = client.readings(), time.monotonic()
+                yield rows(now, before, at - then)
+                before, then = now, at
+
+        if once or as_json or not console.is_terminal:
+            found = next(looks())
+            if as_json:
+                output.data([row.to_dict() for row in found])
+            else:
+                console.print(shown(found))
+            return
+        with suppress(NoRunError, KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+            for found in looks():
+                live.update(shown(found), refresh=True)

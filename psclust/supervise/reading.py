@@ -1,0 +1,58 @@
+"""One look at a task of a live run: how far it is, and what it uses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from psclust.rundir.task_progress import Progress
+from psclust.supervise.explain import Seen
+from psclust.supervise.run_state import TaskState
+from psclust.transport.process_facts import ProcessFacts
+from psclust.transport.task_usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """state: the task's phase, or `frozen` by a signal. usage: None without a process, or where its host did not answer. step: the global
+    one that the task knows of. step_age_s: seconds since its step, or what it does, last changed. examples_per_s, loss, staleness: as the
+    program reports them."""
+
+    task: str
+    role: str
+    host: str
+    state: str
+    attempt: int
+    usage: Usage | None = None
+    step: int | None = None
+    step_age_s: float | None = None
+    examples_per_s: float | None = None
+    loss: float | None = None
+    staleness: float | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Reading:
+        data: dict[str, Any] = json.loads(text)
+        return cls(**{**data, "usage": Usage.from_dict(data["usage"]) if data["usage"] else None})
+
+
+def read_task(entry: TaskState, facts: ProcessFacts | None, progress: Progress | None, seen: Seen | None, now: float) -> Reading:
+    """now: on the clock of the run's state."""
+    progress = progress or Progress()
+    return Reading(
+        task=str(entry.plan.task),
+        role=entry.plan.role,
+        host=entry.plan.host,
+        state="frozen" if facts is not None and facts.is_frozen else entry.phase.value,
+        attempt=entry.attempt,
+        usage=facts.usage if facts is not None else None,
+        step=progress.step,
+        step_age_s=now - seen.since if seen is not None and seen.step is not None else None,
+        examples_per_s=progress.examples_per_s,
+        loss=progress.loss,
+        staleness=progress.metrics.get("staleness"),
+    )

@@ -1,0 +1,135 @@
+"""What a process and its children use on this machine: CPU, memory, and bytes on TCP connections.
+
+Linux counts bytes for each connection alone; a netlink socket of the family NETLINK_SOCK_DIAG lists all connections of the network
+namespace (sock_diag(7)), and /proc says which process has which.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _DUMP = 4, 20, 0x301  # 0x301: NLM_F_REQUEST, NLM_F_ROOT, NLM_F_MATCH
+_NLMSG_ERROR, _NLMSG_DONE = 2, 3
+_INET_DIAG_INFO = 2
+_HEADER, _REQUEST = struct.Struct("=IHHII"), struct.Struct("=BBBxI48x")
+_MESSAGE_BYTES, _INODE = 72, struct.Struct("=I")  # of inet_diag_msg, whose last field is the inode
+_ACKED = struct.Struct("=QQ")  # of tcp_info: bytes_acked, bytes_received
+_ACKED_OFFSET = 120
+_LISTENING = 10
+_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+_DEEPEST = 4  # generations of children
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """cpu_s: seconds of CPU so far. memory: resident bytes, what it shares with others included. sockets: inode of a connection -> (bytes
+    sent and acknowledged, bytes received) since it was made; None where the kernel does not say."""
+
+    cpu_s: float = 0.0
+    memory: int = 0
+    sockets: Mapping[int, tuple[int, int]] | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Usage:
+        """Of `dataclasses.asdict`, perhaps through JSON."""
+        sockets = data["sockets"]
+        counts = None if sockets is None else {int(inode): (sent, received) for inode, (sent, received) in sockets.items()}
+        return cls(data["cpu_s"], data["memory"], counts)
+
+    def rates(self, before: Usage, seconds: float) -> tuple[float, float | None, float | None]:
+        """(CPU in cores, bytes received a second, bytes sent a second) since `before`, `seconds` ago. What a connection that has closed
+        since then moved last is missing."""
+        cpu = max(0.0, self.cpu_s - before.cpu_s) / seconds
+        if self.sockets is None or before.sockets is None:
+            return cpu, None, None
+        old = {inode: before.sockets.get(inode, (0, 0)) for inode in self.sockets}
+        sent = sum(now[0] - old[inode][0] for inode, now in self.sockets.items())
+        received = sum(now[1] - old[inode][1] for inode, now in self.sockets.items())
+        return cpu, max(0, received) / seconds, max(0, sent) / seconds
+
+
+def usage(pid: int, connections: Mapping[int, tuple[int, int]] | None) -> Usage:
+    """Of the process and its descendants. connections: of `tcp_connections`."""
+    cpu_s, memory = 0.0, 0
+    sockets: dict[int, tuple[int, int]] = {}
+    for each in family(pid):
+        with suppress(OSError):
+            fields = Path(f"/proc/{each}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
+            cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
+            memory += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
+            if connections is not None:
+                sockets.update({inode: connections[inode] for inode in _inodes(each) if inode in connections})
+    return Usage(cpu_s, memory, sockets if connections is not None else None)
+
+
+def family(pid: int, depth: int = 0) -> Iterator[int]:
+    """The process, then its descendants."""
+    yield pid
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return
+    for child in children if depth < _DEEPEST else ():
+        yield from family(int(child), depth + 1)
+
+
+def _inodes(pid: int) -> Iterator[int]:
+    """Of the sockets of a process."""
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        with suppress(OSError):
+            target = os.readlink(f"{folder}/{name}")
+            if target.startswith("socket:["):
+                yield int(target[8:-1])
+
+
+def tcp_connections() -> dict[int, tuple[int, int]] | None:
+    """inode -> (bytes sent and acknowledged, bytes received) of all TCP connections of this network namespace; None where the kernel, or a
+    container, does not say."""
+    try:
+        return _ask()
+    except OSError:
+        return None
+
+
+def _ask() -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as link:
+        link.settimeout(2.0)
+        for family in (socket.AF_INET, socket.AF_INET6):
+            states = 0xFFF & ~(1 << _LISTENING)
+            body = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << (_INET_DIAG_INFO - 1), states)
+            link.send(_HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _DUMP, 1, 0) + body)
+            found.update(_answers(link))
+    return found
+
+
+def _answers(link: socket.socket) -> Iterable[tuple[int, tuple[int, int]]]:
+    while True:
+        data = link.recv(1 << 18)
+        while data:
+            length, kind, *_ = _HEADER.unpack_from(data)
+            if kind in (_NLMSG_DONE, _NLMSG_ERROR):
+                return
+            message, data = data[_HEADER.size : length], data[(length + 3) & ~3 :]
+            (inode,) = _INODE.unpack_from(message, _MESSAGE_BYTES - _INODE.size)
+            counts = _counts(message[_MESSAGE_BYTES:])
+            if counts is not None:
+                yield inode, counts
+
+
+def _counts(attributes: bytes) -> tuple[int, int] | None:
+    while len(attributes) >= 4:
+        length, kind = struct.unpack_from("=HH", attributes)
+        if kind == _INET_DIAG_INFO and length >= 4 + _ACKED_OFFSET + _ACKED.size:
+            acked, received = _ACKED.unpack_from(attributes, 4 + _ACKED_OFFSET)
+            return acked, received
+        attributes = attributes[max((length + 3) & ~3, 4) :]
+    return None

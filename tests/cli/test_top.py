@@ -1,0 +1,110 @@
+"""`psclust top`: its numbers, its table on narrow and wide terminals, and the command itself on a live run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+
+import pytest
+from rich.console import Console
+
+from psclust.cli.top_view import Row, curve, hottest, mean_loss, rows, view
+from psclust.supervise.reading import Reading
+from psclust.testing.command import CommandBed
+from psclust.testing.terminal import Terminal
+from psclust.testing.wait import wait_until
+from psclust.transport.task_usage import Usage, tcp_connections, usage
+
+
+def reading(task: str, **known: object) -> Reading:
+    return Reading(**{"task": task, "role": "program", "host": "a", "state": "running", "attempt": 1, **known})  # type: ignore[arg-type]
+
+
+def test_bytes_are_those_that_a_connection_moved() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        accepted, _ = server.accept()
+        with accepted:
+            before = usage(os.getpid(), tcp_connections())
+            client.sendall(b"x" * 300_000)
+            got = 0
+            while got < 300_000:
+                got += len(accepted.recv(1 << 16))
+            wait_until(lambda: usage(os.getpid(), tcp_connections()).rates(before, 2.0)[2] == 150_000, what="the acknowledgement")
+            _, received, sent = usage(os.getpid(), tcp_connections()).rates(before, 2.0)
+    assert (received, sent) == (150_000, 150_000)
+
+
+def test_what_is_used_since_is_a_rate_and_a_closed_connection_takes_nothing_back() -> None:
+    before = Usage(10.0, 5, {1: (100, 1000), 2: (5000, 5000)})
+    now = Usage(12.0, 7, {1: (300, 1500), 3: (50, 60)})
+    assert now.rates(before, 2.0) == (1.0, 280.0, 125.0)
+    assert Usage(12.0).rates(before, 2.0) == (1.0, None, None)
+    assert Usage.from_dict(json.loads(reading("w:0", usage=now).to_json())["usage"]) == now
+
+
+def test_rows_compare_the_same_attempt() -> None:
+    old = [reading("ps:0", usage=Usage(1.0, 5)), reading("worker:0", usage=Usage(50.0, 5)), reading("worker:1")]
+    now = [reading("ps:0", usage=Usage(2.0, 6)), reading("worker:0", attempt=2, usage=Usage(0.1, 7)), reading("worker:1")]
+    found = rows(now, old, 2.0)
+    assert [(row.cpu, row.memory) for row in found] == [(0.5, 6), (None, 7), (None, None)]
+
+
+def test_the_hottest_ps_and_the_loss() -> None:
+    found = [
+        Row(reading("ps:0"), received=10.0, sent=20.0),
+        Row(reading("ps:1"), received=5.0, sent=5.0),
+        Row(reading("worker:0", loss=2.0)),
+    ]
+    assert hottest(found) == "ps:0 moves 75 % of the bytes of 2 ps"
+    assert hottest(found[:1]) is None
+    assert (mean_loss(found), mean_loss(found[:2])) == (2.0, None)
+    assert curve([1.0, 0.5, 0.0], plain=True) == "@+_"
+    assert curve([1.0], plain=False) == "▁"
+    assert len(curve(list(range(100)), plain=False)) == 40
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_line_for_each_task_fits(width: int) -> None:
+    full = {"step": 123456, "examples_per_s": 123456.7, "loss": 0.1, "staleness": 12.3, "step_age_s": 3.2}
+    tasks = [Row(reading(f"worker:{i}", host="node01.example.com", **full), 1.99, 1_500_000_000, 119.6e6, 1e3) for i in range(3)]
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(view("digits", tasks, [2.0, 1.0], width=width, plain=False))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == 6
+    assert all(word in lines[1] for word in ("worker:0", "running", "199 %", "1.5 GB", "119.6 MB", "123456", "123,457", "3 s"))
+    assert ("node01" in lines[1], "12.3" in lines[1]) == (width == 200, width == 200)
+    assert max(map(len, lines)) <= width
+
+
+BUSY = """
+import os, time
+print("up", flush=True)
+while True:
+    sum(range(10000))
+"""
+
+
+@pytest.mark.process
+def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
+    bed.write("busy.py", BUSY)
+    bed.write("psclust.yaml", "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n")
+    assert bed.run("up", "-d")[0] == 0
+    frozen = bed.wait_for("worker:1", "running")
+    os.kill(frozen.pid or 0, signal.SIGSTOP)
+    code, said = bed.run("top", "--json", "--interval", "0.5")
+    assert code == 0, said
+    first, second = json.loads(said)
+    assert (first["task"], first["state"], second["state"]) == ("worker:0", "running", "frozen")
+    assert first["cpu_cores"] > 0.1 > second["cpu_cores"]
+    assert first["memory_bytes"] > 1_000_000
+    assert first["received_bytes_per_s"] == first["sent_bytes_per_s"] == 0
+    code, said = bed.run("top", "--once", "--interval", "0.5")
+    assert (code, said.splitlines()[0].split()[:3], "\x1b" in said) == (0, ["TASK", "STATE", "CPU"], False)
+    terminal = Terminal([*bed.command, "top", "-i", "0.5"], cwd=bed.folder, env=bed.environment({"TERM": "xterm"}), columns=120)
+    wait_until(lambda: terminal.written.count("worker:1") > 2, what="the table to be drawn again")
+    assert bed.run("down")[0] == 0
+    assert terminal.wait() == 0, terminal.written
+    assert bed.run("top")[0] == 2
