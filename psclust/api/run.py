@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,7 @@ class Run:
         self._is_up = self._is_over = False
         self._failure = ""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "psclust", "up", "--held", *words],
+            [sys.executable, "-m", "psclust", "up", "--held", str(os.getpid()), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,

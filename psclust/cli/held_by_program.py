@@ -20,12 +20,13 @@ _CODE = 143  # as of `psclust down`
 
 
 class _Requests(threading.Thread):
-    """What the program asks for: a line `stop` or `now`; its end, or that it closes standard input, is a request to stop, too."""
+    """What the program with this pid asks for: a line `stop` or `now`; its end, or that it closes standard input, is a request to stop,
+    too."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: int) -> None:
         super().__init__(name="requests", daemon=True)
         self.stop = self.now = False
-        self._program = os.getppid()
+        self._program = program
 
     def run(self) -> None:
         for line in sys.stdin:
@@ -37,12 +38,13 @@ class _Requests(threading.Thread):
         self.stop = self.stop or os.getppid() != self._program
 
 
-def stay_held(run: HeldRun, statuses: StatusStream, notes: StartupNotes, interrupts: Interrupts) -> int:
-    """Prints each status as a line of JSON until the run has ended, and `{"up": true}` when it is up; its exit code."""
-    requests = _Requests()
+def stay_held(program: int, run: HeldRun, statuses: StatusStream, notes: StartupNotes, interrupts: Interrupts) -> int:
+    """Prints each status as a line of JSON until the run has ended, and `{"up": true}` when it is up; its exit code. program: pid of the
+    process that holds the run."""
+    requests = _Requests(program)
     requests.start()
     status: RunStatus | None = None
-    asked = False
+    asked = 0  # 1: to stop, 2: to stop now
     while not statuses.over:
         fresh = statuses.latest(_POLL_S)
         if fresh is not None:
@@ -53,9 +55,9 @@ def stay_held(run: HeldRun, statuses: StatusStream, notes: StartupNotes, interru
             if notes.over:
                 _print(json.dumps({"up": True}))
         requests.look()
-        wanted = requests.stop or interrupts.count > 0
-        if wanted and (not asked or requests.now):
-            asked = run.ask_to_end("ended by the program that held it", _CODE, now=requests.now or interrupts.count > 1)
+        wanted = 2 if requests.now or interrupts.count > 1 else int(requests.stop or interrupts.count > 0)
+        if wanted > asked and run.ask_to_end("ended by the program that held it", _CODE, now=wanted > 1):
+            asked = wanted
     run.wait()
     final = run.final_status(status)
     _print(final.to_json())

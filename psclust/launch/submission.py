@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from psclust import __version__
-from psclust.errors import StartError, UsageError
+from psclust.errors import PsclustError, StartError, UsageError
 from psclust.launch.job_runs import refuse_if_elsewhere
 from psclust.launch.preflight import refuse_what_cannot_start
 from psclust.launch.up_request import UpRequest
@@ -90,7 +90,7 @@ def submit(submission: Submission) -> str:
     except OSError as error:
         _remove(folders)
         raise StartError(f"{error.filename}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
-    except UsageError:
+    except PsclustError:
         _remove(folders)
         raise
     ids = [batch_system().task_id(job, task) for task in submission.array_tasks] or [job]

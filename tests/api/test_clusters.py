@@ -91,6 +91,20 @@ def test_what_is_wrong_is_the_commands_own_sentence(there: CommandBed) -> None:
             run.wait(0.1)
 
 
+@pytest.mark.process
+def test_now_ends_a_program_that_ignores_term_and_says_who_asked(there: CommandBed) -> None:
+    there.write(
+        "deaf.py", "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(1000)\n"
+    )
+    there.write("cluster.yaml", "jobs: {ps: 0, worker: 1}\nprogram: deaf.py\npreload: false\nrole_by: none\n")
+    run = psclust.Cluster.from_file("cluster.yaml").up()
+    wait_until(lambda: run.logs("worker:0") == "up\n", what="the program")
+    last = run.down(now=True)
+    assert last is not None
+    assert (last.text, last.tasks[0].exit_code) == ("ended by the program that held it", 137)
+    assert not there.processes()
+
+
 _HOLDS = """
 import os, signal, sys, time
 import psclust

@@ -40,9 +40,9 @@ _REDRAW_S = 0.05
 @request_options
 @click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
 @click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return.")
-@click.option("--held", is_flag=True, hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
+@click.option("--held", type=int, metavar="PID", hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
 @click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
-def command(detach: bool, slurm: bool, held: bool, dry_run: bool, **flags: object) -> int:
+def command(detach: bool, slurm: bool, held: int | None, dry_run: bool, **flags: object) -> int:
     """Start a cluster, train on it, watch it, end it.
 
     PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is bare servers. Options come before
@@ -63,8 +63,8 @@ def command(detach: bool, slurm: bool, held: bool, dry_run: bool, **flags: objec
     # Every mistake shows before anything starts.
     refuse_what_cannot_start(request)
     refuse_too_few_files(request)
-    if held:
-        return _start_held(request)
+    if held is not None:
+        return _start_held(request, held)
     if request.file.found:
         output.say(request.file.found)
     outcome = claim_or_change(request)
@@ -78,8 +78,9 @@ def command(detach: bool, slurm: bool, held: bool, dry_run: bool, **flags: objec
     return code
 
 
-def _start_held(request: UpRequest) -> int:
-    """The exit code. Raises StartError if a run of that name is live: another process holds that one."""
+def _start_held(request: UpRequest, program: int) -> int:
+    """The exit code. program: pid of the process that holds the run. Raises StartError if a run of that name is live: another process
+    holds that one."""
     claimed = claim_name(request)
     if claimed is None:
         name = request.cluster.name
@@ -89,7 +90,7 @@ def _start_held(request: UpRequest) -> int:
         with run.ended_on_failure():
             hosts = HostRequest(other_hosts(request.file), request.file)
             plan, statuses = start_run(run, request, lambda: logged_in(hosts), lambda line: None)
-        return stay_held(run, statuses, StartupNotes(plan), interrupts)
+        return stay_held(program, run, statuses, StartupNotes(plan), interrupts)
 
 
 def _show_changes(request: UpRequest, changes: Changes) -> None:
