@@ -29,3 +29,18 @@ def wait_for_nothing_left(bed: CommandBed, slurm: SlurmBed) -> None:
         wait_until(lambda: not bed.processes() and not slurm.jobs())
     except TimeoutError:
         pytest.fail(f"still alive: {[*slurm.jobs(), *bed.end()]}")
+
+
+def wait_until_shown(tasks: int) -> str:
+    """The end of a script that prints: its task ends once so many have come this far.
+
+    A run that ends with its workers ends a ps that has not printed yet.
+    """
+    return f"""
+import glob, sys, time
+sys.stdout.flush()
+open("shown-" + os.environ["PSCLUST_TASK"], "x").close()
+deadline = time.monotonic() + 60
+while len(glob.glob("shown-*")) < {tasks} and time.monotonic() < deadline:
+    time.sleep(0.05)
+"""

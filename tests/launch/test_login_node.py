@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from on_slurm import needs_root, wait_for_nothing_left
+from on_slurm import needs_root, wait_for_nothing_left, wait_until_shown
 
 from psclust.rundir.batch_job import BatchJob
 from psclust.testing.command import CommandBed
@@ -225,7 +225,8 @@ def test_between_two_attempts_the_run_is_queued(login: CommandBed, slurm: SlurmB
 
 @pytest.mark.long
 def test_groups_of_a_heterogeneous_job_have_what_their_tasks_need(login: CommandBed, slurm: SlurmBed) -> None:
-    login.write("work.py", "import os\nprint(os.environ['PSCLUST_TASK'], 'sees', os.environ.get('CUDA_VISIBLE_DEVICES') or '-')\n")
+    show = "import os\nprint(os.environ['PSCLUST_TASK'], 'sees', os.environ.get('CUDA_VISIBLE_DEVICES') or '-')\n"
+    login.write("work.py", show + wait_until_shown(3))
     jobs = "jobs: {ps: {count: 1, hosts: het-0, run: [python, work.py]}, worker: {count: 2, hosts: het-1, gpus: 1}}"
     keys = "program: work.py\nrole_by: none\npreload: false\nends_with: all\n"
     login.write("psclust.yaml", f"{jobs}\n{keys}")

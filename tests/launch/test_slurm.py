@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from four_ways import in_all_four_ways
-from on_slurm import PSCLUST, allocated, needs_root
+from on_slurm import PSCLUST, allocated, needs_root, wait_until_shown
 from tensorflow_scripts import CLASSIC, COORDINATOR, TOLD_BY_TF_CONFIG
 
 from psclust.testing.command import CommandBed
@@ -83,7 +83,7 @@ print(os.environ["PSCLUST_TASK"], "on", os.environ["SLURMD_NODENAME"], "sees", o
 
 def test_ps_are_on_the_small_nodes_of_a_heterogeneous_job_and_each_worker_sees_its_own_gpu(slurm: SlurmBed, tmp_path: Path) -> None:
     bed = allocated(slurm, tmp_path / "bed", "--nodes=2", "--ntasks=2", ":", "--nodes=1", "--ntasks=2", "--gpus-per-node=2")
-    bed.write("task.py", _SHOW)
+    bed.write("task.py", _SHOW + wait_until_shown(4))
     jobs = "jobs: {ps: {count: 2, hosts: het-0, run: [python, task.py]}, worker: {count: 2, hosts: het-1, gpus: 1}}"
     bed.write("psclust.yaml", f"hosts: slurm\n{jobs}\nprogram: task.py\npreload: false\nends_with: all\n")
     code, said = bed.run("up")
