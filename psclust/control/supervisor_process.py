@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from psclust.agent import guard
 from psclust.rundir.folder import RunFolder
+from psclust.rundir.samples_file import SamplesFile
 from psclust.rundir.status import SAVED_CODE
 from psclust.rundir.status_file import record_death
 from psclust.supervise import events
 from psclust.supervise.exit_code import describe_exit
+from psclust.supervise.sampler import Sampler
 from psclust.supervise.supervisor import Supervisor
 from psclust.transport.fork_server_client import Load
 from psclust.transport.local_transport import LocalTransport
@@ -62,7 +64,11 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, open_port=request.in_job)
     threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
+    over = threading.Event()
+    sampler = Sampler(supervisor.readings, SamplesFile(request.folder.samples))
+    threading.Thread(target=sampler.run, args=(over,), name="samples", daemon=True).start()
     status = supervisor.run(transport)
+    over.set()
     transport.close()
     server.stop(grace=1.0).wait()
     for path in (request.folder.socket, request.folder.access):

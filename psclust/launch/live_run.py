@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from psclust import __version__
 from psclust.errors import NoRunError, StartError, UsageError
+from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.start_run import claim_name, complete_plan
 from psclust.launch.up_request import UpRequest
@@ -60,6 +61,7 @@ def _change(request: UpRequest) -> Changes | None:
             changes = compare(old, plan)
             if changes:
                 client.apply(plan)
+                record_cluster(request, folder)
         except NoRunError:
             return None
     return changes

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from psclust.errors import StartError
+from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.held_run import HeldRun
 from psclust.launch.host_agents import other_hosts, start_host_agents
 from psclust.launch.job_runs import job_folder
@@ -40,6 +41,7 @@ def claim_name(request: UpRequest) -> tuple[RunFolder, int] | None:
         if lock is None:
             return None
         folder = queued or _new_run(request, job)
+        record_cluster(request, folder)
         if job is not None:
             BatchJob(job, socket.gethostname()).write(folder.job)
         prune_beyond_limit(request.cluster.path.parent)

@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from psclust import __version__
 from psclust.errors import PsclustError, StartError, UsageError
+from psclust.launch.cluster_copy import cluster_text
 from psclust.launch.job_runs import refuse_if_elsewhere
 from psclust.launch.preflight import refuse_what_cannot_start
 from psclust.launch.up_request import UpRequest
@@ -63,9 +62,9 @@ def prepare(read: ReadRequest) -> Submission:
     run_id = max(request.cluster.next_id() for request in requests)
     folder = RunFolder(template.cluster.path / run_id)
     state = str(template.cluster.path.parent)
-    command = [sys.executable, "-m", "psclust", "up", "--run-dir", state, "-f", str(folder.job_file)]
+    command = [sys.executable, "-m", "psclust", "up", "--run-dir", state, "-f", str(folder.cluster_file)]
     script = batch_system().script(template.file, command, Path(template.launcher.cwd), folder.job_output)
-    return Submission(requests, tasks, run_id, script, _copy(template.file))
+    return Submission(requests, tasks, run_id, script, cluster_text(template.file, "slurm"))
 
 
 def check(submission: Submission) -> str:
@@ -85,7 +84,7 @@ def submit(submission: Submission) -> str:
         for request in submission.requests:
             folders.append(queued_run(request, request.origin, run_id=submission.run_id))
             folders[-1].job_script.write_text(submission.script, encoding="utf-8")
-            folders[-1].job_file.write_text(submission.copy, encoding="utf-8")
+            folders[-1].cluster_file.write_text(submission.copy, encoding="utf-8")
         job = batch_system().submit(submission.script)
     except OSError as error:
         _remove(folders)
@@ -136,12 +135,3 @@ def _remove(folders: Sequence[RunFolder]) -> None:
             cluster.make_current(earlier[-1])
         else:
             shutil.rmtree(cluster.path, ignore_errors=True)
-
-
-def _copy(file: ClusterFile) -> str:
-    """The keys that the user has set, flags included, with absolute paths."""
-    given = file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "array_task", "kubernetes"})
-    for job in given.get("jobs", {}).values():
-        if job.get("hosts"):  # het-0 stands for all nodes of a group, which are het-0.1, het-0.2, ... (`BatchSystem.nodes_of`)
-            job["hosts"] = list(dict.fromkeys(name.partition(".")[0] for name in job["hosts"]))
-    return yaml.safe_dump({"name": file.name, "hosts": "slurm"} | given, sort_keys=False, width=1000, default_flow_style=None)

@@ -104,6 +104,24 @@ def tabulate(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one ps holds, optimizer slots not counted. variables: how many, or shards of them. largest: the name of one with the most
+    bytes; None if there are none."""
+
+    variables: int
+    bytes: int
+    largest: str | None
+
+
+def held(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> tuple[Held, ...]:
+    """Of whole `variables` on each of `ps` parameter servers. Raises UsageError for an impossible pin."""
+    pieces, placed, totals = _place(variables, ps, settings)
+    there = [[piece for piece in pieces if placed[piece.name] == index] for index in range(ps)]
+    largest = (max(each, key=lambda piece: piece.bytes).name if each else None for each in there)
+    return tuple(Held(len(each), total, name) for each, total, name in zip(there, totals, largest, strict=True))
+
+
 def imbalance(totals: Sequence[int]) -> float:
     """The largest total over the mean: 1 is even, the number of ps means that one holds all."""
     total = sum(totals)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from psclust.rundir.whole_lines import WholeLines
 
 FORMAT = 1
 _TASK = ("task", "host", "attempt")
@@ -15,14 +16,14 @@ _ENDING = ("ok", "exit_code", "reason")
 
 # kind -> its fields, besides `time`, `run_s` and `kind`. Within one FORMAT, fields may be added and none is removed.
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "run": ("name", "run", "psclust", "format"),
+    "run": ("name", "run", "psclust", "python", "format"),
     "plan": ("tasks", "changed", "removed"),
     "start": _TASK,
     "process": (*_TASK, "pid"),
     "not_started": (*_TASK, "reason"),
     "serving": (*_TASK, "address"),
     "stage": (*_TASK, "stage"),
-    "progress": (*_TASK, "phase", "step", "loss", "metrics", "seconds"),
+    "progress": (*_TASK, "phase", "step", "loss", "metrics", "seconds", "model"),
     "exit": (*_TASK, "exit_code", "reason", "after_s"),
     "restart": (*_TASK, "reason", "delay_s"),
     "signal": (*_TASK, "signal"),
@@ -51,8 +52,7 @@ class EventsFile:
     their number: a full disk must not end a run."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: int | None = None
+        self._lines = WholeLines(path)
         self._unwritten = 0
 
     def append(self, records: Iterable[Record], time_s: float, run_s: float) -> None:
@@ -63,30 +63,10 @@ class EventsFile:
         late = [record("unwritten", records=self._unwritten)] if self._unwritten else []
         when = {"time": round(time_s, 3), "run_s": round(run_s, 3)}
         data = "".join(f"{json.dumps({**when, **each})}\n" for each in (*late, *found)).encode()
-        if self._write(data):
+        if self._lines.append(data):
             self._unwritten = 0
         else:
             self._unwritten += len(found)
-
-    def _write(self, data: bytes) -> bool:
-        """Write all of it, or nothing."""
-        with suppress(OSError):
-            if self._file is None:
-                self._file = _open(self._path)
-            before = os.fstat(self._file).st_size
-            with suppress(OSError):
-                if os.write(self._file, data) == len(data):
-                    return True
-            os.ftruncate(self._file, before)
-        return False
-
-
-def _open(path: Path) -> int:
-    """Open to append; a line that a killed writer left unfinished is removed."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    content = path.read_bytes()
-    os.ftruncate(file, content.rfind(b"\n") + 1)
-    return file
 
 
 def read_events(path: Path) -> Iterator[Record]:

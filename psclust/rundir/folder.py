@@ -81,8 +81,8 @@ class RunFolder:
         return self.path / "job.sh"
 
     @property
-    def job_file(self) -> Path:
-        """The cluster file of a submitted job, as it was then."""
+    def cluster_file(self) -> Path:
+        """The cluster file with the flags laid over it, as it was when the run was started, submitted or last changed."""
         return self.path / "cluster.yaml"
 
     @property
@@ -103,6 +103,11 @@ class RunFolder:
     def events(self) -> Path:
         """What happened and what was decided, one JSON object a line."""
         return self.path / "events.jsonl"
+
+    @property
+    def samples(self) -> Path:
+        """What the tasks used and how far they were, over time, one JSON object a line."""
+        return self.path / "samples.jsonl"
 
     @property
     def socket(self) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 # Phases of a script whose process is only a server by now: it called Server.join, or exited successfully.
 SERVING = "serving"
@@ -16,7 +17,8 @@ TRAINED = ("save", "evaluate", "predict", "export", "done")
 @dataclass(frozen=True, slots=True)
 class Progress:
     """step: global step. examples_per_s: of this task. seconds: spent in the phases that have ended and, within them, in
-    "saving" checkpoints and "waiting" for other tasks between steps. None: unknown."""
+    "saving" checkpoints and "waiting" for other tasks between steps. model: of the task that writes checkpoints, their `folder`, the
+    version of `tensorflow`, and what each `ps` holds (`psclust.placement.table.Held`). None: unknown."""
 
     step: int | None = None
     loss: float | None = None
@@ -24,6 +26,7 @@ class Progress:
     phase: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    model: Mapping[str, Any] | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -34,5 +37,5 @@ class Progress:
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("phase"), str | None):
             raise ValueError("not a progress record")  # noqa: TRY004 - one exception for any bad record
-        known = {name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase")}
+        known = {name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase", "model")}
         return cls(**known, metrics=data.get("metrics") or {}, seconds=data.get("seconds") or {})

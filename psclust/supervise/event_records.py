@@ -11,7 +11,7 @@ from psclust.supervise.exit_code import describe_exit, shell_code
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.stragglers import stragglers
 
-_PROGRESS = ("phase", "step", "loss", "metrics", "seconds")
+_PROGRESS = ("phase", "step", "loss", "metrics", "seconds", "model")
 _OVER = (TaskPhase.DONE, TaskPhase.STOPPED, TaskPhase.FAILED)
 
 

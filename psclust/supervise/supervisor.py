@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import platform
 import threading
 import time
 from collections.abc import Callable
@@ -66,7 +67,8 @@ class Supervisor:
         self._began = time.monotonic()
         self._state = RunState(began=self._began)
         self._events = EventsFile(folder.events)
-        self._events.append([record("run", name=name, run=folder.id, psclust=__version__, format=FORMAT)], time.time(), 0.0)
+        first = record("run", name=name, run=folder.id, psclust=__version__, python=platform.python_version(), format=FORMAT)
+        self._events.append([first], time.time(), 0.0)
         self._changed = threading.Condition()
         self._version = 0
         self._status = snapshot(self._state, folder, name, {}, time.monotonic())

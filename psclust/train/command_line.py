@@ -28,7 +28,7 @@ from psclust.train.modes import run
 from psclust.train.program import Program
 from psclust.train.program_options import Options, parse_changes, parse_options
 from psclust.train.progress_file import ProgressFile
-from psclust.train.report import Reporter
+from psclust.train.reporter import Reporter
 from psclust.train.task_context import TaskContext, read_context
 
 LOG = logging.getLogger(__name__)

@@ -23,9 +23,9 @@ from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
+from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
-from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, recover, session_config, start_server
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained, no_data
@@ -53,7 +53,7 @@ def train_in_graph(job: Job) -> None:
     sync, bounded = job.context.sync or job.context.task is None, job.context.max_staleness is not None
     graph, built = build_placed(job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded))
     with graph.as_default():
-        warn_if_uneven(built.towers[0], layout)
+        report_model(job.reporter, job.model_dir, built.towers[0], layout)
         spec = built.towers[0].spec
         leading = built.steps[0]
         # If each tower has its own step, one step runs one tower.

@@ -13,7 +13,7 @@ from psclust.replication.tf_types import Graph
 from psclust.train.definition import Definition
 from psclust.train.end_request import EndRequest
 from psclust.train.program_options import Options
-from psclust.train.report import Reporter
+from psclust.train.reporter import Reporter
 from psclust.train.task_context import TaskContext
 
 

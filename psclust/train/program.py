@@ -23,7 +23,7 @@ from psclust.train.offline.prediction import predict
 from psclust.train.offline.saved_model import export_saved_model
 from psclust.train.program_options import Options
 from psclust.train.progress_file import ProgressFile
-from psclust.train.report import Reporter
+from psclust.train.reporter import Reporter
 from psclust.train.task_context import TaskContext, read_context
 
 PathLike = str | os.PathLike[str]

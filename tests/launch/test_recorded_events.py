@@ -6,9 +6,11 @@ import os
 import signal
 
 import pytest
+import yaml
 from full_disk import fill
 
 from psclust.rundir.events_file import Record, read_events
+from psclust.rundir.samples_file import TaskSample, read_samples
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
@@ -38,6 +40,28 @@ def test_a_run_records_its_starts_a_death_the_restart_and_the_end(bed: CommandBe
     assert next(each["exit_code"] for each in found if each["kind"] == "exit" and each["attempt"] == 1) in (0, 137)
     times = [each["run_s"] for each in found]
     assert times == sorted(times)
+
+
+def test_what_tasks_use_is_sampled_over_all_attempts_and_the_cluster_file_is_kept(bed: CommandBed) -> None:
+    bed.write("psclust.yaml", "jobs: {ps: 0, worker: 1}\n")
+    up = bed.start("up", "-f", "psclust.yaml", "--workers", "2", "--", "bash", "-c", WAIT)
+    pid = bed.wait_for("worker:1", "running").pid
+    assert pid is not None
+    folder = bed.run_folder()
+    wait_until(lambda: list(read_samples(folder.samples)), what="a sample")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(
+        lambda: any(each.tasks.get("worker:1", TaskSample(0)).attempt == 2 for each in read_samples(folder.samples)),
+        what="a sample of the next attempt",
+    )
+    bed.write("finish", "")
+    assert up.wait() == 0, up.output
+    found = list(read_samples(folder.samples))
+    assert all(task.memory for each in found for task in each.tasks.values())
+    assert [each.run_s for each in found] == sorted(each.run_s for each in found)
+    kept = yaml.safe_load(folder.cluster_file.read_text())
+    assert kept["jobs"] == {"ps": {"count": 0}, "worker": {"count": 2}}
+    assert kept["hosts"] == "local"
 
 
 def test_a_killed_supervisor_still_gets_an_end(bed: CommandBed) -> None:

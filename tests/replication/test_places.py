@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -357,14 +358,23 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
     assert list(again)[1] is list(first)[1]
 
 
-def test_an_uneven_placement_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_chief_reports_what_each_ps_holds_and_warns_if_that_is_uneven(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    import tensorflow as tf
+
     from psclust.replication.build_between_graph import build_between_graph
     from psclust.replication.device_layout import DeviceLayout
-    from psclust.train.placement_warning import warn_if_uneven
+    from psclust.train.model_report import report_model
+    from psclust.train.progress_file import ProgressFile
+    from psclust.train.reporter import Reporter
 
     layout = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes=3000))
     tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower
-    warn_if_uneven(tower, layout)
+    reporter = Reporter(ProgressFile(None), 60.0)
+    report_model(reporter, tmp_path / "model", tower, layout)
     assert caplog.messages == []
-    warn_if_uneven(tower, DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings("round_robin")))
+    report_model(reporter, tmp_path / "model", tower, DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings("round_robin")))
     assert caplog.messages[0].startswith("ps:0 holds 99 % of the variables' bytes (2.0 times the mean), 4.0 kB of them in large; write ")
+    model = reporter.progress.model or {}
+    assert (model["folder"], model["tensorflow"]) == (str(tmp_path / "model"), tf.__version__)
+    assert [each["largest"] for each in model["ps"]] == ["large", "small"]
+    assert model["ps"][0]["bytes"] > 50 * model["ps"][1]["bytes"] > 0

@@ -33,7 +33,7 @@ class Training:
         from psclust.train import modes
         from psclust.train.job import Job
         from psclust.train.progress_file import ProgressFile
-        from psclust.train.report import Reporter
+        from psclust.train.reporter import Reporter
 
         errors: list[BaseException] = []
 

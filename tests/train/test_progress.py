@@ -11,7 +11,7 @@ import pytest
 
 from psclust.rundir.task_progress import Progress
 from psclust.train.progress_file import ProgressFile
-from psclust.train.report import Reporter
+from psclust.train.reporter import Reporter
 
 
 class _Clock:
@@ -82,6 +82,7 @@ def test_the_file_is_json_also_when_the_loss_is_not_a_number(tmp_path: Path) -> 
         "phase": "done",
         "metrics": {"accuracy": 0.5},
         "seconds": {"start": 0.0},
+        "model": None,
     }
 
 

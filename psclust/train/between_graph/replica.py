@@ -23,9 +23,9 @@ from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
+from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
-from psclust.train.placement_warning import warn_if_uneven
 from psclust.train.session import open_session, session_config, start_server
 from psclust.train.sync.participant import BarrierParticipant
 from psclust.train.user_errors import explained, no_data
@@ -77,7 +77,7 @@ class Replica:
         tower, chief = self.built.tower, self.job.context.is_chief
         hooks = [*training_hooks(tower.spec, chief=chief), *self.job.hooks]
         if chief:
-            warn_if_uneven(tower, layout)
+            report_model(self.job.reporter, self.job.model_dir, tower, layout)
             staleness = self.built.step.staleness if self.built.step else None
             hooks += configured_hooks(self.job, self.built.next_step, tower.loss, self.built.towers, staleness)
         return hooks

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from psclust.rundir.task_progress import Progress
 from psclust.spec.plurals import counted
@@ -72,6 +73,11 @@ class Reporter:
 
     def _line_end(self) -> str:
         return (f" {self.late} late" if self.late else "") + (f" {self._recent}" if self._recent.updates else "")
+
+    def model(self, facts: Mapping[str, Any]) -> None:
+        """Records what is known of the model from now on; see `Progress.model`."""
+        with self._lock:
+            self.progress = replace(self.progress, model=facts)
 
     def dropped(self) -> None:
         """Records a gradient that came too late for its step."""
