@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN := gcc libc6-dev python3-dev
-# Test hosts are network namespaces with a real sshd each; test allocations are jobs of a real Slurm.
-TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm zsh fish
+# Test hosts are network namespaces with a real sshd each; test allocations are jobs of a real Slurm; a real Prometheus scrapes a run.
+TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm zsh fish prometheus
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
 
@@ -57,7 +57,7 @@ system:
 	@deploy/system-packages "without them psclust installs, but its servers listen on every interface, and sessions may wait for ever for an unreachable host" $(DEBIAN)
 
 test-system:
-	@deploy/system-packages "without them tests of several hosts fail or are skipped" $(TEST_DEBIAN)
+	@deploy/system-packages "without them tests of several hosts and of metrics fail or are skipped" $(TEST_DEBIAN)
 
 $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)

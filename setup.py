@@ -48,6 +48,7 @@ setup(
         "PyYAML>=6",
         "click>=8.1",
         "rich>=13",
+        "prometheus_client>=0.21",
     ],
     extras_require={
         "examples": ["scikit-learn>=1.4"],

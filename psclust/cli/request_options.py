@@ -65,6 +65,7 @@ _OPTIONS = (
         help="How a script gets its role: auto (default), flags, tf_config, none.",
     ),
     click.option("--ports", metavar="PORTS", help="auto (default), a first port, or a range such as 2300-2399."),
+    click.option("--metrics", metavar="[ADDRESS:]PORT", help="Serve metrics to Prometheus there (address: 127.0.0.1)."),
     click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."),
     click.option("--python", metavar="PYTHON", shell_complete=files, help="The tasks' interpreter (default: this one)."),
     click.option("--no-preload", is_flag=True, help="Execute programs plainly, not from a process that has imported TensorFlow."),
@@ -131,6 +132,7 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("--max-shard-bytes", ("placement", "max_shard_bytes"), flags["max_shard_bytes"]),
         ("--role-by", ("role_by",), flags["role_by"]),
         ("--ports", ("ports",), flags["ports"]),
+        ("--metrics", ("metrics",), flags["metrics"]),
         ("--python", ("python",), flags["python"]),
         ("--no-preload", ("preload",), False if no_preload else None),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ class SupervisorRequest:
     """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start at once. lock: the run's lock, held
     open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. in_job: whether this is a batch job: then SIGTERM
     lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other machines that share
-    the run's folder reach the supervisor."""
+    the run's folder reach the supervisor. metrics: a listening socket for Prometheus."""
 
     folder: RunFolder
     name: str
@@ -40,6 +40,7 @@ class SupervisorRequest:
     lock: int
     lease: int
     in_job: bool = False
+    metrics: int | None = None
 
 
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
@@ -63,6 +64,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
         local.warm(python, load, env)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, open_port=request.in_job)
+    stop_metrics = _serve_metrics(supervisor, request) if request.metrics is not None else lambda: None
     threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
     over = threading.Event()
     sampler = Sampler(supervisor.readings, SamplesFile(request.folder.samples))
@@ -70,10 +72,20 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     status = supervisor.run(transport)
     over.set()
     transport.close()
+    stop_metrics()
     server.stop(grace=1.0).wait()
     for path in (request.folder.socket, request.folder.access):
         path.unlink(missing_ok=True)
     return 0 if status.ended else 1
+
+
+def _serve_metrics(supervisor: Supervisor, request: SupervisorRequest) -> Callable[[], None]:
+    """Returns what stops it."""
+    # Loads prometheus_client, which most runs do without.
+    from psclust.control.metrics_server import serve_metrics
+
+    assert request.metrics is not None
+    return serve_metrics(supervisor, request.name, request.metrics)
 
 
 def _stop_by_signal(own_guard: guard.Guard, *, save: bool) -> events.Stop:

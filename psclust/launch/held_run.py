@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from psclust.errors import NoRunError, PsclustError, StartError
 from psclust.launch.host_agents import other_hosts
+from psclust.launch.metrics_port import listen_for_metrics
 from psclust.launch.up_request import UpRequest
 from psclust.plan.task_environment import library_environment
 from psclust.rundir.folder import ClusterFolder, RunFolder
@@ -131,7 +132,7 @@ class HeldRun:
 @contextmanager
 def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Callable[[], int] = lambda: 0) -> Iterator[HeldRun]:
     """Fork the run's supervisor, which begins to load what tasks here are forked from. `lock`: of `ClusterFolder.lock`, closed here. This
-    process must have a single thread. Raises StartError where there can be no more processes."""
+    process must have a single thread. Raises StartError where there can be no more processes, or the port for metrics is taken."""
     from psclust.control.supervisor_process import SupervisorRequest, launch
 
     warm = [] if other_hosts(request.file) else [(task.argv[0], task.preload, task.env) for task in request.draft.tasks if task.preload]
@@ -140,7 +141,10 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
         in_job = request.file.reach_by == "slurm"
-        guard = launch(SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, in_job), close=(held,))
+        with listen_for_metrics(request.file.metrics) as metrics:
+            guard = launch(
+                SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, in_job, metrics), close=(held,)
+            )
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
         raise StartError(f"no process could be started: {error.strerror}. {hint}") from None

@@ -17,8 +17,9 @@ TRAINED = ("save", "evaluate", "predict", "export", "done")
 @dataclass(frozen=True, slots=True)
 class Progress:
     """step: global step. examples_per_s: of this task. seconds: spent in the phases that have ended and, within them, in
-    "saving" checkpoints and "waiting" for other tasks between steps. model: of the task that writes checkpoints, their `folder`, the
-    version of `tensorflow`, and what each `ps` holds (`psclust.placement.table.Held`). None: unknown."""
+    "saving" checkpoints, "waiting" for other tasks between steps, and "barrier": from each gradient to the next step of a synchronous
+    training. model: of the task that writes checkpoints, their `folder`, the version of `tensorflow`, and what each `ps` holds
+    (`psclust.placement.table.Held`). None: unknown."""
 
     step: int | None = None
     loss: float | None = None

@@ -41,6 +41,8 @@ def check_addresses(file: ClusterFile) -> Iterator[Problem]:
     yield from (problem for problem in _collisions(file, serving) if not problem.rests_on(invalid))
     for name, job in file.jobs.items():
         yield from _addresses(name, job)
+    if file.metrics is not None and not 0 < int(file.metrics.rpartition(":")[2]) <= LAST_PORT:
+        yield Problem(("metrics",), f"found {file.metrics}; ports run from 1 to {LAST_PORT}.")
 
 
 def _uses(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[_Use]:

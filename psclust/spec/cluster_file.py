@@ -28,6 +28,7 @@ from psclust.spec.key_types import (
     Label,
     Lease,
     Lines,
+    ListenAddress,
     Name,
     NodeCounts,
     ObjectNames,
@@ -312,6 +313,11 @@ class _Common(_Model):
     )
     restart: Restart = Field(default_factory=Restart)
     deadlines: Deadlines = Field(default_factory=Deadlines)
+    metrics: ListenAddress | None = Field(
+        default=None,
+        description="Serve what `psclust top` shows to Prometheus, at this port of 127.0.0.1 on the machine that calls `up`, or at an "
+        "address:port such as 0.0.0.0:9400, without authentication. None by default.",
+    )
     kubernetes: Kubernetes = Field(default_factory=Kubernetes)
 
 

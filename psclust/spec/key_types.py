@@ -138,6 +138,16 @@ HostNames = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, _HOST_NAMES]}),
 ]
 Addresses = Annotated[list[Address], such_as("127.0.0.1:2222", "127.0.0.1:2223")]
+_LISTEN = r"^([A-Za-z0-9_][A-Za-z0-9._-]*:)?\d{1,5}$"
+# `9400`: on this machine only.
+ListenAddress = Annotated[
+    str,
+    BeforeValidator(_parse_ports),
+    Field(pattern=_LISTEN),
+    WithJsonSchema(
+        {"type": ["string", "integer"], "pattern": _LISTEN} | in_words("a port such as 9400, or address:port such as 0.0.0.0:9400")
+    ),
+]
 JobNames = Annotated[list[JobName], such_as("worker", "chief")]
 ExitCodes = Annotated[list[Annotated[int, Field(ge=0, le=255)]], such_as(0, 1)]
 Replication = Literal["in-graph", "between-graph", "coordinator"]

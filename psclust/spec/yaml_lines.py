@@ -41,6 +41,7 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "env_file",
             "pass_env.*",
             "interface",
+            "metrics",
             *("slurm.partition", "slurm.partition.*", "slurm.account", "slurm.time", "slurm.sbatch.*", "slurm.setup", "slurm.setup.*"),
             "slurm.srun.*",
         ),

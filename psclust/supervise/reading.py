@@ -12,12 +12,14 @@ from psclust.supervise.run_state import TaskState
 from psclust.transport.process_facts import ProcessFacts
 from psclust.transport.task_usage import Usage
 
+FROZEN = "frozen"  # the state of a task that a signal has stopped
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """state: the task's phase, or `frozen` by a signal. usage: None without a process, or where its host did not answer. step: the global
     one that the task knows of. step_age_s: seconds since its step, or what it does, last changed. examples_per_s, loss, staleness: as the
-    program reports them."""
+    program reports them. barrier_s: spent in the barrier so far."""
 
     task: str
     role: str
@@ -30,6 +32,7 @@ class Reading:
     examples_per_s: float | None = None
     loss: float | None = None
     staleness: float | None = None
+    barrier_s: float | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -47,7 +50,7 @@ def read_task(entry: TaskState, facts: ProcessFacts | None, progress: Progress |
         task=str(entry.plan.task),
         role=entry.plan.role,
         host=entry.plan.host,
-        state="frozen" if facts is not None and facts.is_frozen else entry.phase.value,
+        state=FROZEN if facts is not None and facts.is_frozen else entry.phase.value,
         attempt=entry.attempt,
         usage=facts.usage if facts is not None else None,
         step=progress.step,
@@ -55,4 +58,5 @@ def read_task(entry: TaskState, facts: ProcessFacts | None, progress: Progress |
         examples_per_s=progress.examples_per_s,
         loss=progress.loss,
         staleness=progress.metrics.get("staleness"),
+        barrier_s=progress.seconds.get("barrier"),
     )

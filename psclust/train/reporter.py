@@ -33,6 +33,7 @@ class Reporter:
         self._last_line = self._last_rate = self._phase_began = clock()
         self._examples = 0
         self._recent = Staleness()
+        self._barrier_s: float | None = None
         self.steps = 0
         self.late = 0
         self.staleness = Staleness()
@@ -43,9 +44,9 @@ class Reporter:
         """The greatest global step that this task knows of."""
         return self.progress.step or 0
 
-    def step(self, step: int, loss: float, examples: int, staleness: int | None = None) -> None:
+    def step(self, step: int, loss: float, examples: int, staleness: int | None = None, barrier_s: float | None = None) -> None:
         """Records one step of this task: the global step it led to, its mean loss and its number of examples. staleness: of its update,
-        if other replicas may have made updates in the meantime."""
+        if other replicas may have made updates in the meantime. barrier_s: how long it then waited in the barrier."""
         with self._lock:
             self.steps += 1
             self._examples += examples
@@ -63,6 +64,9 @@ class Reporter:
                 rate = self.progress.examples_per_s
                 LOG.info("step %d loss %.4g%s%s", step, loss, "" if rate is None else f" {rate:.0f} examples/s", self._line_end())
                 self._recent = Staleness()
+            if barrier_s is not None:
+                self._barrier_s = (self._barrier_s or 0.0) + barrier_s
+                self.progress = replace(self.progress, seconds={**self.progress.seconds, "barrier": round(self._barrier_s, 3)})
             if numbers := self._numbers():
                 self.progress = replace(self.progress, metrics=numbers)
             self._file.write(self.progress)

@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from on_hosts import isolated
+from prometheus_client.parser import text_string_to_metric_families
 from staged_waits import ABSENT_PS, IMPORTS, LATE_PS, PROGRAM, SLEEPER
 
 from psclust.rundir.events_file import read_events
@@ -49,6 +51,14 @@ def until_why(bed: CommandBed, **expected: tuple[str, list[str]]) -> dict[str, d
     return last
 
 
+def barrier_waits(port: int) -> dict[str, float]:
+    """Task -> its seconds in the barrier."""
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics") as reply:
+        families = text_string_to_metric_families(reply.read().decode())
+    (found,) = [family for family in families if family.name == "psclust_task_barrier_wait_seconds"]
+    return {sample.labels["task"]: sample.value for sample in found.samples}
+
+
 def train(bed: CommandBed, *options: str) -> None:
     bed.write("staged.py", PROGRAM)
     assert bed.run("up", "-d", *SYNC, *options, "staged:program")[0] == 0
@@ -66,7 +76,8 @@ def signal_task(bed: CommandBed, task: str, number: int) -> None:
 
 def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed) -> None:
     held = bed.write("step-1", "")
-    train(bed)
+    port = free_ports(1)
+    train(bed, "--metrics", str(port))
     until_why(bed, worker_0=("in the barrier for step", ["worker:1"]), worker_1=("in its own code: held (staged.py:", []))
     held.unlink()
     until_why(bed, worker_0=("training", []), worker_1=("training", []), ps_0=("serves at 127.0.0.1:", []))
@@ -82,6 +93,9 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     assert "held up by ps:1: frozen by a signal or a debugger (SIGSTOP)" in said
     assert "worker:1, innermost first:" in said
     signal_task(bed, "ps:1", signal.SIGCONT)
+    # Both were late once.
+    waited = wait_until(lambda: barrier_waits(port), SECONDS, what="the time in the barrier")
+    assert {task: seconds > 1.0 for task, seconds in waited.items()} == {"worker:0": True, "worker:1": True}
     end(bed)
 
 

@@ -119,6 +119,8 @@ CONTRADICTIONS = {
         "1: ports: ps:0 and worker:0 would both listen on 127.0.0.1:2222; "
         "give each job ports of its own, or write a range such as 2222-2299."
     ),
+    "metrics: 70000": "1: metrics: found 70000; ports run from 1 to 65535.",
+    "metrics: all": "1: metrics: found the text 'all'; write a port such as 9400, or address:port such as 0.0.0.0:9400.",
     "ports: 70000": "1: ports: found 70000; ports run from 1 to 65535.",
     "ports: 0": "1: ports: found 0; ports run from 1 to 65535.",
     "ports: 2400-2300": "1: ports: the range 2400-2300 runs backwards; write 2300-2400.",

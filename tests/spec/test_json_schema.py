@@ -25,6 +25,7 @@ REFUSED_BY_BOTH = [
     "jobs: {ps: {task_args: {one: [a]}}}",
     "jobs: {ps: {addresses: [localhost]}}",
     "ports: http",
+    "metrics: http",
     "update: both",
     "deadlines: {run: soon}",
     "recovery_wait: true",

@@ -59,7 +59,8 @@ class Channel:
 class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
-    step: fetches (token, loss, examples) after one gradient was computed, pushed and reported; feeds `incarnation` and `round`.
+    step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch) after one gradient was computed, pushed
+    and reported; feeds `incarnation` and `round`.
     next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
     worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date, before a step that does not
     continue the one before; None if it has none.
@@ -157,6 +158,9 @@ def participant_ops(
             reported = channel.messages.enqueue(done)
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
+    # On the worker: the time at which a ps has them would take a message of its own.
+    with tf.device(layout.workers[replica]), tf.control_dependencies([gradient for gradient, _ in tower.contributions]):
+        computed = tf.timestamp()
     with tf.device(tower.loss.device), tf.control_dependencies(brought):
         loss = tf.identity(tower.loss) if brought else tower.loss
     with tf.device(layout.parameters):
@@ -164,7 +168,7 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples),
+            step=(token, loss, tower.input.examples, computed),
             next_step=token[position(Token, "step")],
             send=channel.messages.enqueue(other),
             token=channel.tokens[replica].dequeue(),

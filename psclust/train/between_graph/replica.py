@@ -180,7 +180,7 @@ class Replica:
             position += self.state.batches
             if examples and grant.sure:
                 check_loss(guard, grant.step, loss)
-            self.job.reporter.step(grant.step, loss, examples)
+            self.job.reporter.step(grant.step, loss, examples, barrier_s=grant.waited_s)
             if self._is_to_stop():
                 self.stop.set(session)
                 break

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 from psclust.replication.sync.barrier_messages import Kind, Token, decode_token
 from psclust.replication.sync.barrier_ops import ParticipantOps
@@ -15,12 +16,14 @@ from psclust.train.prepared_run import prepare
 @dataclass(frozen=True, slots=True)
 class Grant:
     """go: compute another gradient. step: the global step reached. sure: the gradient pushed last is in it. late: that gradient came too
-    late and was dropped; its batch counts as used up."""
+    late and was dropped; its batch counts as used up. waited_s: from when the gradient was computed until the grant was there: sending it,
+    the other replicas, the update."""
 
     go: bool
     step: int
     sure: bool
     late: bool = False
+    waited_s: float = 0.0
 
 
 class BarrierParticipant:
@@ -46,8 +49,10 @@ class BarrierParticipant:
         if self._pull and not self._up_to_date:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
-        token, loss, examples = self._step(self._incarnation, self._round)
-        return self._grant(decode_token(token)), float(loss), int(examples)
+        token, loss, examples, computed = self._step(self._incarnation, self._round)
+        grant = self._grant(decode_token(token))
+        # The system clock may have been set meanwhile.
+        return replace(grant, waited_s=max(0.0, time.time() - computed)), float(loss), int(examples)
 
     def leave(self) -> None:
         """Reports that this replica has ended its training, and waits until the chief confirms it."""
