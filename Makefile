@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEBIAN := gcc libc6-dev python3-dev
-# Test hosts are network namespaces with a real sshd each; test allocations are jobs of a real Slurm; a real Prometheus scrapes a run.
-TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm zsh fish prometheus
+# Test hosts are network namespaces with a real sshd each; test allocations are jobs of a real Slurm; a real Prometheus scrapes a run;
+# Chromium opens what `psclust report` writes (110 MB to download).
+TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd munge slurm-wlm zsh fish prometheus chromium
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
 

@@ -25,6 +25,7 @@ setup(
     package_data={
         "psclust": ["py.typed"],
         "psclust.agent": ["*.proto"],
+        "psclust.cli.run_report": ["*.html"],
         "psclust.control": ["*.proto"],
         "psclust.examples": ["*.ipynb"],
         "psclust.runtime": ["bind_shim.c"],
@@ -47,6 +48,7 @@ setup(
         "pydantic>=2.7",
         "PyYAML>=6",
         "click>=8.1",
+        "jinja2>=3.1",
         "rich>=13",
         "prometheus_client>=0.21",
     ],

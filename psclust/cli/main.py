@@ -21,6 +21,7 @@ VERBS = {
     "logs": "Show what tasks printed.",
     "top": "Show what each task uses, and how far it is.",
     "why": "Show what each task does, and which it waits for.",
+    "report": "Write a page about a run, live or ended.",
     "attach": "Watch a live run to its end.",
     "clusters": "List the clusters.",
     "restart": "Stop one task and start it again.",
@@ -38,7 +39,7 @@ VERBS = {
 _SYNONYMS = {"start": "up", "run": "up", "stop": "down", "kill": "down", "status": "ps", "list": "clusters", "ls": "clusters"}
 _LEAST_LIKE = 0.6  # similarity of a word and the verb that was probably meant
 # Verbs that act: their exit codes do not depend on whether their output could be written.
-_DEEDS = ("up", "task", "attach", "restart", "down", "init", "prune")
+_DEEDS = ("up", "task", "attach", "restart", "down", "init", "prune", "report")
 
 
 class _Verbs(click.Group):

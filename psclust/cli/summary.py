@@ -12,6 +12,7 @@ from psclust.rundir.events_file import read_events
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.run_totals import RunTotals, run_totals
 from psclust.rundir.status import RunStatus
+from psclust.spec.cluster import LOCALHOST
 from psclust.spec.jobs import BETWEEN_GRAPH, replica_jobs
 from psclust.spec.plurals import counted
 
@@ -60,14 +61,24 @@ def report_end(status: RunStatus, follower: Follower) -> int:
     if status.ok or status.was_stopped:
         extra = "" if status.text in (None, "done") else f": {status.text}"
         output.say(f"psclust: {status.name} {'ended well' if status.ok else 'was stopped'} after {took}{extra}")
-        for line in render_totals(run_totals(read_events(folder.events))):
+        for line in [*_came_to(folder), f"its output: {_short(status.folder)}/logs", f"a page about it: psclust report {status.name}"]:
             output.say(f"psclust: {line}")
-        if folder.model.is_dir():
-            output.say(f"psclust: its model: {_short(str(folder.model))}")
-        output.say(f"psclust: its output: {_short(status.folder)}/logs")
     else:
-        output.error(_failure(status, took, is_above=_is_above(status, follower)))
+        output.error("\n".join([_failure(status, took, is_above=_is_above(status, follower)), *_came_to(folder)]))
+        output.error(f"all tasks: psclust ps {status.name}; their output: psclust logs {status.name}; a page: psclust report {status.name}")
     return status.exit_code if status.exit_code is not None else 1
+
+
+def _came_to(folder: RunFolder) -> list[str]:
+    """The totals, and where the model is."""
+    totals = run_totals(read_events(folder.events))
+    return [*render_totals(totals), *([f"its model{render_model(totals)}"] if totals.model_folder else [])]
+
+
+def render_model(totals: RunTotals) -> str:
+    """To append to `its model`; names another host."""
+    elsewhere = f" on {totals.model_host}" if totals.model_host != LOCALHOST.name else ""
+    return f"{elsewhere}: {_short(totals.model_folder or '')}"
 
 
 def render_totals(totals: RunTotals) -> list[str]:
@@ -114,5 +125,4 @@ def _failure(status: RunStatus, took: str, *, is_above: bool) -> str:
             if lost
             else f"its whole log: {status.cause_log}"
         )
-    lines.append(f"all tasks: psclust ps {status.name}; their output: psclust logs {status.name}")
     return "\n".join(lines)

@@ -14,7 +14,7 @@ _NOT_OF_AN_EVALUATION = ("staleness", "staleness_max", "late_gradients")
 class RunTotals:
     """steps: the last global step; None without a psclust program. metrics: of the evaluation with the least loss, else of the last one, at
     step `metrics_step`. start_s: until the first task trained; training_s, saving_s, waiting_s: of the task that saved, waiting for others
-    to end; None: unknown. restarts: attempts that were decided on after the first."""
+    to end; None: unknown. restarts: attempts that were decided on after the first. model_folder: of the checkpoints, on `model_host`."""
 
     steps: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -24,6 +24,8 @@ class RunTotals:
     saving_s: float | None = None
     waiting_s: float | None = None
     restarts: int = 0
+    model_folder: str | None = None
+    model_host: str | None = None
 
 
 def run_totals(events: Iterable[Record]) -> RunTotals:
@@ -36,6 +38,7 @@ def run_totals(events: Iterable[Record]) -> RunTotals:
     saver = next((each for each in reversed(progress) if "saving" in each["seconds"]), None)
     seconds: Mapping[str, float] = saver["seconds"] if saver else {}
     best = _best(progress)
+    model = next((each for each in reversed(progress) if each.get("model")), None)
     return RunTotals(
         steps=max(steps, default=None),
         metrics=_metrics(best) if best else {},
@@ -45,6 +48,8 @@ def run_totals(events: Iterable[Record]) -> RunTotals:
         saving_s=seconds.get("saving"),
         waiting_s=seconds.get("waiting"),
         restarts=sum(each["kind"] == "restart" for each in found),
+        model_folder=model["model"]["folder"] if model else None,
+        model_host=model["host"] if model else None,
     )
 
 

@@ -51,9 +51,10 @@ def _install(environment: Path, *arguments: str) -> None:
     assert installed.returncode == 0, installed.stderr
 
 
-def test_it_has_the_shim_and_no_tests(wheel: Path) -> None:
+def test_it_has_the_shim_and_the_page_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert any(name.startswith("psclust/runtime/_bind_shim") for name in names)
+    assert "psclust/cli/run_report/page.html" in names
     assert not any(name.startswith("tests/") for name in names)
 
 
@@ -71,6 +72,7 @@ def test_what_it_installs_starts_a_cluster(wheel: Path, bed: CommandBed, environ
     assert len(bed.bound_ports(status)) == 2
     assert bed.run("down")[0] == 0
     assert not bed.bound_ports(status)
+    assert bed.run("report")[0] == 0
     ask = [str(environment / "bin" / "python"), "-c", "import psclust; print(psclust.__file__)"]
     where = subprocess.run(ask, cwd=bed.folder, capture_output=True, text=True)
     assert where.stdout.startswith(str(site))

@@ -1,0 +1,1 @@
+"""What `psclust report` shows of one run."""

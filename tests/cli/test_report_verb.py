@@ -1,0 +1,98 @@
+"""`psclust report` at a real prompt, and its page in a real browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from made_up_runs import made_up, tasks
+
+from psclust.cli.run_report.page import render_page
+from psclust.rundir.samples_file import read_samples
+from psclust.testing.browser import browser, chromium
+from psclust.testing.command import CommandBed
+from psclust.testing.wait import wait_until
+
+pytestmark = pytest.mark.process
+
+BOXES = """[...document.querySelectorAll('#timeline .task rect.row')].map(each => each.getBoundingClientRect())
+    .map(box => [box.left, box.top, box.right, box.bottom])"""
+WAIT = "echo '<script>document.title=1</script>'; until [ -e finish ]; do sleep 0.05; done; exit 3"
+
+
+def test_a_live_run_and_a_failed_one(bed: CommandBed) -> None:
+    assert bed.run("up", "-d", "--ps", "0", "--workers", "2", "--", "bash", "-c", WAIT)[0] == 0
+    pid = bed.wait_for("worker:1", "running").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    bed.wait_for("worker:1", "running", attempt=2)
+    wait_until(lambda: len(list(read_samples(bed.run_folder().samples))) > 2, what="samples")
+    code, said = bed.run_here("report", "--text")
+    assert code == 0
+    assert said.startswith("bed is live: run ")
+    assert "worker:1  attempt 1 was killed by SIGKILL" in said
+    bed.write("finish", "")
+    wait_until(lambda: (status := bed.status()) and status.ended, what="the end of the run")
+    assert bed.run_here("report") == (0, "bed failed; its report: bed-report.html\n")
+    page = (bed.folder / "bed-report.html").read_text(encoding="utf-8")
+    assert "<h2>First cause: worker:" in page
+    assert "exited with code 3" in page
+    assert "workers" not in page
+    assert "<script" not in page
+    assert "&lt;script&gt;document.title=1&lt;/script&gt;" in page
+
+
+def test_where_it_cannot_be_written_is_said(bed: CommandBed) -> None:
+    assert bed.run("up", "--ps", "0", "--workers", "1", "--", "true")[0] == 0
+    assert bed.run_here("report", "-o", "none/page.html") == (
+        2,
+        "psclust: none/page.html: No such file or directory; choose another place with -o.\n",
+    )
+    code, said = bed.run_here("report", "--text", "-o", "page.html")
+    assert code == 2
+    assert "psclust report --text > FILE" in said
+    assert bed.run_here("report", "-o", "page.html")[0] == 0
+    assert (bed.folder / "page.html").stat().st_size > 1000
+
+
+def test_up_says_at_a_bad_end_too_what_the_run_came_to(bed: CommandBed) -> None:
+    flag = "[ -e again ] && exit 3; touch again; kill -9 $$"
+    code, said = bed.run("up", "--ps", "0", "--workers", "1", "--", "bash", "-c", flag)
+    assert code == 1
+    *_, totals, last = said.splitlines()
+    assert totals == "psclust: 1 restart"
+    assert last == "psclust: all tasks: psclust ps bed; their output: psclust logs bed; a page: psclust report bed"
+
+
+@pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (800, True)])
+def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: int, dark: bool) -> None:
+    page = tmp_path / "page.html"
+    ended = {
+        "ok": False,
+        "exit_code": 1,
+        "cause": "worker:1",
+        "text": "worker:1 exited with code 1",
+        "cause_tail": ("<script>no()</script>",),
+    }
+    page.write_text(render_page(made_up(tmp_path, tasks(2, 3), deaths=2, **ended)), encoding="utf-8")
+    with browser(tmp_path / "profile") as window:
+        window.open(page, width=width, dark=dark)
+        assert window.complaints() == []
+        assert window.requests() == [page.as_uri()]
+        assert window.evaluate("document.title") == "demo: failed"
+        boxes = window.evaluate(BOXES)
+        assert len(boxes) == 5
+        assert all(right - left > width / 2 and bottom - top > 5 for left, top, right, bottom in boxes)
+        assert all(above[3] <= below[1] for above, below in pairwise(boxes))
+        assert all(left >= 0 and right <= width for left, _, right, _ in boxes)
+        assert window.evaluate("document.documentElement.scrollWidth") <= width
+        paper = window.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == ("rgb(20, 24, 31)" if dark else "rgb(255, 255, 255)")
+        # Every line of text is within what is drawn of its chart.
+        assert window.evaluate("[...document.querySelectorAll('svg text')].every(e => e.getBoundingClientRect().left >= 0)")
+    shutil.rmtree(tmp_path / "profile", ignore_errors=True)
