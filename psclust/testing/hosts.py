@@ -188,13 +188,15 @@ class HostBed:
 
 
 @contextmanager
-def host_bed(folder: Path, count: int, *, isolated: bool | None = None) -> Iterator[HostBed]:
-    """`count` hosts, h1, h2, ..., that accept log-ins with the key in the bed's home. isolated: with namespaces, which needs root; None: if
-    this is root. Raises FileNotFoundError if a system program is missing, and TimeoutError if a host does not start."""
+def host_bed(folder: Path, names: int | Sequence[str], *, isolated: bool | None = None) -> Iterator[HostBed]:
+    """Hosts that accept log-ins with the key in the bed's home. names: theirs, or how many, which are then h1, h2, ...
+
+    isolated: with namespaces, which needs root; None: if this is root. Raises FileNotFoundError if a system program is missing, and
+    TimeoutError if a host does not start."""
     isolated = os.geteuid() == 0 if isolated is None else isolated
     folder.mkdir(parents=True, exist_ok=True)
     keys = make_keys(folder)
-    names = [f"h{number}" for number in range(1, count + 1)]
+    names = [f"h{number}" for number in range(1, names + 1)] if isinstance(names, int) else list(names)
     with ExitStack() as stack:
         network = stack.enter_context(Network(names)) if isolated else None
         port = 22 if network else free_ports(1)

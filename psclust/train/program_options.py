@@ -40,8 +40,8 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}. {self.format_usage().strip()}")
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
-    """Raises UsageError."""
+def options_parser() -> argparse.ArgumentParser:
+    """What stands after MODULE:PROGRAM. Its `parse_args` raises UsageError."""
     parser = _Parser(prog="psclust.train", description="Train a psclust.Program as one task of a cluster, or alone.", allow_abbrev=False)
     parser.add_argument("program", metavar="MODULE:PROGRAM", help="where the psclust.Program is")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace one of the program's params")
@@ -56,7 +56,12 @@ def parse_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--log-seconds", type=float, default=2.0, help="time between log lines (default: %(default)s)")
     parser.add_argument("--do", choices=MODES, default=TRAIN_AND_EVALUATE, help="what to do with the program (default: %(default)s)")
     parser.add_argument("--eval-steps", type=_positive_int, help="batches to evaluate; default: all held-out data")
-    found = parser.parse_args(arguments)
+    return parser
+
+
+def parse_options(arguments: Sequence[str]) -> Options:
+    """Raises UsageError."""
+    found = options_parser().parse_args(arguments)
     model_dir = found.model_dir.absolute() if found.model_dir else None
     return Options(
         program=found.program,

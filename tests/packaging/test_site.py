@@ -1,9 +1,8 @@
-"""The documentation as a site: it builds without a warning, and what the tutorial types runs."""
+"""The documentation as a site: it builds without a warning."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from psclust.cli.main import VERBS
 from psclust.spec.cluster_file import ClusterText
-from psclust.testing.command import CommandBed
 
 pytestmark = pytest.mark.process
 
@@ -29,14 +27,3 @@ def test_the_site_builds_with_every_verb_and_key(tmp_path: Path) -> None:
     assert [name for name in ("Cluster", "Program", "TrainConfig") if f'id="psclust.{name}"' not in page("reference/api")] == []
     # Nothing is loaded from elsewhere.
     assert re.findall(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)', page("tutorial")) == []
-
-
-@pytest.mark.long
-@pytest.mark.tensorflow
-def test_the_tutorial_runs_as_it_stands(bed: CommandBed) -> None:
-    (bed.folder / "cluster_specs").symlink_to(ROOT / "cluster_specs")
-    lines = re.findall(r"^    psclust (.*)$", (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(lines) > 8
-    for line in lines:
-        code, said = bed.run(*shlex.split(line))
-        assert code == 0, f"psclust {line}\n{said}"
