@@ -12,6 +12,8 @@ TEST += ["kubernetes-validate>=1.33", "kubeflow-trainer-api>=2"]
 
 DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
 LEGACY_KERAS = "tf_keras>=2.21,<2.22"
+# Since 2.21 TensorFlow does not bring it.
+TENSORBOARD = "tensorboard>=2.20"
 
 setup(
     name="psclust",
@@ -56,9 +58,10 @@ setup(
         "examples": ["scikit-learn>=1.4"],
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
+        "tensorboard": [TENSORBOARD],
         "bench": ["matplotlib>=3.9"],
         "docs": DOCS,
-        "test": [*TEST, *DOCS, "nbclient>=0.10", "ipykernel>=6", "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS],
+        "test": [*TEST, *DOCS, "nbclient>=0.10", "ipykernel>=6", "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS, TENSORBOARD],
     },
     entry_points={
         "console_scripts": ["psclust = psclust.cli.main:main"],

@@ -60,6 +60,7 @@ class Agent:
         self._mailbox: Mailbox[None] = Mailbox()
         self._tasks: dict[Task, _Running] = {}
         self._attempts: set[tuple[Task, int]] = set()
+        self._summaries: set[str] = set()
         self._stopping: str | None = None
         self._transport: LocalTransport
 
@@ -121,6 +122,7 @@ class Agent:
                 return
             self._attempts.add((plan.task, attempt))
             self._tasks[plan.task] = _Running(plan, attempt)
+            self._summaries |= {plan.summaries} if plan.summaries is not None else set()
             self.folder.progress(plan.task).unlink(missing_ok=True)
             transport.start(plan, attempt, self.folder.log(plan.task, attempt))
 
@@ -132,6 +134,10 @@ class Agent:
     def attempts(self) -> list[tuple[Task, int]]:
         """All attempts started so far."""
         return sorted(self._attempts)
+
+    def summary_folders(self) -> list[str]:
+        """Whose event files TensorBoard shows."""
+        return sorted(self._summaries)
 
     def drain(self, task: Task, timeout_s: float) -> None:
         """Wait until the task's output is in its log."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19psclust/agent/agent.proto\x12\x10psclust.agent.v1\"\x07\n\x05\x45mpty\"$\n\x06TaskId\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\"\x97\x01\n\x0eReserveRequest\x12\x34\n\x05ports\x18\x01 \x03(\x0b\x32%.psclust.agent.v1.ReserveRequest.Port\x1aO\n\x04Port\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\"\x1d\n\x0cReserveReply\x12\r\n\x05ports\x18\x01 \x03(\r\"-\n\x0cStartRequest\x12\x0c\n\x04plan\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"S\n\rSignalRequest\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0c\n\x04kill\x18\x02 \x01(\x08\x12\x0c\n\x04usr1\x18\x03 \x01(\x08\"\x8b\x01\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12<\n\x07offsets\x18\x02 \x03(\x0b\x32+.psclust.agent.v1.WatchRequest.OffsetsEntry\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xac\x01\n\x06Update\x12(\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x17.psclust.agent.v1.EventH\x00\x12*\n\x06output\x18\x02 \x01(\x0b\x32\x18.psclust.agent.v1.OutputH\x00\x12.\n\x08progress\x18\x03 \x01(\x0b\x32\x1a.psclust.agent.v1.ProgressH\x00\x12\x12\n\x08stopping\x18\x04 \x01(\tH\x00\x42\x08\n\x06update\"\x97\x01\n\x05\x45vent\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12&\n\x04task\x18\x02 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x11\n\x07started\x18\x03 \x01(\x04H\x00\x12\x15\n\x0bnot_started\x18\x04 \x01(\tH\x00\x12\x10\n\x06\x65xited\x18\x05 \x01(\x11H\x00\x12\x11\n\x07serving\x18\x06 \x01(\x08H\x00\x42\x07\n\x05\x65vent\"\xb8\x01\n\x06Output\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0c\n\x04lost\x18\x05 \x01(\x04\x12\x0e\n\x06unkept\x18\x06 \x01(\x0c\x12\x12\n\nfirst_time\x18\x07 \x01(\x04\x12%\n\x05times\x18\x08 \x03(\x0b\x32\x16.psclust.agent.v1.Time\" \n\x04Time\x12\x0b\n\x03\x65nd\x18\x01 \x01(\x04\x12\x0b\n\x03\x61ge\x18\x02 \x01(\x01\"C\n\x08Progress\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"\"\n\x11RenewLeaseRequest\x12\r\n\x05until\x18\x01 \x01(\x01\" \n\x0fRenewLeaseReply\x12\r\n\x05\x63lock\x18\x01 \x01(\x01\"\x96\x01\n\x0eInspectRequest\x12;\n\tprocesses\x18\x01 \x03(\x0b\x32(.psclust.agent.v1.InspectRequest.Process\x12\x11\n\taddresses\x18\x02 \x03(\t\x1a\x34\n\x07Process\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x04\x12\x0e\n\x06stacks\x18\x03 \x01(\x08\"\x1c\n\x0cInspectReply\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x1e\n\tAddresses\x12\x11\n\taddresses\x18\x01 \x03(\t\"1\n\rListenRequest\x12\x11\n\taddresses\x18\x01 \x03(\t\x12\r\n\x05ports\x18\x02 \x01(\t2\x87\x05\n\x05\x41gent\x12K\n\x07Reserve\x12 .psclust.agent.v1.ReserveRequest\x1a\x1e.psclust.agent.v1.ReserveReply\x12@\n\x05Start\x12\x1e.psclust.agent.v1.StartRequest\x1a\x17.psclust.agent.v1.Empty\x12\x42\n\x06Signal\x12\x1f.psclust.agent.v1.SignalRequest\x1a\x17.psclust.agent.v1.Empty\x12\x43\n\x05Watch\x12\x1e.psclust.agent.v1.WatchRequest\x1a\x18.psclust.agent.v1.Update0\x01\x12T\n\nRenewLease\x12#.psclust.agent.v1.RenewLeaseRequest\x1a!.psclust.agent.v1.RenewLeaseReply\x12\x41\n\x05Probe\x12\x1b.psclust.agent.v1.Addresses\x1a\x1b.psclust.agent.v1.Addresses\x12\x46\n\x06Listen\x12\x1f.psclust.agent.v1.ListenRequest\x1a\x1b.psclust.agent.v1.Addresses\x12K\n\x07Inspect\x12 .psclust.agent.v1.InspectRequest\x1a\x1e.psclust.agent.v1.InspectReply\x12\x38\n\x04Stop\x12\x17.psclust.agent.v1.Empty\x1a\x17.psclust.agent.v1.Emptyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19psclust/agent/agent.proto\x12\x10psclust.agent.v1\"\x07\n\x05\x45mpty\"$\n\x06TaskId\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\r\"\x97\x01\n\x0eReserveRequest\x12\x34\n\x05ports\x18\x01 \x03(\x0b\x32%.psclust.agent.v1.ReserveRequest.Port\x1aO\n\x04Port\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x0e\n\x06wanted\x18\x03 \x01(\t\"\x1d\n\x0cReserveReply\x12\r\n\x05ports\x18\x01 \x03(\r\"-\n\x0cStartRequest\x12\x0c\n\x04plan\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"S\n\rSignalRequest\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0c\n\x04kill\x18\x02 \x01(\x08\x12\x0c\n\x04usr1\x18\x03 \x01(\x08\"\x8b\x01\n\x0cWatchRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12<\n\x07offsets\x18\x02 \x03(\x0b\x32+.psclust.agent.v1.WatchRequest.OffsetsEntry\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\xdf\x01\n\x06Update\x12(\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x17.psclust.agent.v1.EventH\x00\x12*\n\x06output\x18\x02 \x01(\x0b\x32\x18.psclust.agent.v1.OutputH\x00\x12.\n\x08progress\x18\x03 \x01(\x0b\x32\x1a.psclust.agent.v1.ProgressH\x00\x12\x12\n\x08stopping\x18\x04 \x01(\tH\x00\x12\x31\n\nevent_file\x18\x05 \x01(\x0b\x32\x1b.psclust.agent.v1.EventFileH\x00\x42\x08\n\x06update\"\x97\x01\n\x05\x45vent\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12&\n\x04task\x18\x02 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x11\n\x07started\x18\x03 \x01(\x04H\x00\x12\x15\n\x0bnot_started\x18\x04 \x01(\tH\x00\x12\x10\n\x06\x65xited\x18\x05 \x01(\x11H\x00\x12\x11\n\x07serving\x18\x06 \x01(\x08H\x00\x42\x07\n\x05\x65vent\"\xb8\x01\n\x06Output\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0c\n\x04lost\x18\x05 \x01(\x04\x12\x0e\n\x06unkept\x18\x06 \x01(\x0c\x12\x12\n\nfirst_time\x18\x07 \x01(\x04\x12%\n\x05times\x18\x08 \x03(\x0b\x32\x16.psclust.agent.v1.Time\" \n\x04Time\x12\x0b\n\x03\x65nd\x18\x01 \x01(\x04\x12\x0b\n\x03\x61ge\x18\x02 \x01(\x01\"C\n\x08Progress\x12&\n\x04task\x18\x01 \x01(\x0b\x32\x18.psclust.agent.v1.TaskId\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\"7\n\tEventFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"\"\n\x11RenewLeaseRequest\x12\r\n\x05until\x18\x01 \x01(\x01\" \n\x0fRenewLeaseReply\x12\r\n\x05\x63lock\x18\x01 \x01(\x01\"\x96\x01\n\x0eInspectRequest\x12;\n\tprocesses\x18\x01 \x03(\x0b\x32(.psclust.agent.v1.InspectRequest.Process\x12\x11\n\taddresses\x18\x02 \x03(\t\x1a\x34\n\x07Process\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x04\x12\x0e\n\x06stacks\x18\x03 \x01(\x08\"\x1c\n\x0cInspectReply\x12\x0c\n\x04json\x18\x01 \x01(\t\"\x1e\n\tAddresses\x12\x11\n\taddresses\x18\x01 \x03(\t\"1\n\rListenRequest\x12\x11\n\taddresses\x18\x01 \x03(\t\x12\r\n\x05ports\x18\x02 \x01(\t2\x87\x05\n\x05\x41gent\x12K\n\x07Reserve\x12 .psclust.agent.v1.ReserveRequest\x1a\x1e.psclust.agent.v1.ReserveReply\x12@\n\x05Start\x12\x1e.psclust.agent.v1.StartRequest\x1a\x17.psclust.agent.v1.Empty\x12\x42\n\x06Signal\x12\x1f.psclust.agent.v1.SignalRequest\x1a\x17.psclust.agent.v1.Empty\x12\x43\n\x05Watch\x12\x1e.psclust.agent.v1.WatchRequest\x1a\x18.psclust.agent.v1.Update0\x01\x12T\n\nRenewLease\x12#.psclust.agent.v1.RenewLeaseRequest\x1a!.psclust.agent.v1.RenewLeaseReply\x12\x41\n\x05Probe\x12\x1b.psclust.agent.v1.Addresses\x1a\x1b.psclust.agent.v1.Addresses\x12\x46\n\x06Listen\x12\x1f.psclust.agent.v1.ListenRequest\x1a\x1b.psclust.agent.v1.Addresses\x12K\n\x07Inspect\x12 .psclust.agent.v1.InspectRequest\x1a\x1e.psclust.agent.v1.InspectReply\x12\x38\n\x04Stop\x12\x17.psclust.agent.v1.Empty\x1a\x17.psclust.agent.v1.Emptyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,29 +52,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHREQUEST_OFFSETSENTRY']._serialized_start=505
   _globals['_WATCHREQUEST_OFFSETSENTRY']._serialized_end=551
   _globals['_UPDATE']._serialized_start=554
-  _globals['_UPDATE']._serialized_end=726
-  _globals['_EVENT']._serialized_start=729
-  _globals['_EVENT']._serialized_end=880
-  _globals['_OUTPUT']._serialized_start=883
-  _globals['_OUTPUT']._serialized_end=1067
-  _globals['_TIME']._serialized_start=1069
-  _globals['_TIME']._serialized_end=1101
-  _globals['_PROGRESS']._serialized_start=1103
-  _globals['_PROGRESS']._serialized_end=1170
-  _globals['_RENEWLEASEREQUEST']._serialized_start=1172
-  _globals['_RENEWLEASEREQUEST']._serialized_end=1206
-  _globals['_RENEWLEASEREPLY']._serialized_start=1208
-  _globals['_RENEWLEASEREPLY']._serialized_end=1240
-  _globals['_INSPECTREQUEST']._serialized_start=1243
-  _globals['_INSPECTREQUEST']._serialized_end=1393
-  _globals['_INSPECTREQUEST_PROCESS']._serialized_start=1341
-  _globals['_INSPECTREQUEST_PROCESS']._serialized_end=1393
-  _globals['_INSPECTREPLY']._serialized_start=1395
-  _globals['_INSPECTREPLY']._serialized_end=1423
-  _globals['_ADDRESSES']._serialized_start=1425
-  _globals['_ADDRESSES']._serialized_end=1455
-  _globals['_LISTENREQUEST']._serialized_start=1457
-  _globals['_LISTENREQUEST']._serialized_end=1506
-  _globals['_AGENT']._serialized_start=1509
-  _globals['_AGENT']._serialized_end=2156
+  _globals['_UPDATE']._serialized_end=777
+  _globals['_EVENT']._serialized_start=780
+  _globals['_EVENT']._serialized_end=931
+  _globals['_OUTPUT']._serialized_start=934
+  _globals['_OUTPUT']._serialized_end=1118
+  _globals['_TIME']._serialized_start=1120
+  _globals['_TIME']._serialized_end=1152
+  _globals['_PROGRESS']._serialized_start=1154
+  _globals['_PROGRESS']._serialized_end=1221
+  _globals['_EVENTFILE']._serialized_start=1223
+  _globals['_EVENTFILE']._serialized_end=1278
+  _globals['_RENEWLEASEREQUEST']._serialized_start=1280
+  _globals['_RENEWLEASEREQUEST']._serialized_end=1314
+  _globals['_RENEWLEASEREPLY']._serialized_start=1316
+  _globals['_RENEWLEASEREPLY']._serialized_end=1348
+  _globals['_INSPECTREQUEST']._serialized_start=1351
+  _globals['_INSPECTREQUEST']._serialized_end=1501
+  _globals['_INSPECTREQUEST_PROCESS']._serialized_start=1449
+  _globals['_INSPECTREQUEST_PROCESS']._serialized_end=1501
+  _globals['_INSPECTREPLY']._serialized_start=1503
+  _globals['_INSPECTREPLY']._serialized_end=1531
+  _globals['_ADDRESSES']._serialized_start=1533
+  _globals['_ADDRESSES']._serialized_end=1563
+  _globals['_LISTENREQUEST']._serialized_start=1565
+  _globals['_LISTENREQUEST']._serialized_end=1614
+  _globals['_AGENT']._serialized_start=1617
+  _globals['_AGENT']._serialized_end=2264
 # @@protoc_insertion_point(module_scope)

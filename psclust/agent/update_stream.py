@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.agent import Agent
+from psclust.agent.event_files import EventFiles
 from psclust.agent.event_log import Entry
 from psclust.rundir.log_times import read_entries, times_path
 from psclust.spec.cluster import Task
@@ -20,6 +21,7 @@ _DRAIN_S = 1.0  # for a dead task's last output
 def stream_updates(agent: Agent, request: pb.WatchRequest, is_active: Callable[[], bool]) -> Iterator[pb.Update]:
     """Until the agent has stopped, or the client is gone. A task's output comes before the event of its end."""
     after, output, progress = request.after, _OutputStream(agent, dict(request.offsets)), _ProgressStream(agent)
+    event_files = EventFiles(dict(request.offsets))
     announced = False
     while is_active():
         over = agent.stopped.is_set()  # read before the last updates are collected
@@ -33,6 +35,7 @@ def stream_updates(agent: Agent, request: pb.WatchRequest, is_active: Callable[[
                 agent.drain(entry.event.task, _DRAIN_S)
         yield from output.updates()
         yield from progress.updates()
+        yield from event_files.updates(agent.summary_folders(), at_once=over or any(isinstance(entry.event, Exited) for entry in entries))
         for entry in entries:
             yield pb.Update(event=_event(entry))
             after = entry.number

@@ -66,6 +66,7 @@ _OPTIONS = (
     ),
     click.option("--ports", metavar="PORTS", help="auto (default), a first port, or a range such as 2300-2399."),
     click.option("--metrics", metavar="[ADDRESS:]PORT", help="Serve metrics to Prometheus there (address: 127.0.0.1)."),
+    click.option("--tensorboard", is_flag=True, default=None, help="Show a psclust program's summaries in TensorBoard, here."),
     click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."),
     click.option("--python", metavar="PYTHON", shell_complete=files, help="The tasks' interpreter (default: this one)."),
     click.option("--no-preload", is_flag=True, help="Execute programs plainly, not from a process that has imported TensorFlow."),
@@ -133,6 +134,7 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("--role-by", ("role_by",), flags["role_by"]),
         ("--ports", ("ports",), flags["ports"]),
         ("--metrics", ("metrics",), flags["metrics"]),
+        ("--tensorboard", ("tensorboard",), flags["tensorboard"] or None),
         ("--python", ("python",), flags["python"]),
         ("--no-preload", ("preload",), False if no_preload else None),
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +15,8 @@ from psclust.rundir.log_times import ENTRY, times_path
 from psclust.spec.cluster import Task
 from psclust.transport.api import Listener, Output
 from psclust.transport.log_pump import append
+
+LOG = logging.getLogger(__name__)
 
 
 class HostListener(Listener, Protocol):
@@ -40,7 +44,9 @@ class AgentUpdates:
         self._attempts: dict[Task, int] = {}
         self._outputs: dict[tuple[Task, int], Output] = {}
         self._lost: dict[tuple[Task, int], int] = {}  # bytes that did not fit on the host
-        self._untimed: set[Path] = set()  # logs that differ from the host's, so that further times mean other bytes
+        self._untimed: set[Path] = (
+            set()
+        )  # files that differ from the host's: times of a log mean other bytes, pieces of event files are of no use
         self._serving: set[Task] = set()
         self._progress: dict[Task, str] = {}
 
@@ -74,6 +80,8 @@ class AgentUpdates:
                 self._apply_output(update.output)
             case "progress":
                 self._apply_progress(update.progress)
+            case "event_file":
+                self._apply_event_file(update.event_file)
 
     def _apply_event(self, event: pb.Event) -> None:
         task = _task(event.task)
@@ -130,6 +138,21 @@ class AgentUpdates:
         data = b"".join(ENTRY.pack(each.end, now - each.age) for each in output.times[max(0, known - output.first_time) :])
         if path not in self._untimed and append(times, data) < len(data):
             self._untimed.add(path)
+
+    def _apply_event_file(self, piece: pb.EventFile) -> None:
+        """A file of which a piece is missing, as the disk was full, gets no more of them: what follows could not be read."""
+        path = self._folder.summaries / piece.path
+        if ".." in path.parts or not path.is_relative_to(self._folder.summaries):
+            LOG.warning("%s: sent an event file outside its folder: %s", self._host, piece.path)
+            return
+        known = self._offsets.get(piece.path, 0)
+        data = piece.data[max(0, known - piece.offset) :]
+        self._offsets[piece.path] = known + len(data)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if path not in self._untimed and append(path, data) < len(data):
+            self._untimed.add(path)
+            self._listener.note(f"{path.parent}: no space left for event files; the run goes on, TensorBoard shows what has come so far")
 
 
 def _task(message: pb.TaskId) -> Task:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from psclust.agent import guard
+from psclust.control.board_child import BoardCommand, start_board
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.samples_file import SamplesFile
 from psclust.rundir.status import SAVED_CODE
@@ -30,7 +31,7 @@ class SupervisorRequest:
     """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start at once. lock: the run's lock, held
     open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. in_job: whether this is a batch job: then SIGTERM
     lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other machines that share
-    the run's folder reach the supervisor. metrics: a listening socket for Prometheus."""
+    the run's folder reach the supervisor. metrics: a listening socket for Prometheus. board: the run's TensorBoard."""
 
     folder: RunFolder
     name: str
@@ -41,6 +42,7 @@ class SupervisorRequest:
     lease: int
     in_job: bool = False
     metrics: int | None = None
+    board: BoardCommand | None = None
 
 
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
@@ -64,6 +66,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
         local.warm(python, load, env)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, open_port=request.in_job)
+    stop_board = start_board(request.board, request.environ, supervisor.note) if request.board is not None else lambda: None
     stop_metrics = _serve_metrics(supervisor, request) if request.metrics is not None else lambda: None
     threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
     over = threading.Event()
@@ -73,6 +76,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     over.set()
     transport.close()
     stop_metrics()
+    stop_board()
     server.stop(grace=1.0).wait()
     for path in (request.folder.socket, request.folder.access):
         path.unlink(missing_ok=True)

@@ -9,7 +9,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from psclust.control.board_child import BoardCommand
 from psclust.errors import NoRunError, PsclustError, StartError
+from psclust.launch.board_request import board_command
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.metrics_port import listen_for_metrics
 from psclust.launch.up_request import UpRequest
@@ -30,13 +32,14 @@ _POLL_S = 0.02
 
 @dataclass
 class HeldRun:
-    """`guard`: the pid of the run's guard, a child of this process. `interrupts`: how often the user has asked to stop. `killed`: whether
-    the supervisor had to be killed."""
+    """`guard`: the pid of the run's guard, a child of this process. `interrupts`: how often the user has asked to stop. `board`: its
+    TensorBoard. `killed`: whether the supervisor had to be killed."""
 
     client: SupervisorClient
     folder: RunFolder
     guard: int
     interrupts: Callable[[], int]
+    board: BoardCommand | None = None
     killed: bool = False
     _asked: float | None = None  # since when it has been asked to end without an answer
     _reason: tuple[str, int] | None = None  # of the last request to end, with its exit code
@@ -141,9 +144,10 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
         in_job = request.file.reach_by == "slurm"
+        board = board_command(request, folder)
         with listen_for_metrics(request.file.metrics) as metrics:
             guard = launch(
-                SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, in_job, metrics), close=(held,)
+                SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, in_job, metrics, board), close=(held,)
             )
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
@@ -155,6 +159,6 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
         from psclust.control.supervisor_client import SupervisorClient  # gRPC must not be at work in a process that forks
 
         with SupervisorClient(folder) as client:
-            yield HeldRun(client, folder, guard, interrupts)
+            yield HeldRun(client, folder, guard, interrupts, board)
     finally:
         os.close(held)

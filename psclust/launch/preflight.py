@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from psclust.errors import StartError, UsageError
+from psclust.launch.board_request import board_problem
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.module_lookup import module_problem
 from psclust.launch.up_request import UpRequest
@@ -24,7 +25,8 @@ def refuse_what_cannot_start(request: UpRequest, *, in_job: bool = False) -> Non
     nodes of a job to be submitted (`in_job`) share this machine's files, but lines of its script may bring commands."""
     here = not request.file.slurm.setup if in_job else not other_hosts(request.file)
     found = (problem for entry in request.layout.jobs for problem in _problems(request, entry, request.draft[Task(entry.name, 0)], here))
-    lines = list(dict.fromkeys(found))
+    board = [board_problem()] if request.file.tensorboard and not in_job else []
+    lines = list(dict.fromkeys(line for line in (*board, *found) if line is not None))
     if lines:
         raise UsageError("\n".join(lines))
 

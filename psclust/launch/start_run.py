@@ -74,6 +74,8 @@ def start_run(
     plan = complete_plan(request, run.folder, run.client, remote_hosts)
     for note in plan.notes:
         say(f"psclust: {note}")
+    if run.board is not None:
+        say(f"psclust: TensorBoard: http://{run.board.address} (of {run.board.log_dir})")
     run.client.apply(plan)
     return plan, statuses
 

@@ -14,6 +14,7 @@ from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.script_flags import RoleBy, decide
+from psclust.plan.summary_folder import chief_of, summary_folder
 from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan, When
 from psclust.spec import cluster_file
@@ -85,7 +86,7 @@ def build_plan(
     request = _Request(
         file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, scripts, launcher.environ.get(RESTART_COUNT)
     )
-    tasks = [_task_plan(request.at(task), entry, task) for entry in layout.jobs for task in entry.tasks]
+    tasks = _with_summaries(request, [_task_plan(request.at(task), entry, task) for entry in layout.jobs for task in entry.tasks])
     return Plan(
         name=file.name,
         cluster=request.cluster,
@@ -244,6 +245,15 @@ def _restart(request: _Request, entry: JobPlan) -> RestartPolicy:
     chosen = entry.job.restart or request.file.restart
     default: When = "failure" if entry.program is None or entry.role == "side" else "signal"
     return RestartPolicy(chosen.when or default, chosen.max, chosen.window, chosen.backoff, chosen.max_backoff)
+
+
+def _with_summaries(request: _Request, tasks: list[TaskPlan]) -> list[TaskPlan]:
+    """On other hosts, TensorBoard's files are not where it runs."""
+    chief = chief_of(tasks)
+    if not request.file.tensorboard or not request.remote_hosts or chief is None:
+        return tasks
+    folder = summary_folder(request.file.tensorboard, chief, request.at(chief.task).run.folder)
+    return [replace(entry, summaries=folder) if entry is chief else entry for entry in tasks]
 
 
 def _with_needs(tasks: list[TaskPlan]) -> list[TaskPlan]:

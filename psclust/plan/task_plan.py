@@ -51,6 +51,7 @@ class TaskPlan:
     recovery_wait_s: float | None
     free_port: int | None = None  # the port of `{free_port}`, once reserved
     failure_hint: str | None = None  # a guess of psclust's that may explain an immediate failure, as a clause
+    summaries: str | None = None  # the folder on its host whose event files come to the launcher
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -130,6 +130,16 @@ class RunFolder:
         """Checkpoints of a psclust program that was given no other folder."""
         return self.path / "model"
 
+    @property
+    def summaries(self) -> Path:
+        """Event files of TensorBoard that have come from another host."""
+        return self.path / "summaries"
+
+    @property
+    def board_log(self) -> Path:
+        """The output of TensorBoard."""
+        return self.path / "tensorboard.log"
+
     def shares_job(self, other: RunFolder) -> bool:
         """Whether both are of one batch job, whose script and output are in the folder of its first run."""
         job, another = BatchJob.read(self.job), BatchJob.read(other.job)

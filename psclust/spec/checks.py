@@ -41,6 +41,12 @@ def _program_is_one_word(file: ClusterFile) -> Iterator[Problem]:
         yield Problem(("program",), f"found several words, '{file.program}'; write {parts}, or the whole command as a list.")
 
 
+def _tensorboard_has_a_folder(file: ClusterFile) -> Iterator[Problem]:
+    if file.tensorboard is True and not file.program_command.is_psclust:
+        text = "the folder of event files is known of psclust programs alone; write where this one has them, such as tensorboard: logs."
+        yield Problem(("tensorboard",), text, (("program",),))
+
+
 def _name_is_complete(file: ClusterFile) -> Iterator[Problem]:
     if file.array_task is None and ARRAY_TASK in file.name:
         yield Problem(("name",), f"'{file.name}' has {ARRAY_TASK}, which only a task of an array job knows; {ARRAY_HINT}")
@@ -189,6 +195,7 @@ _RULES: tuple[Rule, ...] = (
     _backup_workers_leave_a_gradient,
     _staleness_is_of_asynchronous_workers,
     _keys_have_an_effect,
+    _tensorboard_has_a_folder,
     _some_task_exists,
     _jobs_have_a_program,
     _task_indices_exist,

@@ -21,6 +21,7 @@ from psclust.spec.key_types import (
     Command,
     Environment,
     ExitCodes,
+    FolderOrSwitch,
     GpuCounts,
     HostNames,
     JobName,
@@ -317,6 +318,11 @@ class _Common(_Model):
         default=None,
         description="Serve what `psclust top` shows to Prometheus, at this port of 127.0.0.1 on the machine that calls `up`, or at an "
         "address:port such as 0.0.0.0:9400, without authentication. None by default.",
+    )
+    tensorboard: FolderOrSwitch = Field(
+        default=False,
+        description="Start TensorBoard on the machine that calls `up`, until the run ends: true shows the model folder of a psclust "
+        "program; for a script, write the folder where its chief writes event files. Default: false.",
     )
     kubernetes: Kubernetes = Field(default_factory=Kubernetes)
 

@@ -138,6 +138,19 @@ HostNames = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, _HOST_NAMES]}),
 ]
 Addresses = Annotated[list[Address], such_as("127.0.0.1:2222", "127.0.0.1:2223")]
+
+
+def _parse_switch(value: object) -> object:
+    """The file is read as text here, for names of folders."""
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+
+# `true`, `false` or the name of a folder.
+FolderOrSwitch = Annotated[
+    bool | Annotated[str, Field(min_length=1)],
+    BeforeValidator(_parse_switch),
+    WithJsonSchema({"type": ["boolean", "string"], "minLength": 1} | in_words("true, false or a folder such as logs")),
+]
 _LISTEN = r"^([A-Za-z0-9_][A-Za-z0-9._-]*:)?\d{1,5}$"
 # `9400`: on this machine only.
 ListenAddress = Annotated[

@@ -36,6 +36,8 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
     yield from _environment(file)
     yield from _resources(file)
     yield from _ports(file)
+    if file.tensorboard:
+        yield Problem(("tensorboard",), "it runs where `psclust up` is called; give pods one as a job with a command, and remove this.")
     if file.metrics is not None:
         yield Problem(("metrics",), "the supervisor of a run serves them, and pods have none; remove this.")
 

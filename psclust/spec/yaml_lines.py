@@ -42,6 +42,7 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "pass_env.*",
             "interface",
             "metrics",
+            "tensorboard",
             *("slurm.partition", "slurm.partition.*", "slurm.account", "slurm.time", "slurm.sbatch.*", "slurm.setup", "slurm.setup.*"),
             "slurm.srun.*",
         ),

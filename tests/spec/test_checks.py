@@ -119,6 +119,10 @@ CONTRADICTIONS = {
         "1: ports: ps:0 and worker:0 would both listen on 127.0.0.1:2222; "
         "give each job ports of its own, or write a range such as 2222-2299."
     ),
+    "tensorboard: true\nprogram: a.py": (
+        "1: tensorboard: the folder of event files is known of psclust programs alone; write where this one has them, such as "
+        "tensorboard: logs."
+    ),
     "metrics: 70000": "1: metrics: found 70000; ports run from 1 to 65535.",
     "metrics: all": "1: metrics: found the text 'all'; write a port such as 9400, or address:port such as 0.0.0.0:9400.",
     "ports: 70000": "1: ports: found 70000; ports run from 1 to 65535.",

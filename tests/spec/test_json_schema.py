@@ -26,6 +26,8 @@ REFUSED_BY_BOTH = [
     "jobs: {ps: {addresses: [localhost]}}",
     "ports: http",
     "metrics: http",
+    "tensorboard: ''",
+    "tensorboard: [logs]",
     "update: both",
     "deadlines: {run: soon}",
     "recovery_wait: true",

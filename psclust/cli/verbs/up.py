@@ -17,7 +17,8 @@ from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, req
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.submitting import submitted
 from psclust.cli.summary import report_end
-from psclust.errors import StartError
+from psclust.errors import StartError, UsageError
+from psclust.launch.board_request import keep_board
 from psclust.launch.held_run import HeldRun, hold_run
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.live_run import claim_or_change
@@ -39,10 +40,11 @@ _REDRAW_S = 0.05
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
 @click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
+@click.option("--keep-tensorboard", "keep", is_flag=True, help="Leave TensorBoard running when the run has ended.")
 @click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return.")
 @click.option("--held", type=int, metavar="PID", hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
 @click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
-def command(detach: bool, slurm: bool, held: int | None, dry_run: bool, **flags: object) -> int:
+def command(detach: bool, keep: bool, slurm: bool, held: int | None, dry_run: bool, **flags: object) -> int:
     """Start a cluster, train on it, watch it, end it.
 
     PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is bare servers. Options come before
@@ -60,6 +62,9 @@ def command(detach: bool, slurm: bool, held: int | None, dry_run: bool, **flags:
         from psclust.cli.verbs.plan import show
 
         return show(request, as_json=False)
+    if keep and (detach or not request.file.tensorboard):
+        why = "it is `up` that leaves it running, so that --detach is not for it" if detach else "this run has none; add --tensorboard"
+        raise UsageError(f"--keep-tensorboard: {why}.")
     # Every mistake shows before anything starts.
     refuse_what_cannot_start(request)
     refuse_too_few_files(request)
@@ -72,7 +77,7 @@ def command(detach: bool, slurm: bool, held: int | None, dry_run: bool, **flags:
         _show_changes(request, outcome)
         return 0
     folder, lock = outcome
-    code = _start_and_stay(request, folder, lock, detach=detach)
+    code = _start_and_stay(request, folder, lock, detach=detach, keep=keep)
     if code == SAVED_CODE:
         queue_again(request.file, lambda line: output.say(f"psclust: {line}"), lambda: queue_run(request, folder))
     return code
@@ -100,7 +105,7 @@ def _show_changes(request: UpRequest, changes: Changes) -> None:
     output.say(f"{request.cluster.name} is up already; {what} Follow it with psclust logs -f")
 
 
-def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool) -> int:
+def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool, keep: bool) -> int:
     """The exit code."""
     with (
         Interrupts(term_saves=request.file.reach_by == "slurm") as interrupts,
@@ -126,7 +131,10 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
         final = run.final_status(status)
         follower.finish(final, stop=lambda: bool(interrupts.unseen()))
         view.close()
-        return report_end(final, follower)
+        code = report_end(final, follower)
+        if keep and run.board is not None:
+            output.say(f"psclust: {keep_board(run.board)}")
+        return code
 
 
 def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:

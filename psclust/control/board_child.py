@@ -1,0 +1,52 @@
+"""The TensorBoard of a run, as a child of its supervisor: it ends with the run and never ends it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_STOP_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoardCommand:
+    """address: where it will listen. log_dir: whose event files it shows. log: for its output."""
+
+    argv: tuple[str, ...]
+    address: str
+    log_dir: str
+    log: Path
+
+    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """It has no use for proxies, GPUs and clusters."""
+        return {**environ, "CUDA_VISIBLE_DEVICES": ""}
+
+
+def start_board(command: BoardCommand, environ: Mapping[str, str], note: Callable[[str], None]) -> Callable[[], None]:
+    """Returns what ends it. note: for a line to the user, should it end earlier. Call it on a thread that lives as long as the run: the
+    kernel ends the child with the thread that started it."""
+    with command.log.open("ab") as log:
+        argv = [*command.argv, str(os.getpid())]
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=command.environment(environ))
+    # The supervisor reaps all its children, so that nothing else can wait for this one.
+    ended = os.pidfd_open(process.pid)
+    stopping = threading.Event()
+
+    def watch() -> None:
+        select.select([ended], [], [])
+        if not stopping.is_set():
+            note(f"TensorBoard has ended, the run goes on; its log: {command.log}")
+
+    def stop() -> None:
+        stopping.set()
+        if not select.select([ended], [], [], 0)[0]:
+            process.terminate()
+            select.select([ended], [], [], _STOP_S)
+
+    threading.Thread(target=watch, name="tensorboard", daemon=True).start()
+    return stop
