@@ -13,6 +13,7 @@ from rich.text import Text
 from psclust.placement.table import format_bytes
 from psclust.spec.jobs import PS
 from psclust.supervise.reading import Reading
+from psclust.transport.gpu_usage import GpuUsage
 
 _T = TypeVar("_T")
 _CURVE = "▁▂▃▄▅▆▇█"
@@ -34,6 +35,11 @@ class Row:
     def moved(self) -> float:
         return (self.received or 0.0) + (self.sent or 0.0)
 
+    @property
+    def gpu(self) -> GpuUsage:
+        """Without a GPU all of it is None."""
+        return (self.now.usage.gpu if self.now.usage else None) or GpuUsage()
+
     def to_dict(self) -> dict[str, object]:
         reading = self.now
         return {
@@ -45,6 +51,8 @@ class Row:
             "memory_bytes": self.memory,
             "received_bytes_per_s": self.received,
             "sent_bytes_per_s": self.sent,
+            "gpu_busy": self.gpu.busy,
+            "gpu_memory_bytes": self.gpu.memory,
             "step": reading.step,
             "step_age_s": reading.step_age_s,
             "examples_per_s": reading.examples_per_s,
@@ -88,18 +96,32 @@ def curve(losses: Sequence[float], *, plain: bool, width: int = 40) -> str:
 
 
 def view(name: str, found: Sequence[Row], losses: Sequence[float], *, width: int, plain: bool) -> RenderableType:
-    """`width`: columns of the terminal; on a narrow one, hosts and staleness give way."""
-    wide = width >= 100
+    """`width`: columns of the terminal; on a narrow one, hosts, staleness and the memory of GPUs give way."""
+    wide, gpus = width >= 100, any(row.gpu != GpuUsage() for row in found)
+    gpu = ("GPU", *(("GPU MEM",) if wide else ())) if gpus else ()
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     for title in ("TASK", *(("HOST",) if wide else ()), "STATE"):
         table.add_column(title, no_wrap=True)
-    for title in (*(("ATTEMPT",) if wide else ()), "CPU", "MEMORY", "IN/s", "OUT/s", "STEP", "EX/s", *(("STALE",) if wide else ()), "LAST"):
+    for title in (
+        *(("ATTEMPT",) if wide else ()),
+        "CPU",
+        "MEMORY",
+        *gpu,
+        "IN/s",
+        "OUT/s",
+        "STEP",
+        "EX/s",
+        *(("STALE",) if wide else ()),
+        "LAST",
+    ):
         table.add_column(title, justify="right", no_wrap=True)
     for row in found:
         reading = row.now
         cells = [reading.task, *((reading.host,) if wide else ()), Text(reading.state, _STATES.get(reading.state, ""))]
         cells += [str(reading.attempt)] if wide else []
         cells += [_number(row.cpu, lambda cpu: f"{100 * cpu:.0f} %"), _number(row.memory, format_bytes)]
+        shown = [_number(row.gpu.busy, lambda busy: f"{100 * busy:.0f} %"), _number(row.gpu.memory, format_bytes)]
+        cells += shown[: len(gpu)]
         cells += [_number(rate, lambda each: format_bytes(round(each))) for rate in (row.received, row.sent)]
         cells += [_number(reading.step, str), _number(reading.examples_per_s, lambda rate: f"{rate:,.0f}")]
         cells += [_number(reading.staleness, lambda mean: f"{mean:.1f}")] if wide else []

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from psclust.supervise.reading import FROZEN, Reading
 from psclust.supervise.run_state import TaskPhase
 from psclust.supervise.supervisor import RunEndedError
+from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 
 _REUSED_S = 1.0  # scrapes that come within this time get the same numbers
@@ -53,6 +54,8 @@ _SERIES = (
         "Memory of the task and its child processes",
         lambda task, used: task.usage.memory if task.usage else None,
     ),
+    _Series("psclust_task_gpu_memory_bytes", "GPU memory of the task", lambda task, used: _gpu(task).memory),
+    _Series("psclust_task_gpu_busy_ratio", "Share of time in which its busiest GPU was at work", lambda task, used: _gpu(task).busy),
     _Series("psclust_task_received_bytes_total", "Bytes received on TCP connections", lambda task, used: used.received),
     _Series("psclust_task_sent_bytes_total", "Bytes sent on TCP connections, and acknowledged", lambda task, used: used.sent),
     _Series("psclust_task_global_step", "The global step that the task knows of", lambda task, used: task.step),
@@ -137,6 +140,10 @@ def _more(before: _Used, attempt: int, now: Usage) -> _Used:
 
 def _plus(total: float | None, more: float | None) -> float | None:
     return total if more is None else (total or 0.0) + more
+
+
+def _gpu(reading: Reading) -> GpuUsage:
+    return (reading.usage.gpu if reading.usage else None) or GpuUsage()
 
 
 def _job(reading: Reading) -> str:

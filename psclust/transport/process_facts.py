@@ -13,10 +13,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
+_GPUS = GpuReader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,11 @@ class Inspected:
 
 def inspect_host(processes: Collection[Inspected], addresses: Collection[str]) -> HostFacts:
     """The facts of this machine. addresses: of servers to connect to."""
-    connections = tcp_connections()
+    connections, gpus = tcp_connections(), _GPUS.processes()
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        found = pool.map(lambda each: replace(process_facts(each.pid, stacks=each.stacks), usage=usage(each.pid, connections)), processes)
+        found = pool.map(
+            lambda each: replace(process_facts(each.pid, stacks=each.stacks), usage=usage(each.pid, connections, gpus)), processes
+        )
         accepted = pool.map(accepts, addresses)
         facts = {each.task: fact for each, fact in zip(processes, found, strict=True)}
         return HostFacts(facts, tuple(address for address, yes in zip(addresses, accepted, strict=True) if not yes))

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psclust.transport.gpu_usage import GpuUsage, gpu_usage
+
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _DUMP = 4, 20, 0x301  # 0x301: NLM_F_REQUEST, NLM_F_ROOT, NLM_F_MATCH
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _INET_DIAG_INFO = 2
@@ -30,18 +32,19 @@ _DEEPEST = 4  # generations of children
 @dataclass(frozen=True, slots=True)
 class Usage:
     """cpu_s: seconds of CPU so far. memory: resident bytes, what it shares with others included. sockets: inode of a connection -> (bytes
-    sent and acknowledged, bytes received) since it was made; None where the kernel does not say."""
+    sent and acknowledged, bytes received) since it was made; None where the kernel does not say. gpu: None if it uses none."""
 
     cpu_s: float = 0.0
     memory: int = 0
     sockets: Mapping[int, tuple[int, int]] | None = None
+    gpu: GpuUsage | None = None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
         """Of `dataclasses.asdict`, perhaps through JSON."""
         sockets = data["sockets"]
         counts = None if sockets is None else {int(inode): (sent, received) for inode, (sent, received) in sockets.items()}
-        return cls(data["cpu_s"], data["memory"], counts)
+        return cls(data["cpu_s"], data["memory"], counts, GpuUsage(**data["gpu"]) if data.get("gpu") else None)
 
     def rates(self, before: Usage, seconds: float) -> tuple[float, float | None, float | None]:
         """(CPU in cores, bytes received a second, bytes sent a second) since `before`, `seconds` ago. What a connection that has closed
@@ -55,18 +58,18 @@ class Usage:
         return cpu, max(0, received) / seconds, max(0, sent) / seconds
 
 
-def usage(pid: int, connections: Mapping[int, tuple[int, int]] | None) -> Usage:
-    """Of the process and its descendants. connections: of `tcp_connections`."""
-    cpu_s, memory = 0.0, 0
+def usage(pid: int, connections: Mapping[int, tuple[int, int]] | None, gpus: Mapping[int, GpuUsage] | None = None) -> Usage:
+    """Of the process and its descendants. connections: of `tcp_connections`. gpus: of `GpuReader`."""
+    cpu_s, memory, pids = 0.0, 0, list(family(pid))
     sockets: dict[int, tuple[int, int]] = {}
-    for each in family(pid):
+    for each in pids:
         with suppress(OSError):
             fields = Path(f"/proc/{each}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
             cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
             memory += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
             if connections is not None:
                 sockets.update({inode: connections[inode] for inode in _inodes(each) if inode in connections})
-    return Usage(cpu_s, memory, sockets if connections is not None else None)
+    return Usage(cpu_s, memory, sockets if connections is not None else None, gpu_usage(gpus or {}, pids))
 
 
 def family(pid: int, depth: int = 0) -> Iterator[int]:

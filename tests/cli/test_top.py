@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -16,6 +17,7 @@ from psclust.supervise.reading import Reading
 from psclust.testing.command import CommandBed
 from psclust.testing.terminal import Terminal
 from psclust.testing.wait import wait_until
+from psclust.transport.gpu_usage import GpuReader, GpuUsage
 from psclust.transport.task_usage import Usage, tcp_connections, usage
 
 
@@ -68,15 +70,67 @@ def test_the_hottest_ps_and_the_loss() -> None:
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_line_for_each_task_fits(width: int) -> None:
-    full = {"step": 123456, "examples_per_s": 123456.7, "loss": 0.1, "staleness": 12.3, "step_age_s": 3.2}
+    used = Usage(1.0, 5, {}, GpuUsage(15_000_000_000, 1.0))
+    full = {"usage": used, "step": 123456, "examples_per_s": 123456.7, "loss": 0.1, "staleness": 12.3, "step_age_s": 3.2}
     tasks = [Row(reading(f"worker:{i}", host="node01.example.com", **full), 1.99, 1_500_000_000, 119.6e6, 1e3) for i in range(3)]
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(view("digits", tasks, [2.0, 1.0], width=width, plain=False))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) == 6
-    assert all(word in lines[1] for word in ("worker:0", "running", "199 %", "1.5 GB", "119.6 MB", "123456", "123,457", "3 s"))
+    assert all(word in lines[1] for word in ("worker:0", "running", "199 %", "1.5 GB", "100 %", "119.6 MB", "123456", "123,457", "3 s"))
     assert ("node01" in lines[1], "12.3" in lines[1]) == (width == 200, width == 200)
     assert max(map(len, lines)) <= width
+
+
+def test_gpus_are_shown_where_there_are_some() -> None:
+    used = Usage(1.0, 5, {}, GpuUsage(1 << 30, 0.37))
+    found = [Row(reading("worker:0", usage=used), 1.0, 5), Row(reading("ps:0", usage=Usage(1.0)), 1.0, 5)]
+
+    def shown(rows: list[Row], width: int) -> list[list[str]]:
+        console = Console(file=io.StringIO(), width=width, color_system=None)
+        console.print(view("digits", rows, [], width=width, plain=False))
+        return [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+    assert shown(found, 80)[0] == ["TASK", "STATE", "CPU", "MEMORY", "GPU", "IN/s", "OUT/s", "STEP", "EX/s", "LAST"]
+    assert shown(found, 80)[1][4:8] == ["5", "B", "37", "%"]
+    assert shown(found, 80)[2][6] == "-"
+    assert " ".join(shown(found, 120)[1]).count("37 % 1.1 GB") == 1
+    assert "GPU" not in shown(found[1:], 120)[0]
+    assert found[0].to_dict()["gpu_memory_bytes"] == 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({}, {}),
+        ({"gpu": "GPU-a, 37\n", "apps": "7, GPU-a, 1024\n8, GPU-a, [N/A]\n"}, {7: GpuUsage(1 << 30, 0.37), 8: GpuUsage(None, 0.37)}),
+        ({"gpu": "GPU-a, [N/A]\nGPU-b, 90\n", "apps": "7, GPU-a, 1\n7, GPU-b, 2\n"}, {7: GpuUsage(3 << 20, 0.9)}),
+        ({"gpu": "NVIDIA-SMI has failed\n", "apps": "7, GPU-a, 1\n", "code": 9}, {}),
+        ({"gpu": "GPU-a, 5\n", "apps": "No running processes found\n"}, {}),
+    ],
+)
+def test_nvidia_smi_is_read(
+    said: dict[str, object], expected: dict[int, GpuUsage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if said:
+        fake = tmp_path / "nvidia-smi"
+        fake.write_text(
+            f"#!/bin/sh\ncase $1 in *gpu=*) printf '{said['gpu']}';; *) printf '{said['apps']}';; esac\nexit {said.get('code', 0)}\n"
+        )
+        fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert GpuReader().processes() == expected
+
+
+def test_nvidia_smi_is_not_asked_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text(f"#!/bin/sh\necho GPU-a, 5\necho asked >> {tmp_path}/calls\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reader = GpuReader()
+    for _ in range(5):
+        reader.processes()
+    assert (tmp_path / "calls").read_text().split() == ["asked"] * 2
 
 
 BUSY = """

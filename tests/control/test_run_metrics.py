@@ -17,6 +17,7 @@ from psclust.control import run_metrics
 from psclust.control.run_metrics import RunMetrics
 from psclust.supervise.reading import Reading
 from psclust.supervise.supervisor import RunEndedError
+from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -58,7 +59,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_names_each_metric_with_its_type_labels_and_meaning() -> None:
-    run = Run(reading("worker:0", Usage(1.0, 2, {1: (3, 4)}), **KNOWN))
+    run = Run(reading("worker:0", Usage(1.0, 2, {1: (3, 4)}, GpuUsage(5, 0.5)), **KNOWN))
     families = list(text_string_to_metric_families(generate_latest(run.registry).decode()))
     served = {}
     for family in families:
@@ -72,7 +73,9 @@ def test_the_page_names_each_metric_with_its_type_labels_and_meaning() -> None:
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
-    for family in text_string_to_metric_families(generate_latest(Run(reading("worker:0", Usage(sockets={}), **KNOWN)).registry).decode()):
+    for family in text_string_to_metric_families(
+        generate_latest(Run(reading("worker:0", Usage(sockets={}, gpu=GpuUsage(5, 0.5)), **KNOWN)).registry).decode()
+    ):
         name = family.samples[0].name
         assert re.fullmatch(r"psclust_[a-z_]+", name)
         assert name.endswith("_total") == (family.type == "counter")

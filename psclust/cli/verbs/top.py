@@ -27,8 +27,9 @@ _LEAST_S = 0.5
 @json_option
 @run_dir_option
 def command(name: str | None, once: bool, seconds: float, as_json: bool, run_dir: str | None) -> None:
-    """Show, for each task of a live run: CPU, memory, bytes in and out a second (TCP, acknowledged), step, examples a second, staleness,
-    and how long ago its step or phase last changed; and which ps moves the most. Until the run ends, or Ctrl-C.
+    """Show, for each task of a live run: CPU, memory, GPU where there is one (nvidia-smi), bytes in and out a second (TCP, acknowledged),
+    step, examples a second, staleness, and how long ago its step or phase last changed; and which ps moves the most. Until the run ends, or
+    Ctrl-C.
 
     With --json, or where the output is no terminal: one look, without colors.
     """
