@@ -9,7 +9,7 @@ TEST_DEBIAN := openssh-server openssh-client iproute2 nftables procps systemd mu
 
 SPREAD := -n logical --maxprocesses 4 --dist worksteal
 
-.PHONY: demo test test-long bench docs check coverage fmt proto golden clean
+.PHONY: demo test test-long bench pictures docs check coverage fmt proto golden clean
 
 demo: system $(VENV)/.demo
 	$(BIN)/psclust up -f cluster_specs/digits.yaml
@@ -26,6 +26,11 @@ test-long: system test-system $(VENV)/.test
 bench: system test-system $(VENV)/.test
 	$(BIN)/pip install -q -e ".[bench]"
 	$(BIN)/python benchmarks/suite.py $(bench)
+
+# What the examples learn, in docs/pictures/, about three minutes; the report there, in one more.
+pictures: $(VENV)/.test
+	$(BIN)/python -m psclust.examples.pictures
+	$(BIN)/python docs/report_picture.py
 
 # The documentation as a site, in site/.
 docs: $(VENV)/.test

@@ -6,7 +6,7 @@ from setuptools import Extension, find_packages, setup
 
 # The tools of `make test` and `make check`: `pip install psclust[test]`.
 TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
-TEST += ["dockerfile-parse>=2", "coverage>=7.11"]
+TEST += ["dockerfile-parse>=2", "coverage>=7.11", "matplotlib>=3.9"]
 # The published schemas of Kubernetes' own objects, and models made from that of a JobSet.
 TEST += ["kubernetes-validate>=1.33", "kubeflow-trainer-api>=2"]
 
@@ -56,6 +56,7 @@ setup(
     ],
     extras_require={
         "examples": ["scikit-learn>=1.4"],
+        "pictures": ["scikit-learn>=1.4", "matplotlib>=3.9"],
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
         "tensorboard": [TENSORBOARD],

@@ -25,8 +25,8 @@ _SIDE, _QUARTER = 24, 12
 _BACKGROUND, _CLASSES = 0, 11
 _INK = 4  # of 16
 # One color a class, black for the background.
-_COLORS = np.random.default_rng(3).integers(60, 255, (_CLASSES, 3), np.uint8)
-_COLORS[_BACKGROUND] = 0
+COLORS = np.random.default_rng(3).integers(60, 255, (_CLASSES, 3), np.uint8)
+COLORS[_BACKGROUND] = 0
 
 
 def scenes(count: int, *, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -91,8 +91,8 @@ def _double(x: tf.Tensor) -> tf.Tensor:
 def _show(scenes: tf.Tensor, truth: tf.Tensor, guess: tf.Tensor) -> None:
     """Summarizes the first scene of a batch, its labels and its predictions, for each tower."""
     tf.compat.v1.summary.image("scene", scenes, max_outputs=1)
-    tf.compat.v1.summary.image("truth", tf.gather(_COLORS, truth), max_outputs=1)
-    tf.compat.v1.summary.image("guess", tf.gather(_COLORS, guess), max_outputs=1)
+    tf.compat.v1.summary.image("truth", tf.gather(COLORS, truth), max_outputs=1)
+    tf.compat.v1.summary.image("guess", tf.gather(COLORS, guess), max_outputs=1)
 
 
 def optimizer_fn(params: dict[str, Any], global_step: Any) -> tf.compat.v1.train.Optimizer:
