@@ -27,10 +27,11 @@ bench: system test-system $(VENV)/.test
 	$(BIN)/pip install -q -e ".[bench]"
 	$(BIN)/python benchmarks/suite.py $(bench)
 
-# What the examples learn, in docs/pictures/, about three minutes; the report there, in one more.
+# What the examples learn, a report and a recorded terminal, in docs/pictures/: about five minutes.
 pictures: $(VENV)/.test
 	$(BIN)/python -m psclust.examples.pictures
 	$(BIN)/python docs/report_picture.py
+	$(BIN)/python docs/terminal_picture.py
 
 # The documentation as a site, in site/.
 docs: $(VENV)/.test
