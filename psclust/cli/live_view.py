@@ -28,6 +28,7 @@ class LiveView:
         self._bars: dict[str, str] = {}
         self._bars_said: dict[str, tuple[float, str]] = {}
         self._footer = ""
+        self._table: Sequence[str] = ()
         self._shown: list[int] = []  # the widths of the lines at the bottom
         self._drawn = 0.0
         self._stale = False
@@ -69,8 +70,21 @@ class LiveView:
         if self._stale and time.monotonic() - self._drawn > _REDRAW_S:
             self._write("")
 
+    def table(self, lines: Sequence[str]) -> None:
+        """Set the lines above the footer. They may have colors."""
+        self._table, self._stale = lines, True
+
+    @property
+    def columns(self) -> int:
+        """How wide a line at the bottom may be."""
+        return _size()[0] - 1
+
+    @property
+    def colors(self) -> bool:
+        return self._look.colors
+
     def close(self) -> None:
-        self._footer = ""
+        self._footer, self._table = "", ()
         self._bars.clear()
         self._write(self._end_open())
 
@@ -113,7 +127,8 @@ class LiveView:
         if not self._look.redraws:
             return ""
         self._stale, self._drawn = False, time.monotonic()
-        lines = [self._draw_bar(task, columns - 1) for task in sorted(task for task, text in self._bars.items() if text)]
+        lines = [cut(line, columns - 1) for line in self._table]
+        lines += [self._draw_bar(task, columns - 1) for task in sorted(task for task, text in self._bars.items() if text)]
         del lines[max(1, rows - 3) :]
         if self._footer:
             text, width = cut(visible(self._footer), columns - 1)

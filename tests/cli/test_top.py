@@ -7,11 +7,14 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from psclust.cli.top_looks import looks
 from psclust.cli.top_view import Row, curve, hottest, mean_loss, rows, view
 from psclust.supervise.reading import Reading
 from psclust.testing.command import CommandBed
@@ -162,3 +165,73 @@ def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
     assert bed.run("down")[0] == 0
     assert terminal.wait() == 0, terminal.written
     assert bed.run("top")[0] == 2
+
+
+@pytest.mark.process
+def test_up_shows_the_table_in_place_of_lines_and_then_the_end(bed: CommandBed) -> None:
+    bed.write("busy.py", BUSY.replace("while True", "while not os.path.exists('finish')"))
+    bed.write("psclust.yaml", "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n")
+    terminal = Terminal([*bed.command, "up", "--top"], cwd=bed.folder, env=bed.environment({"TERM": "xterm"}), columns=80)
+    wait_until(lambda: terminal.written.count("worker:1") > 2, what="the table to be drawn again")
+    table = [line for line in terminal.screen if line.strip()]
+    assert [line.split()[:2] for line in table if line.startswith("worker:")] == [["worker:0", "running"], ["worker:1", "running"]]
+    assert table[-1].startswith(f"{bed.name}  worker 2/2")
+    assert max(map(len, table)) < 80
+    bed.write("finish", "")
+    assert terminal.wait() == 0, terminal.written
+    screen = "\n".join(terminal.screen)
+    assert "ended well after" in screen
+    assert "TASK" not in screen
+    assert "worker:0 | up" not in terminal.written
+
+
+@pytest.mark.process
+def test_a_table_needs_a_terminal(bed: CommandBed) -> None:
+    bed.write("busy.py", BUSY)
+    for options in (["--top"], ["--top", "-d"]):
+        code, said = bed.run("up", *options, "busy.py")
+        assert (code, said.startswith("psclust: --top: "), said.count("\n")) == (2, True, 1), said
+    assert bed.cluster().current() is None
+
+
+def test_a_look_is_one_request() -> None:
+    asked = []
+
+    def read() -> list[Reading]:
+        asked.append(len(asked))
+        return [reading("worker:0")]
+
+    found = looks(read, 2.0, sleep=lambda seconds: None)
+    assert [len(next(found)) for _ in range(3)] == [1, 1, 1]
+    assert len(asked) == 4
+
+
+COUNTS = """
+import os, sys, threading
+from psclust.transport.process_facts import Inspected, inspect_host
+from psclust.transport.task_usage import family
+calls = []
+def note(event, args):
+    if counting and event in ("open", "os.listdir", "subprocess.Popen", "socket.__new__", "os.posix_spawn"):
+        calls.append((event, str(args[0])))
+counting = False
+sys.addaudithook(note)
+tasks = [Inspected(f"worker:{i}", "a", os.getpid(), False) for i in range(16)]
+inspect_host(tasks, [])
+calls.clear()
+counting = True
+inspect_host(tasks, [])
+counting = False
+print(len([c for c in calls if "/proc/" in c[1]]) / 16, len([c for c in calls if c[0].startswith(("socket", "subprocess", "os.posix"))]))
+"""
+
+
+def test_a_look_at_a_task_reads_few_files_and_starts_no_program() -> None:
+    """What `psclust top` costs a run: a bound on time would depend on the machine. Four files of /proc for each process, and its table of
+    file descriptors; one netlink socket a host."""
+    done = subprocess.run(
+        [sys.executable, "-c", COUNTS], env={**os.environ, "PATH": "/nonexistent"}, capture_output=True, text=True, check=True
+    )
+    files, others = map(float, done.stdout.split())
+    assert 4 <= files <= 5
+    assert others == 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import click
@@ -36,35 +34,20 @@ def command(name: str | None, once: bool, seconds: float, as_json: bool, run_dir
     from rich.console import Console
     from rich.live import Live
 
-    from psclust.cli.top_view import Row, mean_loss, rows, view
+    from psclust.cli.top_looks import TopTable, looks
     from psclust.control.supervisor_client import SupervisorClient
 
     cluster = find_cluster(name, run_dir, live=True)
-    console, losses = Console(soft_wrap=False), []
-    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-
-    def shown(found: Sequence[Row]):  # type: ignore[no-untyped-def]
-        loss = mean_loss(found)
-        losses.extend([loss] if loss is not None else [])
-        return view(cluster.name, found, losses, width=console.width, plain=plain)
-
+    console = Console(soft_wrap=False)
+    table = TopTable(cluster.name, plain=not (sys.stdout.encoding or "").lower().startswith("utf"))
     with SupervisorClient(current_run(cluster)) as client:
-
-        def looks() -> Iterator[list[Row]]:
-            before, then = client.readings(), time.monotonic()
-            while True:
-                time.sleep(seconds)
-                now, at = client.readings(), time.monotonic()
-                yield rows(now, before, at - then)
-                before, then = now, at
-
-        if once or as_json or not console.is_terminal:
-            found = next(looks())
-            if as_json:
-                output.data([row.to_dict() for row in found])
-            else:
-                console.print(shown(found))
+        found = looks(client.readings, seconds)
+        if as_json:
+            output.data([row.to_dict() for row in next(found)])
+            return
+        if once or not console.is_terminal:
+            console.print(table.render(next(found), console.width))
             return
         with suppress(NoRunError, KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
-            for found in looks():
-                live.update(shown(found), refresh=True)
+            for each in found:
+                live.update(table.render(each, console.width), refresh=True)

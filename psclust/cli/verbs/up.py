@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from contextlib import AbstractContextManager
 
@@ -17,6 +18,7 @@ from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, req
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.submitting import submitted
 from psclust.cli.summary import report_end
+from psclust.cli.terminal_text import look_of
 from psclust.errors import StartError, UsageError
 from psclust.launch.board_request import keep_board
 from psclust.launch.held_run import HeldRun, hold_run
@@ -28,6 +30,7 @@ from psclust.launch.status_stream import StatusStream
 from psclust.launch.submission import queue_run
 from psclust.launch.up_request import UpRequest
 from psclust.plan.diff import Changes
+from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
 from psclust.reach.ways import queue_again
 from psclust.rundir.folder import RunFolder
@@ -40,11 +43,12 @@ _REDRAW_S = 0.05
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
 @click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
+@click.option("--top", is_flag=True, help="Show the table of `psclust top` in place of what tasks print.")
 @click.option("--keep-tensorboard", "keep", is_flag=True, help="Leave TensorBoard running when the run has ended.")
 @click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return.")
 @click.option("--held", type=int, metavar="PID", hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
 @click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
-def command(detach: bool, keep: bool, slurm: bool, held: int | None, dry_run: bool, **flags: object) -> int:
+def command(detach: bool, top: bool, keep: bool, slurm: bool, held: int | None, dry_run: bool, **flags: object) -> int:
     """Start a cluster, train on it, watch it, end it.
 
     PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is bare servers. Options come before
@@ -65,6 +69,9 @@ def command(detach: bool, keep: bool, slurm: bool, held: int | None, dry_run: bo
     if keep and (detach or not request.file.tensorboard):
         why = "it is `up` that leaves it running, so that --detach is not for it" if detach else "this run has none; add --tensorboard"
         raise UsageError(f"--keep-tensorboard: {why}.")
+    if top and (detach or not look_of(sys.stdout).moves):
+        why = "with --detach nothing is shown; call psclust top later" if detach else "needs a terminal with colors; leave it out"
+        raise UsageError(f"--top: {why}.")
     # Every mistake shows before anything starts.
     refuse_what_cannot_start(request)
     refuse_too_few_files(request)
@@ -77,7 +84,7 @@ def command(detach: bool, keep: bool, slurm: bool, held: int | None, dry_run: bo
         _show_changes(request, outcome)
         return 0
     folder, lock = outcome
-    code = _start_and_stay(request, folder, lock, detach=detach, keep=keep)
+    code = _start_and_stay(request, folder, lock, detach=detach, keep=keep, top=top)
     if code == SAVED_CODE:
         queue_again(request.file, lambda line: output.say(f"psclust: {line}"), lambda: queue_run(request, folder))
     return code
@@ -105,7 +112,7 @@ def _show_changes(request: UpRequest, changes: Changes) -> None:
     output.say(f"{request.cluster.name} is up already; {what} Follow it with psclust logs -f")
 
 
-def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool, keep: bool) -> int:
+def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach: bool, keep: bool, top: bool) -> int:
     """The exit code."""
     with (
         Interrupts(term_saves=request.file.reach_by == "slurm") as interrupts,
@@ -120,7 +127,7 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
             output.say(f"psclust: {request.cluster.name} was stopped before it was up: interrupted ({name})")
             return code
         view = output.LiveView([str(task.task) for task in plan.tasks])
-        follower = Follower(folder, view, shown=plan.notes)
+        follower = _top_follower(run, view, plan) if top else Follower(folder, view, shown=plan.notes)
         status = _follow(run, statuses, follower, StartupNotes(plan), interrupts, detach=detach)
         if detach and status is not None and not status.ended:
             run.client.detach()
@@ -135,6 +142,12 @@ def _start_and_stay(request: UpRequest, folder: RunFolder, lock: int, *, detach:
         if keep and run.board is not None:
             output.say(f"psclust: {keep_board(run.board)}")
         return code
+
+
+def _top_follower(run: HeldRun, view: output.LiveView, plan: Plan) -> Follower:
+    from psclust.cli.top_follower import TopFollower  # loads rich
+
+    return TopFollower(run.folder, view, run.client.readings, plan.name, shown=plan.notes)
 
 
 def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
