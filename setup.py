@@ -9,8 +9,11 @@ TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYA
 TEST += ["dockerfile-parse>=2", "coverage>=7.11", "matplotlib>=3.9"]
 # The published schemas of Kubernetes' own objects, and models made from that of a JobSet.
 TEST += ["kubernetes-validate>=1.33", "kubeflow-trainer-api>=2"]
+# An API server for tests, without websockets, which aiohttp has.
+TEST += ['kmock>=0.8; python_version >= "3.11"', "aiohttp>=3.9"]
 
 DOCS = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.26"]
+KUBERNETES = "kubernetes>=36"
 LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 # Since 2.21 TensorFlow does not bring it.
 TENSORBOARD = "tensorboard>=2.20"
@@ -57,12 +60,24 @@ setup(
     extras_require={
         "examples": ["scikit-learn>=1.4"],
         "pictures": ["scikit-learn>=1.4", "matplotlib>=3.9"],
+        # `psclust up --kubernetes`. From 36 on it can end the standard input of a command.
+        "kubernetes": [KUBERNETES],
         # tf.compat.v1.layers and the Keras layers of TensorFlow 1, with TF_USE_LEGACY_KERAS=1.
         "legacy-keras": [LEGACY_KERAS],
         "tensorboard": [TENSORBOARD],
         "bench": ["matplotlib>=3.9"],
         "docs": DOCS,
-        "test": [*TEST, *DOCS, "nbclient>=0.10", "ipykernel>=6", "cloudpickle>=3", "scikit-learn>=1.4", LEGACY_KERAS, TENSORBOARD],
+        "test": [
+            *TEST,
+            *DOCS,
+            "nbclient>=0.10",
+            "ipykernel>=6",
+            "cloudpickle>=3",
+            "scikit-learn>=1.4",
+            LEGACY_KERAS,
+            TENSORBOARD,
+            KUBERNETES,
+        ],
     },
     entry_points={
         "console_scripts": ["psclust = psclust.cli.main:main"],

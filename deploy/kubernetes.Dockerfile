@@ -1,4 +1,4 @@
-# The image of the pods of `psclust manifest`: a Python with TensorFlow and psclust, and your program in /app. In the checkout's root:
+# The image of the pods of `psclust manifest`, and one for `psclust up --kubernetes`: a Python with TensorFlow and psclust, and your program in /app. In the checkout's root:
 #
 #     docker build -f deploy/kubernetes.Dockerfile -t psclust-task .
 #

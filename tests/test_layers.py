@@ -38,7 +38,7 @@ TASK_SIDE = (("runtime",), ("replication",), ("estimator",), ("train",), ("examp
 SHARED = {"errors", "framing", "spec", "placement", "rundir"}
 LAUNCHER_PARTS = {part for floor in LAUNCHER for part in floor}
 TASK_PARTS = {part for floor in TASK_SIDE for part in floor}
-WAYS_TABLE, WAY_FOLDERS = "reach/ways.py", ("reach/slurm/", "reach/ssh/")
+WAYS_TABLE, WAY_FOLDERS = "reach/ways.py", ("reach/kubernetes/", "reach/slurm/", "reach/ssh/")
 TENSORFLOW = {"tensorflow", "tf_keras", "keras"}
 # `pip install tensorflow` brings these: all that a host has for an agent and the tasks there.
 ON_HOSTS = {"tensorflow", "numpy", "grpc"}

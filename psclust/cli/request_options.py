@@ -14,9 +14,9 @@ from psclust.errors import UsageError
 from psclust.launch.submission import check_for_slurm
 from psclust.launch.up_request import DEFAULT_FILES, UpRequest, default_file, read_request
 from psclust.placement.policies import BALANCED, POLICIES, render_policies
-from psclust.reach.ways import batch_system
+from psclust.reach.ways import MAKERS, batch_system
 from psclust.spec.jobs import BETWEEN_GRAPH, COORDINATOR, IN_GRAPH
-from psclust.spec.kubernetes_checks import check_for_kubernetes, refuse_hosts
+from psclust.spec.kubernetes_checks import check_for_kubernetes, check_for_pods, refuse_hosts
 from psclust.spec.load import Override
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -74,6 +74,10 @@ _OPTIONS = (
     run_dir_option,
     click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM [ARGS...]]", shell_complete=files),
 )
+_KUBERNETES_OPTIONS = (
+    click.option("--kubernetes", is_flag=True, help="In pods that psclust makes for this run, one for each task."),
+    click.option("--image", metavar="IMAGE", help="With --kubernetes: the image of all pods (default: the file's kubernetes.image)."),
+)
 REQUEST_CONTEXT = {"allow_interspersed_args": False}
 
 
@@ -84,6 +88,12 @@ def request_options(function: _F) -> _F:
     for parameter in function.__click_params__:  # type: ignore[attr-defined]
         if isinstance(parameter, click.Option):
             parameter.envvar = f"{_VARIABLES}{max(parameter.opts, key=len).lstrip('-').replace('-', '_').upper()}"
+    return function
+
+
+def kubernetes_options(function: _F) -> _F:
+    for option in reversed(_KUBERNETES_OPTIONS):
+        function = option(function)
     return function
 
 
@@ -100,12 +110,15 @@ def request_from_flags(
     overrides: Sequence[Override] = (),
     for_kubernetes: bool = False,
     for_slurm: bool = False,
+    kubernetes: bool = False,
+    image: str | None = None,
     array_task: str | None = None,
     **flags: object,
 ) -> UpRequest:
-    """`overrides`: those of a verb's own. `for_kubernetes`: for pods. `for_slurm`: for a job that is to be submitted; `array_task`: see
-    `psclust.spec.load.load`.
+    """`overrides`: those of a verb's own. `for_kubernetes`: for a manifest. `kubernetes`: for pods that psclust makes.
+    `for_slurm`: for a job that is to be submitted; `array_task`: see `psclust.spec.load.load`.
     Raises ClusterFileError with every mistake, or UsageError."""
+    overrides = [*overrides, Override("--image", ("kubernetes", "image"), image)] if image else overrides
     overrides = [*overrides, *_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program:
         path = default_file()
@@ -114,6 +127,8 @@ def request_from_flags(
     if for_slurm:
         rules, nodes_of = [check_for_slurm], batch_system().nodes_of
         return read_request(path, overrides, run_dir, rules=rules, nodes_of=nodes_of, array_task=array_task)
+    if kubernetes:
+        return read_request(path, overrides, run_dir, rules=[check_for_pods], nodes_of=MAKERS["kubernetes"]().hosts_of)
     return read_request(path, overrides, run_dir)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from psclust.agent import guard
 from psclust.control.board_child import BoardCommand, start_board
+from psclust.errors import PsclustError
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.samples_file import SamplesFile
 from psclust.rundir.status import SAVED_CODE
@@ -24,6 +26,9 @@ from psclust.transport.local_transport import LocalTransport
 
 if TYPE_CHECKING:
     from psclust.control.remote_transport import RemoteTransport
+
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,24 @@ class SupervisorRequest:
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
     """Fork the guard, which forks the supervisor, both without the file descriptors `close`; returns the guard's pid. The caller must have
     a single thread. Raises OSError when no process can be created."""
-    log, died = request.folder.supervisor_log, lambda code: record_death(request.folder, describe_exit(code))
-    return guard.launch(log, lambda own_guard: supervise(request, own_guard), died, close=close)
+    log = request.folder.supervisor_log
+    return guard.launch(log, lambda own_guard: supervise(request, own_guard), lambda code: _died(request.folder, code), close=close)
+
+
+def _died(folder: RunFolder, code: int) -> None:
+    record_death(folder, describe_exit(code))
+    _remove_made_hosts(folder)
+
+
+def _remove_made_hosts(folder: RunFolder) -> None:
+    if not folder.made_hosts.exists():
+        return
+    from psclust.reach.made_hosts import remove_hosts
+
+    try:
+        LOG.info("removed %d hosts", remove_hosts(folder))
+    except PsclustError as error:
+        LOG.warning("hosts were not removed: %s", error)  # `psclust down` tries again
 
 
 def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
@@ -77,6 +98,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     transport.close()
     stop_metrics()
     stop_board()
+    _remove_made_hosts(request.folder)
     server.stop(grace=1.0).wait()
     for path in (request.folder.socket, request.folder.access):
         path.unlink(missing_ok=True)

@@ -36,8 +36,8 @@ _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 def other_hosts(file: ClusterFile) -> Sequence[Host]:
     """The hosts whose tasks agents run; none if all tasks run on this machine. Raises UsageError for a mixture: the other hosts could not
     reach tasks on 127.0.0.1."""
-    if file.reach_by == "slurm":
-        # On this node, too: Slurm signals all that a batch script has started, but not what is in a step of its own.
+    if file.reach_by != "ssh":
+        # On this node of a Slurm job, too: Slurm signals all that a batch script has started, but not what is in a step of its own.
         return file.hosts
     names = {host.name for host in file.hosts}
     local = names & (_LOCAL | {socket.gethostname()})
@@ -58,7 +58,7 @@ def start_host_agents(
     from psclust.control.common_addresses import common_addresses
     from psclust.reach.python.host_pythons import HostPythons
     from psclust.reach.python.remote_command import candidates
-    from psclust.reach.ways import tunnel_via
+    from psclust.reach.ways import host_maker, tunnels_via
 
     file, hosts = request.file, connections.hosts
     with HostPythons(connections, candidates(file.python)) as pythons:
@@ -66,7 +66,8 @@ def start_host_agents(
         own = {host: each.address for host, each in facts.items() if each.address is not None}
         folders = {host: agent_folder(each.state, request.cluster.name, folder.id, host) for host, each in facts.items()}
         run = f"{request.cluster.name}.{folder.id}"
-        record_places(request.cluster, run, file, facts, folders)  # before anything is left there
+        if host_maker(file.reach_by) is None:
+            record_places(request.cluster, run, file, facts, folders)  # before anything is left there
         agent_folders = _agent_folders(pythons, request, facts, folders, run, say)
         settings = AgentSettings(
             name=request.cluster.name,
@@ -77,7 +78,7 @@ def start_host_agents(
             warm=_loads(request),
             addresses={host: address for host in agent_folders if (address := own.get(host) or connections.address_of(host))},
             ports=file.ports if is_range(file.ports) else "auto",
-            via={host.name: tunnel_via(file, host) for host in hosts} if file.tunnel else {},
+            via=tunnels_via(file, hosts),
         )
         replies = start_agents(pythons, agent_folders, settings, lambda access: client.add_agents([access]))
         addresses = common_addresses(client, replies, settings)

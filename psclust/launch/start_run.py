@@ -20,6 +20,7 @@ from psclust.plan.cluster_layout import lay_out
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_plan import Plan
 from psclust.reach.connections import Connections
+from psclust.reach.made_hosts import make_hosts, remove_hosts
 from psclust.reach.ways import batch_system
 from psclust.rundir.batch_job import BatchJob
 from psclust.rundir.folder import RunFolder
@@ -69,6 +70,10 @@ def start_run(
     statuses = StatusStream(run.client.watch())
     remote_hosts: Mapping[str, RemoteHost] = {}
     if other_hosts(request.file):
+        for earlier in request.cluster.runs():
+            if earlier.id != run.folder.id:  # it is dead, as its name is ours
+                remove_hosts(earlier)
+        make_hosts(run.folder, request.file, say)
         with log_in() as connections:
             remote_hosts = start_host_agents(request, run.folder, run.client, connections, say)
     plan = complete_plan(request, run.folder, run.client, remote_hosts)

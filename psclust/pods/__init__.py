@@ -1,1 +1,1 @@
-"""A cluster as pods of Kubernetes: its manifest, which is pure text, and what `psclust task` does in each pod."""
+"""A cluster as pods of Kubernetes: its manifest and the pods of `up --kubernetes`, which are pure, and what runs in them."""

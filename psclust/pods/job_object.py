@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psclust.plan.job_plan import JobPlan
@@ -75,13 +75,19 @@ def _pod_spec(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | N
         "terminationGracePeriodSeconds": math.ceil(file.deadlines.stop) + _STOP_MARGIN_S,
         "containers": [container],
     }
+    mount(file, spec)
+    return spec
+
+
+def mount(file: ClusterFile, pod_spec: Object) -> None:
+    """Add the file's volumes to a PodSpec and to its container."""
     volumes = file.kubernetes.volumes
     if volumes:
+        (container,) = pod_spec["containers"]
         container["volumeMounts"] = [{"name": f"volume-{number}", "mountPath": path} for number, path in enumerate(volumes.values())]
-        spec["volumes"] = [
+        pod_spec["volumes"] = [
             {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(volumes)
         ]
-    return spec
 
 
 def _container(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | None) -> Object:
@@ -91,18 +97,24 @@ def _container(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | 
         env.append({"name": RUN_VARIABLE, "valueFrom": run})
     container: Object = {"name": CONTAINER, "image": settings.image, "command": ["psclust", "task", entry.name], "env": env}
     if settings.secrets:
-        container["envFrom"] = [{"secretRef": {"name": name}} for name in settings.secrets]
+        container["envFrom"] = secret_variables(settings.secrets)
     if entry.in_cluster:
         container["ports"] = [{"name": "tensorflow", "containerPort": port}]
     if is_server(entry) and entry.in_cluster:
         container["readinessProbe"] = {"tcpSocket": {"port": port}, "periodSeconds": _PROBE_PERIOD_S}
-    resources = _resources(settings.resources.get(entry.name, {}), settings.gpu, entry.job.gpus or 0)
+    resources = requirements(settings.resources.get(entry.name, {}), settings.gpu, entry.job.gpus or 0)
     if resources:
         container["resources"] = resources
     return container
 
 
-def _resources(wanted: Mapping[str, str], gpu: str, gpus: int) -> Object:
+def secret_variables(names: Sequence[str]) -> list[Object]:
+    """The `envFrom` of a container."""
+    return [{"secretRef": {"name": name}} for name in names]
+
+
+def requirements(wanted: Mapping[str, str], gpu: str, gpus: int) -> Object:
+    """The `resources` of a container."""
     requests = dict(wanted) | ({gpu: str(gpus)} if gpus else {})
     # A limit of CPU time would only slow a task down while cores are idle.
     limits = {name: quantity for name, quantity in requests.items() if name != "cpu"}

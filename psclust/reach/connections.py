@@ -1,4 +1,4 @@
-"""What the launcher needs of a way to reach hosts, whatever the way: SSH, or srun. `ways.py` holds the table of ways.
+"""What the launcher needs of a way to reach hosts, whatever the way: SSH, srun, or an exec in a pod. `ways.py` holds the table of ways.
 
 A way starts a command on a host and carries its standard input, output and error. Everything else (looking at a host, shipping folders,
 starting agents) is done by a Python that is started in this way and reads its orders on that input: see `reach/python`."""
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
@@ -106,5 +106,8 @@ class Way(Protocol):
         """Entering the context connects to all `hosts`; it raises StartError with a line for each host that cannot be reached, or, with
         `partial`, puts these lines into `failures`. `progress` is called on the entering thread."""
 
-    def open_tunnel(self, host: Host, target: tuple[str, int]) -> Tunnel:
+    def tunnel_place(self, file: ClusterFile) -> Mapping[str, Any] | None:
+        """What `open_tunnel` must know of the hosts besides their names, as JSON; None if their agents are reached directly."""
+
+    def open_tunnel(self, host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> Tunnel:
         """To `target` (host, port), as seen from `host`."""

@@ -91,6 +91,11 @@ class RunFolder:
         return self.path / "job.out"
 
     @property
+    def made_hosts(self) -> Path:
+        """Hosts that exist for this run alone: see `psclust.reach.made_hosts`."""
+        return self.path / "made_hosts.json"
+
+    @property
     def access(self) -> Path:
         """How to reach the supervisor from another machine; contains a key."""
         return self.path / "access.json"

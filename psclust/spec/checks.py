@@ -60,6 +60,11 @@ def _groups_of_a_job_have_a_value_each(file: ClusterFile) -> Iterator[Problem]:
             yield Problem(("slurm", key), f"found {counted(len(value), 'value')} where others have {longest}; write one for each group.")
 
 
+def _pods_are_not_listed(file: ClusterFile) -> Iterator[Problem]:
+    if file.reach_by == "kubernetes" and file.found is None:
+        yield Problem(("reach_by",), "psclust makes the pods itself; remove this, and call `psclust up --kubernetes`.", (("hosts",),))
+
+
 def _arguments_have_a_program(file: ClusterFile) -> Iterator[Problem]:
     if file.program is None and file.args:
         yield Problem(("args",), "there is no program to take these arguments; name it under program.", (("program",),))
@@ -186,6 +191,7 @@ def _ends_with_names_jobs(file: ClusterFile) -> Iterator[Problem]:
 _RULES: tuple[Rule, ...] = (
     _name_is_complete,
     _groups_of_a_job_have_a_value_each,
+    _pods_are_not_listed,
     _program_is_one_word,
     _arguments_have_a_program,
     _replication_suits_the_program,

@@ -156,10 +156,13 @@ class Placement(_Model):
 
 
 class Kubernetes(_Model):
-    """What `psclust manifest` needs; `up` ignores it."""
+    """What `psclust manifest` and `psclust up --kubernetes` need; `up` elsewhere ignores it."""
 
     image: Text | None = Field(default=None, description="The image of all pods: psclust, TensorFlow and the program.")
     namespace: Label | None = Field(default=None, description="Default: the one that kubectl uses.")
+    context: Text | None = Field(default=None, description="up: the context of the kubeconfig; default: its current one.")
+    start: Seconds = Field(default=300.0, description="up: until all pods run, with their image pulled; then the run fails and says why.")
+    spares: int = Field(default=0, ge=0, le=256, description="up: further pods, which take the tasks of lost ones.")
     queue: Label | None = Field(default=None, description="The LocalQueue of Kueue that admits the pods; default: none.")
     resources: Resources = Field(
         default_factory=dict,
@@ -299,7 +302,9 @@ class _Common(_Model):
         default=None, description="A file of NAME=VALUE lines for every task, relative to this file; never shown."
     )
     reach_by: ReachBy = Field(
-        default="ssh", description="How the hosts are reached: ssh, or slurm (srun, inside an allocation); default: slurm for hosts: slurm."
+        default="ssh",
+        description="How the hosts are reached: ssh, or slurm (srun, inside an allocation); default: slurm for hosts: slurm. "
+        "kubernetes: the pods of `up --kubernetes`.",
     )
     ssh: Ssh = Field(default_factory=Ssh)
     slurm: Slurm = Field(default_factory=Slurm)

@@ -15,12 +15,13 @@ HOST_WORDS = (LOCAL, "slurm")
 @dataclass(frozen=True, slots=True)
 class FoundHosts:
     """reach_by: how they are reached. groups: names that a job's `hosts` may use for several of them. text: what was found, for the
-    user."""
+    user. python: the interpreter there, unless the file names one; None: as on other hosts."""
 
     reach_by: str
     hosts: Sequence[Host]
     text: str
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    python: str | None = None
 
 
 # Of `hosts: WORD`, or, with None, of the surroundings; None: this machine alone. Raises UsageError.

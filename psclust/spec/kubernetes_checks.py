@@ -1,4 +1,4 @@
-"""What a cluster file must obey besides to become a manifest: pods have names and an image of their own, and no hosts that we choose."""
+"""What a cluster file must obey besides to run in pods: they have names and an image of their own, and no hosts that we choose."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
         yield Problem(("metrics",), "the supervisor of a run serves them, and pods have none; remove this.")
 
 
+def check_for_pods(file: ClusterFile) -> Iterator[Problem]:
+    """Every reason why psclust cannot run the file in pods that it makes (`up --kubernetes`)."""
+    yield from _image(file)
+    yield from _names(file)
+    yield from _places(file)
+    yield from _resources(file)
+    if file.kubernetes.queue is not None:
+        text = "Kueue admits what `psclust manifest` prints; remove it, or apply the manifest."
+        yield Problem(("kubernetes", "queue"), text)
+    if file.found is None:
+        if not file.hosts:  # hosts: local
+            yield Problem(("hosts",), _HOSTS)
+    elif file.reach_by != "kubernetes":
+        yield Problem(("reach_by",), "pods are reached through Kubernetes; remove this.")
+
+
 def _image(file: ClusterFile) -> Iterator[Problem]:
     if file.kubernetes.image is None:
         text = "no image is named; write one that holds psclust, TensorFlow and the program (docs/kubernetes.md), or give --image."
@@ -65,7 +81,7 @@ def _names(file: ClusterFile) -> Iterator[Problem]:
 
 
 def _places(file: ClusterFile) -> Iterator[Problem]:
-    if file.hosts:
+    if file.hosts and file.found is None:
         yield Problem(("hosts",), _HOSTS)
     for name, job in file.jobs.items():
         if job.addresses:

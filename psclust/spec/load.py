@@ -122,7 +122,8 @@ def _resolve(
 ) -> ClusterFile:
     given = {key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields}
     if found is not None:
-        given = {"reach_by": found.reach_by, **given, "found": found.text, "jobs": _without_groups(text.jobs, found.groups)}
+        default = {"reach_by": found.reach_by} | ({"python": found.python} if found.python else {})
+        given = {**default, **given, "found": found.text, "jobs": _without_groups(text.jobs, found.groups)}
     if array_task is not None:
         given["array_task"] = array_task
     return ClusterFile.model_validate({**given, **paths, "name": name, "hosts": hosts})

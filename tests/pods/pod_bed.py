@@ -19,13 +19,15 @@ from names_server import NamesServer
 from psclust.testing.namespaces import Network
 from psclust.testing.sshd import find_program
 
-# $1: host name, $2: resolv.conf, $3: volumes as `source:path` lines, others: the command.
+# $1: host name, $2: resolv.conf, $3: volumes as `source:path` lines, of which one without a source is empty, others: the command.
 _BOOT = """
 set -e
 hostname "$1"; mount --make-rprivate /; mount --bind "$2" /etc/resolv.conf
 mount -t tmpfs tmpfs /mnt
 echo "$3" | while IFS=: read -r source path; do
-    [ -z "$path" ] || { mkdir -p "$path"; mount --bind "$source" "$path"; }
+    [ -n "$path" ] || continue
+    [ -n "$source" ] || { mount -t tmpfs tmpfs "$path"; continue; }
+    mkdir -p "$path"; mount --bind "$source" "$path"
 done
 shift 3
 exec "$@"
@@ -91,7 +93,8 @@ class Pod:
 
 
 class PodBed:
-    """Starts pods of one cluster. `claims`: PersistentVolumeClaim -> folder; `secrets`: Secret -> its keys."""
+    """Starts pods of one cluster. `claims`: PersistentVolumeClaim -> folder; `secrets`: Secret -> its keys; `hidden`: folders
+    that pods do not see."""
 
     def __init__(
         self,
@@ -101,6 +104,7 @@ class PodBed:
         names: NamesServer,
         claims: Mapping[str, Path],
         secrets: Mapping[str, Mapping[str, str]],
+        hidden: Sequence[Path] = (),
     ) -> None:
         self.folder = folder
         self.network = network
@@ -108,16 +112,33 @@ class PodBed:
         self._free = list(hosts)
         self._claims = claims
         self._secrets = secrets
+        self._hidden = hidden
         (folder / "resolv.conf").write_text(names.resolv_conf(), encoding="utf-8")
 
     def start(self, job: str, index: int, template: Mapping[str, Any], subdomain: str) -> Pod:
         """A new pod, at an address that no pod has had."""
-        host = self._free.pop(0)
-        name = f"{job}-{index}"
-        pod = Pod(name, job, index, self.network.address(host), template, host, None)  # type: ignore[arg-type]
-        self.names.pods[f"{name}.{subdomain}"] = pod.address
+        pod = self._place(f"{job}-{index}", job, index, template)
+        self.names.pods[f"{pod.name}.{subdomain}"] = pod.address
         self.restart(pod)
         return pod
+
+    def start_alone(self, found: Mapping[str, Any]) -> Pod:
+        """A pod that belongs to no Job."""
+        pod = self._place(found["metadata"]["name"], "", 0, found)
+        self.restart(pod)
+        return pod
+
+    def _place(self, name: str, job: str, index: int, template: Mapping[str, Any]) -> Pod:
+        host = self._free.pop(0)
+        return Pod(name, job, index, self.network.address(host), template, host, None)  # type: ignore[arg-type]
+
+    def exec(self, pod: Pod, command: Sequence[str]) -> tuple[list[str], dict[str, str], Path]:
+        """As `kubectl exec`: the command line, environment and working folder for a process in the pod, whose parent is not there."""
+        main = pod.main()
+        if main is None:
+            raise OSError(f"{pod.name} has no process any more")
+        enter = [find_program("nsenter"), f"--target={main.pid}", "--pid", "--mount", "--uts", "--net"]
+        return [*enter, *command], self._environment(pod), self.folder / "image"
 
     def restart(self, pod: Pod) -> None:
         """Start the container of a pod, which keeps its address."""
@@ -145,10 +166,12 @@ class PodBed:
 
     def _volumes(self, pod: Pod) -> str:
         claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod.template["spec"].get("volumes", ())}
-        return "\n".join(f"{self._claims[claims[mount['name']]]}:{mount['mountPath']}" for mount in pod.container.get("volumeMounts", ()))
+        mounts = [f"{self._claims[claims[mount['name']]]}:{mount['mountPath']}" for mount in pod.container.get("volumeMounts", ())]
+        return "\n".join([*mounts, *(f":{path}" for path in self._hidden)])
 
     def _environment(self, pod: Pod) -> dict[str, str]:
-        env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder)}
+        # The home of a pod by itself is gone with it.
+        env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder) if pod.job else "/mnt"}
         for source in pod.container.get("envFrom", ()):
             env |= self._secrets[source["secretRef"]["name"]]
         for entry in pod.container.get("env", ()):

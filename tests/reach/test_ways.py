@@ -21,6 +21,7 @@ def test_every_way_that_a_cluster_file_may_name_is_in_the_table() -> None:
     for way in WAYS.values():
         assert callable(way().connect)
         assert callable(way().open_tunnel)
+        assert callable(way().tunnel_place)
 
 
 class Here:

@@ -19,7 +19,8 @@ MISTAKES = {
     ),
     "kubernetes: {image: a, imgae: a}": "1: kubernetes.imgae: unknown key; did you mean image?",
     "kubernetes: {image: a, nodes: 2}": (
-        "1: kubernetes.nodes: unknown key; known here are image, namespace, queue, resources, gpu, secrets, volumes."
+        "1: kubernetes.nodes: unknown key; known here are image, namespace, context, start, spares, queue, resources, gpu, "
+        "secrets, volumes."
     ),
     "kubernetes: {image: a, queue: Team A}": (
         "1: kubernetes.queue: found the text 'Team A'; write a name of small letters, digits and '-', such as team-a."

@@ -54,10 +54,21 @@ def _end_or_purge(cluster: ClusterFolder, *, now: bool, purge: bool) -> None:
         status = read_status(current_run(cluster))
         how = "it ended well" if status.ok else f"it {'was stopped' if status.was_stopped else 'failed'}: {status.text}"
         output.say(f"{cluster.name} is down already; {how}")
+        _remove_left_hosts(cluster)
     if purge:
         kept = remove_what_is_left(cluster)
         lines = [f"nothing of {cluster.name} is left on other hosts", *(f"{folder} is in use, and stays" for folder in kept)]
         output.say("\n".join(lines))
+
+
+def _remove_left_hosts(cluster: ClusterFolder) -> None:
+    """Those of runs whose launcher died before it could remove them."""
+    left = [run for run in cluster.runs() if run.made_hosts.exists()]
+    if left:
+        from psclust.reach.made_hosts import remove_hosts
+
+        count = sum(map(remove_hosts, left))
+        output.say(f"{counted(count, 'host')} that its runs had left {'was' if count == 1 else 'were'} removed")
 
 
 def _wanted(names: Sequence[str], run_dir: str | None, *, everything: bool) -> list[ClusterFolder]:

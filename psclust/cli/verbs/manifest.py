@@ -7,7 +7,6 @@ import click
 from psclust.cli import output
 from psclust.cli.misplaced_options import warn_of_misplaced_options
 from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
-from psclust.spec.load import Override
 
 
 @click.command(context_settings=REQUEST_CONTEXT)
@@ -23,8 +22,7 @@ def command(image: str | None, plain: bool, **flags: object) -> int:
     """
     from psclust.pods.kube_manifest import manifest, notes, render
 
-    overrides = [Override("--image", ("kubernetes", "image"), image)] if image else []
-    request = request_from_flags(overrides=overrides, for_kubernetes=True, **flags)  # type: ignore[arg-type]
+    request = request_from_flags(image=image, for_kubernetes=True, **flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     output.say(render(manifest(request.file, plain=plain)).rstrip("\n"))
     for line in notes(request.file):

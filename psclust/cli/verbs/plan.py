@@ -10,7 +10,7 @@ import click
 from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.misplaced_options import warn_of_misplaced_options
-from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
+from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, request_from_flags, request_options
 from psclust.cli.submitting import submitted
 from psclust.errors import UsageError
 from psclust.launch.host_agents import other_hosts
@@ -24,6 +24,7 @@ from psclust.plan.diff import Changes, compare
 from psclust.plan.plan_text import render_plan
 from psclust.plan.task_plan import Plan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
+from psclust.reach.ways import host_maker
 from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
 from psclust.supervise.replan import read_plan_inputs
@@ -35,6 +36,7 @@ from psclust.supervise.replan import read_plan_inputs
     "--gbit", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Speed of the hosts' links, in Gbit/s."
 )
 @click.option("--slurm", is_flag=True, help="Show the script that `up --slurm` would submit, and ask Slurm whether it takes it.")
+@kubernetes_options
 @json_option
 def command(as_json: bool, gbit: float, slurm: bool, **flags: object) -> int:
     """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
@@ -53,6 +55,8 @@ def show(request: UpRequest, *, as_json: bool, gbit: float = 1.0) -> int:
     running = _running_plan(request)
     plan = _plan(request, running)
     remote = {} if running else _remote(request)
+    maker = None if running else host_maker(request.file.reach_by)
+    made = maker.describe(request.file) if maker else None
     changes = compare(running, plan) if running else None
     if not as_json:
         if request.file.found:
@@ -62,10 +66,14 @@ def show(request: UpRequest, *, as_json: bool, gbit: float = 1.0) -> int:
     placement, problem = _placement(request, plan) if missing is None else (None, missing)
     if as_json:
         shown = asdict(_by_name(changes)) if changes is not None else None
-        output.data({**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None, "remote": remote})
+        output.data(
+            {**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None, "remote": remote, "made": made}
+        )
     else:
         if placement is not None:
             _show_placement(placement, gbit)
+        if made is not None:
+            output.say(f"first, psclust makes:\n\n{made}")
         _show_remote(remote, request.file.reach_by)
         if missing is None:
             _show_changes(plan, changes)

@@ -14,7 +14,7 @@ from psclust.cli.held_by_program import stay_held
 from psclust.cli.host_options import HostRequest, logged_in
 from psclust.cli.interrupts import Interrupts
 from psclust.cli.misplaced_options import warn_of_misplaced_options
-from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
+from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, request_from_flags, request_options
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.submitting import submitted
 from psclust.cli.summary import report_end
@@ -46,6 +46,7 @@ _REDRAW_S = 0.05
 @click.option("--top", is_flag=True, help="Show the table of `psclust top` in place of what tasks print.")
 @click.option("--keep-tensorboard", "keep", is_flag=True, help="Leave TensorBoard running when the run has ended.")
 @click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return.")
+@kubernetes_options
 @click.option("--held", type=int, metavar="PID", hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
 @click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
 def command(detach: bool, top: bool, keep: bool, slurm: bool, held: int | None, dry_run: bool, **flags: object) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from psclust.errors import HostError
 from psclust.reach.connections import Progress
@@ -24,7 +25,11 @@ def connect(file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress
     )
 
 
-def open_tunnel(host: Host, target: tuple[str, int]) -> SrunTunnel:
+def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
+    return {} if file.tunnel else None
+
+
+def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> SrunTunnel:
     allocation = find_allocation(os.environ, asked=True)
     node = allocation.node(host.name) if allocation else None
     if allocation is None or node is None:

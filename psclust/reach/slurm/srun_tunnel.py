@@ -10,58 +10,41 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from psclust.reach.slurm import relay
+from psclust.reach import relay
+from psclust.reach.carried_tunnel import CarriedTunnel
 from psclust.reach.slurm.nodes import python_line
 
 _CHUNK = 1 << 16
 
 
-class SrunTunnel:
+class SrunTunnel(CarriedTunnel):
     """To `target` (host, port), as seen from the node. srun: the beginning of the command line of a step there."""
 
     def __init__(self, srun: Sequence[str], environ: Mapping[str, str], interpreters: Sequence[str], target: tuple[str, int]) -> None:
         source = Path(relay.__file__).read_text(encoding="utf-8")
         self._command = [*srun, *python_line(source, [target[0], str(target[1])], interpreters)]
         self._environ = dict(environ)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        threading.Thread(target=self._accept, name="srun-tunnel", daemon=True).start()
+        super().__init__(self._carry_by_step)
 
-    @property
-    def address(self) -> str:
-        """`127.0.0.1:port`."""
-        return f"127.0.0.1:{self._listener.getsockname()[1]}"
-
-    def close(self) -> None:
-        with suppress(OSError):  # it wakes the thread that accepts
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._carry, args=(client,), name="srun-tunnel-client", daemon=True).start()
-
-    def _carry(self, client: socket.socket) -> None:
+    def _carry_by_step(self, client: socket.socket) -> None:
         """Until either end closes the connection: then srun's input ends, the relay, and the step."""
-        with client, suppress(OSError):
-            step = subprocess.Popen(
-                self._command,
-                env=self._environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                bufsize=0,
-                start_new_session=True,
-            )
-            threading.Thread(target=_send, args=(client, step), name="srun-tunnel-send", daemon=True).start()
-            assert step.stdout is not None
-            with suppress(OSError):
-                while data := step.stdout.read(_CHUNK):
-                    client.sendall(data)
-            with suppress(OSError):  # it wakes the thread that receives
-                client.shutdown(socket.SHUT_RDWR)
-            step.wait()
+        step = subprocess.Popen(
+            self._command,
+            env=self._environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            start_new_session=True,
+        )
+        threading.Thread(target=_send, args=(client, step), name="tunnel-send", daemon=True).start()
+        assert step.stdout is not None
+        with suppress(OSError):
+            while data := step.stdout.read(_CHUNK):
+                client.sendall(data)
+        with suppress(OSError):  # it wakes the thread that receives
+            client.shutdown(socket.SHUT_RDWR)
+        step.wait()
 
 
 def _send(client: socket.socket, step: subprocess.Popen[bytes]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from psclust.reach.connections import Progress
 from psclust.reach.ssh.ssh_hosts import SshHosts
@@ -15,5 +16,9 @@ def connect(file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress
     return SshHosts(hosts, parallel=file.ssh.parallel, deadline_s=file.ssh.deadline, progress=progress, partial=partial)
 
 
-def open_tunnel(host: Host, target: tuple[str, int]) -> SshTunnel:
+def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
+    return {} if file.tunnel else None
+
+
+def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> SshTunnel:
     return SshTunnel(host, target)

@@ -1,0 +1,37 @@
+"""A port of this machine, each of whose connections something carries elsewhere."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+
+class CarriedTunnel:
+    """A `Tunnel`. carry: called on a thread of its own with each connection, until either end closes it; it may raise OSError."""
+
+    def __init__(self, carry: Callable[[socket.socket], None]) -> None:
+        self._carry = carry
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, name="tunnel", daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:port`."""
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        with suppress(OSError):  # it wakes the thread that accepts
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), name="tunnel-client", daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, suppress(OSError):
+            self._carry(client)

@@ -1,0 +1,181 @@
+"""Calls of the Kubernetes API: pods, and commands in them. Errors name what the user can do."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from psclust.errors import PsclustError, StartError, UsageError
+from psclust.spec.cluster_file import Kubernetes
+
+_TIMEOUTS_S = (5.0, 30.0)  # to connect, and for the reply
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where Kubernetes mounts a pod's own
+_RIGHTS = "Ask for the rights in deploy/kubernetes-rbac.yaml (docs/kubernetes.md)."
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class KubePlace:
+    """Which namespace of which Kubernetes cluster. kubeconfig: as in KUBECONFIG; None inside of a pod, whose service account is used."""
+
+    kubeconfig: str | None
+    context: str | None
+    namespace: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> KubePlace:
+        return cls(data["kubeconfig"], data["context"], data["namespace"])
+
+    def __str__(self) -> str:
+        return f"namespace {self.namespace}" + (f" of {self.context}" if self.context else "")
+
+
+def find_place(settings: Kubernetes, environ: Mapping[str, str]) -> KubePlace:
+    """Where `settings` and the kubeconfig lead. Raises UsageError where there is none, or no such context."""
+    path = environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    if not any(os.path.exists(part) for part in path.split(os.pathsep)):
+        if is_in_cluster(environ):
+            own = (_ACCOUNT / "namespace").read_text(encoding="ascii").strip() if (_ACCOUNT / "namespace").exists() else "default"
+            return KubePlace(None, None, settings.namespace or own)
+        raise UsageError(
+            f"there is no kubeconfig: {path} does not exist. Set KUBECONFIG, or have the tool of your Kubernetes provider write one; "
+            "`kubectl get pods` shows whether it works."
+        )
+    kube_config = _import_client().config
+    try:
+        contexts, current = kube_config.list_kube_config_contexts(config_file=path)
+    except kube_config.ConfigException as error:
+        raise UsageError(f"the kubeconfig {path} cannot be used: {error}.") from None
+    wanted = settings.context or (current or {}).get("name")
+    found = next((context for context in contexts if context["name"] == wanted), None)
+    if found is None:
+        names = ", ".join(context["name"] for context in contexts)
+        raise UsageError(f"kubernetes.context: {path} has no context {wanted}; it has {names or 'none'}.")
+    return KubePlace(path, found["name"], settings.namespace or found["context"].get("namespace") or "default")
+
+
+def is_in_cluster(environ: Mapping[str, str]) -> bool:
+    """Whether this process is in a pod."""
+    return "KUBERNETES_SERVICE_HOST" in environ
+
+
+class KubeApi:
+    """Any thread may call it. Raises StartError, UsageError."""
+
+    def __init__(self, place: KubePlace) -> None:
+        self.place = place
+        self._kubernetes = _import_client()
+        configuration = self._kubernetes.client.Configuration()
+        configuration.retries = 1
+        config = self._kubernetes.config
+        try:
+            if place.kubeconfig is None:
+                config.load_incluster_config(client_configuration=configuration)
+            else:
+                config.load_kube_config(place.kubeconfig, place.context, configuration, persist_config=False)
+        except config.ConfigException as error:
+            raise UsageError(f"the kubeconfig {place.kubeconfig or 'of this pod'} cannot be used: {error}.") from None
+        self._configuration = configuration
+        self._core = self._new_core()
+
+    def create_pod(self, pod: Object) -> None:
+        with self._refusing("create", "a pod"):
+            self._core.create_namespaced_pod(self.place.namespace, dict(pod), _request_timeout=_TIMEOUTS_S)
+
+    def list_pods(self, selector: str) -> Sequence[Object]:
+        """Those with such labels, as JSON has them, by name."""
+        with self._refusing("list", "pods"):
+            found = self._core.list_namespaced_pod(self.place.namespace, label_selector=selector, _request_timeout=_TIMEOUTS_S)
+        items: list[Object] = self._core.api_client.sanitize_for_serialization(found).get("items") or []
+        return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def delete_pod(self, name: str, grace_s: int) -> None:
+        """If it is there."""
+        with self._refusing("delete", f"the pod {name}", but=404):
+            self._core.delete_namespaced_pod(name, self.place.namespace, grace_period_seconds=grace_s, _request_timeout=_TIMEOUTS_S)
+
+    def exec(self, pod: str, command: Sequence[str]) -> Any:
+        """A command in a pod's container, as a websocket of the client (`kubernetes.stream.ws_client.WSClient`)."""
+        # A client of its own: for this call it is changed while other threads may use theirs.
+        core = self._new_core()
+        with self._refusing("exec", f"a command in the pod {pod}"):
+            return self._kubernetes.stream.stream(
+                core.connect_get_namespaced_pod_exec,
+                pod,
+                self.place.namespace,
+                command=list(command),
+                stdin=True,
+                stdout=True,
+                stderr=True,
+                tty=False,
+                binary=True,
+                _preload_content=False,
+            )
+
+    def _new_core(self) -> Any:
+        client = self._kubernetes.client
+        return client.CoreV1Api(client.ApiClient(self._configuration))
+
+    @contextmanager
+    def _refusing(self, verb: str, what: str, *, but: int | None = None) -> Iterator[None]:
+        """Errors of the client become ours, except for the status `but`."""
+        from urllib3.exceptions import HTTPError  # comes with the client
+
+        failures = (self._kubernetes.client.exceptions.OpenApiException, HTTPError, OSError)
+        try:
+            yield
+        except failures as error:
+            status, said = _answer_of(error)
+            if status is None or status != but:
+                raise self._error(status, said, verb, what) from None
+
+    def _error(self, status: int | None, said: str, verb: str, what: str) -> PsclustError:
+        where = str(self.place)
+        if status is None:
+            host = self._configuration.host
+            return StartError(f"Kubernetes at {host} does not answer: {said}. Is it the right context, and is the network up?")
+        if status == 401:
+            return UsageError(f"Kubernetes does not accept your log-in to {where}: {said}. Log in again; `kubectl get pods` must work.")
+        if status == 403 and "quota" not in said:
+            right = "create and get pods/exec" if verb == "exec" else f"{verb} pods"
+            return UsageError(f"Kubernetes does not let you {right} in {where}: {said}. {_RIGHTS}")
+        if status == 404 and verb == "create":
+            return UsageError(f"kubernetes.namespace: there is no {where}: {said}. Name one that exists.")
+        return StartError(f"Kubernetes refuses to {verb} {what} in {where}: {said}.")
+
+
+def labels_of(found: Mapping[str, str]) -> str:
+    """A selector."""
+    return ",".join(f"{name}={value}" for name, value in found.items())
+
+
+def _answer_of(error: Exception) -> tuple[int | None, str]:
+    """The HTTP status of an answer, None if there was none, and the server's words."""
+    text = str(getattr(error, "reason", None) or error)
+    status = getattr(error, "status", None) or None
+    body = getattr(error, "body", None)
+    handshake = re.match(r"Handshake status (\d+) (.*?) -\+-\+- .*? -\+-\+- (.*)", text, re.DOTALL)
+    if handshake:
+        status, text, body = int(handshake[1]), handshake[2], handshake[3].removeprefix("b'").removesuffix("'")
+    with suppress(ValueError, KeyError, TypeError):
+        text = str(json.loads(body or "")["message"])
+    return status, " ".join(text.split()).rstrip(".")[:500]
+
+
+def _import_client() -> Any:
+    """Raises UsageError where it is not installed."""
+    try:
+        import kubernetes
+        import kubernetes.stream
+    except ImportError:
+        raise UsageError("the Kubernetes client is not installed here: `pip install psclust[kubernetes]`.") from None
+    return kubernetes

@@ -1,0 +1,147 @@
+"""A command in a pod: `kubectl exec`, over a websocket that carries its standard input, output and error."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from websocket import ABNF, WebSocketException
+
+from psclust.errors import HostError
+
+_STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = b"\0", 1, 2, 3, 255  # the first byte of each message
+_CHUNK = 1 << 15
+_TAIL = 1 << 20  # of stderr that is kept
+_FAILED = (OSError, WebSocketException)
+
+
+class ExecStream:
+    """The bytes of a running command; one thread may send while another one receives. `client`: of `KubeApi.exec`."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.code: int | None = None
+        """The exit code, once the command has ended."""
+        self.stderr = bytearray()
+
+    def send(self, data: bytes) -> None:
+        """To standard input. Raises ConnectionError when the command has ended or the connection is lost."""
+        for start in range(0, len(data), _CHUNK):
+            try:
+                self._client.sock.send(_STDIN + data[start : start + _CHUNK], ABNF.OPCODE_BINARY)
+            except _FAILED as error:
+                raise ConnectionError(str(error)) from None
+
+    def end_input(self) -> None:
+        """Where the server knows no end of the input (before Kubernetes 1.30), the end of the connection is one."""
+        with suppress(*_FAILED):
+            self._client.close_channel(0)
+
+    def output(self) -> Iterator[bytes]:
+        """Until the command has ended or the connection is lost, and then `code` is None."""
+        with suppress(*_FAILED):
+            while True:
+                kind, frame = self._client.sock.recv_data_frame(True)
+                if kind == ABNF.OPCODE_CLOSE:
+                    return
+                if kind not in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) or len(frame.data) < 2:
+                    continue
+                channel, data = frame.data[0], bytes(frame.data[1:])
+                if channel == _STDOUT:
+                    yield data
+                elif channel == _STDERR:
+                    self.stderr += data
+                    del self.stderr[:-_TAIL]
+                elif channel == _STATUS:
+                    self.code = _exit_code(data)
+
+    def close(self) -> None:
+        with suppress(*_FAILED):
+            # Without the farewell of websockets, for which a server that is gone would have us wait.
+            self._client.sock.shutdown()
+
+
+class PodCommand:
+    """A `HostProcess`. purpose: a clause that says what the command does. Leaving the context ends its input, and the connection."""
+
+    def __init__(self, host: str, stream: ExecStream, purpose: str) -> None:
+        self._host, self._stream, self._purpose = host, stream, purpose
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._ended = threading.Event()
+        threading.Thread(target=self._read, name=f"exec-{host}", daemon=True).start()
+
+    def __enter__(self) -> PodCommand:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close_stdin()
+        self._stream.close()
+
+    @property
+    def stderr(self) -> bytes:
+        return bytes(self._stream.stderr)
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._stream.send(data)
+        except ConnectionError:
+            raise self._lost() from None
+
+    def close_stdin(self) -> None:
+        self._stream.end_input()
+
+    def read_line(self, deadline: float | None) -> bytes:
+        """See `HostProcess.read_line`."""
+        try:
+            line = self._lines.get(timeout=_left(deadline))
+        except queue.Empty:
+            raise self._late() from None
+        if not line:
+            self._lines.put(b"")
+            if self._stream.code is None:
+                raise self._lost()
+        return line
+
+    def wait(self, deadline: float | None) -> int:
+        if not self._ended.wait(_left(deadline)):
+            raise self._late()
+        if self._stream.code is None:
+            raise self._lost()
+        return self._stream.code
+
+    def _read(self) -> None:
+        rest = b""
+        for data in self._stream.output():
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                self._lines.put(line + b"\n")
+        if rest:
+            self._lines.put(rest)
+        self._ended.set()
+        self._lines.put(b"")
+
+    def _lost(self) -> HostError:
+        return HostError(f"{self._host}: the connection through Kubernetes ended while {self._purpose}. Is the pod still there?")
+
+    def _late(self) -> HostError:
+        return HostError(f"{self._host}: no answer in time while {self._purpose}. Is the pod still there, or is it very busy?")
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _exit_code(status: bytes) -> int:
+    """Of the `Status` that Kubernetes sends at the end of a command."""
+    found = json.loads(status)
+    if found.get("status") == "Success":
+        return 0
+    causes = found.get("details", {}).get("causes", ())
+    codes = [cause.get("message", "") for cause in causes if cause.get("reason") == "ExitCode"]
+    return int(codes[0]) if codes and codes[0].isdigit() else 1

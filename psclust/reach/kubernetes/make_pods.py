@@ -1,0 +1,121 @@
+"""Making the pods of a run, and removing them: see `psclust.reach.host_maker.HostMaker`."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from psclust.errors import PsclustError, StartError, UsageError
+from psclust.pods import agent_pods
+from psclust.pods.agent_pods import RUN_LABEL, pod_objects
+from psclust.pods.job_object import labels
+from psclust.reach.fan_out import attempt_on_each
+from psclust.reach.host_maker import Say
+from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace, find_place, labels_of
+from psclust.reach.kubernetes.pod_states import PodState, read_state
+from psclust.spec.cluster_file import ClusterFile, ClusterText
+from psclust.spec.found_hosts import FoundHosts
+from psclust.spec.plurals import counted
+
+_LOOK_S = 0.5
+_GRACE_S = 1  # the tasks have been ended by then
+_GONE_S = 20.0
+_QUIET_LOOKS = 2  # without a pod: a request to make one may still have been on its way
+
+
+def hosts_of(file: ClusterText) -> FoundHosts:
+    return agent_pods.pods_of(file)
+
+
+def describe(file: ClusterFile) -> str:
+    return yaml.safe_dump_all(pod_objects(file, "RUN", source="...").values(), sort_keys=False, width=1000)
+
+
+def place(file: ClusterFile) -> Mapping[str, Any]:
+    return find_place(file.kubernetes, os.environ).to_json()
+
+
+def make(file: ClusterFile, run: str, place: Mapping[str, Any], say: Say) -> None:
+    api = KubeApi(KubePlace.from_json(place))
+    _refuse_others(api, file.name)
+    pods = pod_objects(file, run)
+    say(f"creating {counted(len(pods), 'pod')} in {api.place}")
+    outcomes = attempt_on_each(list(pods), lambda host: api.create_pod(pods[host]))
+    failures = [outcome for outcome in outcomes.values() if isinstance(outcome, PsclustError)]
+    if failures:
+        # One refusal is like the others.
+        raise failures[0]
+    names = {pod["metadata"]["name"]: host for host, pod in pods.items()}
+    _wait_until_running(api, labels_of(labels(file.name) | {RUN_LABEL: run}), names, file.kubernetes.start, say)
+
+
+def remove(cluster: str, run: str, place: Mapping[str, Any]) -> int:
+    api = KubeApi(KubePlace.from_json(place))
+    asked: set[str] = set()
+    quiet = 0
+    deadline = time.monotonic() + _GONE_S
+    while True:
+        pods = api.list_pods(labels_of(labels(cluster) | {RUN_LABEL: run}))
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            if name not in asked:
+                asked.add(name)
+                api.delete_pod(name, _GRACE_S)
+        quiet = 0 if pods else quiet + 1
+        if quiet == _QUIET_LOOKS:
+            return len(asked)
+        if time.monotonic() > deadline:
+            left = ", ".join(pod["metadata"]["name"] for pod in pods)
+            raise StartError(f"{left}: still {read_state(pods[0])} in {api.place}; Kubernetes removes a pod when its node answers.")
+        time.sleep(_LOOK_S)
+
+
+def _refuse_others(api: KubeApi, cluster: str) -> None:
+    """Raises UsageError where the pods of another run have these names."""
+    found = api.list_pods(labels_of(labels(cluster)))
+    if found:
+        first = found[0]["metadata"]["name"]
+        raise UsageError(
+            f"{cluster} has {counted(len(found), 'pod')} in {api.place} already ({first}, ...), which this machine has not made. End that "
+            f"run where it was started, or `kubectl delete pods -l {labels_of(labels(cluster))}`, or give this one another --name."
+        )
+
+
+def _wait_until_running(api: KubeApi, selector: str, names: Mapping[str, str], deadline_s: float, say: Say) -> None:
+    """names: pod -> host. Raises StartError, at once for what waiting cannot mend."""
+    began = time.monotonic()
+    shown: set[str] = set()
+    while True:
+        states = {pod["metadata"]["name"]: read_state(pod) for pod in api.list_pods(selector)}
+        missing = [name for name in names if name not in states]
+        failed = {name: state for name, state in states.items() if state.failed or state.leaving}
+        if failed:
+            raise StartError("\n".join(_grouped(failed)))
+        waiting = {name: state for name, state in states.items() if state.address is None}
+        if not waiting and not missing:
+            say(f"all {counted(len(names), 'pod')} run after {time.monotonic() - began:.0f} s")
+            return
+        for line in _grouped({name: state for name, state in waiting.items() if state.waits}):
+            if line not in shown:
+                shown.add(line)
+                say(f"waiting for {line}")
+        if time.monotonic() - began > deadline_s:
+            lines = _grouped(waiting) or [f"{_some(missing)}: not there"]
+            raise StartError("\n".join(f"{line} (after {deadline_s:g} s; kubernetes.start is how long to wait)." for line in lines))
+        time.sleep(_LOOK_S)
+
+
+def _grouped(states: Mapping[str, PodState]) -> Sequence[str]:
+    """A line for each thing that is said of pods, with their names."""
+    groups: dict[str, list[str]] = {}
+    for name, state in states.items():
+        groups.setdefault(str(state), []).append(name)
+    return [f"{_some(names)}: {said}" for said, names in groups.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,263 @@
+"""A Kubernetes API server for tests, over HTTP: objects are kept by kmock, which has no websockets, so `exec` is served here. A small
+kubelet in it runs the pods that clients create."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from kmock import KubernetesEmulator, resource
+from names_server import NamesServer
+from pod_bed import Pod, PodBed
+from strict_schemas import check_core
+
+from psclust.testing.namespaces import Network
+
+TOKEN = "s3cret"
+PODS = resource("", "v1", "pods")
+_LOOK_S = 0.02
+_STARTED_BY = "psclust.test/kubelet"
+# The status of a pod that the kubelet does not start.
+Verdict = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+
+
+class Emulator(KubernetesEmulator):
+    """kmock, which knows no label selectors."""
+
+    async def _serve_list(self, request: Any) -> Any:
+        found = await super()._serve_list(request)
+        wanted = dict(part.split("=") for part in request.params.get("labelSelector", "").split(",") if part)
+        return {**found, "items": [each for each in found["items"] if wanted.items() <= each["metadata"]["labels"].items()]}
+
+
+@dataclass
+class KubeServer:
+    """refused: (verb, resource) -> HTTP status and message. verdict: see Verdict. protocols: of `exec`, best last."""
+
+    bed: PodBed | None
+    url: str = ""
+    refused: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
+    verdict: Verdict = lambda pod: None
+    protocols: Sequence[str] = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    running: dict[str, Pod] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._objects = Emulator()
+        self._objects.resources[PODS] = {"namespaced": True}
+        self._grace_s: dict[str, float] = {}
+        self._asked_to_end: dict[str, float] = {}
+        self._loop = asyncio.new_event_loop()
+        self._up = threading.Event()
+        self._over = asyncio.Event()
+        self.error: BaseException | None = None
+
+    # ---- for tests
+
+    def kubeconfig(self, folder: Path, *, token: str = TOKEN) -> Path:
+        path = folder / "kubeconfig"
+        cluster = {"name": "small", "cluster": {"server": self.url}}
+        context = {"name": "small", "context": {"cluster": "small", "user": "me", "namespace": "team-a"}}
+        user = {"name": "me", "user": {"token": token}}
+        path.write_text(
+            json.dumps({"current-context": "small", "clusters": [cluster], "contexts": [context], "users": [user]}), encoding="utf-8"
+        )
+        return path
+
+    def pods(self) -> list[str]:
+        """The names of those that the API has."""
+        return sorted(name for _, _, name in self._found())
+
+    def lose(self, name: str) -> None:
+        """The node of a pod is gone without a word."""
+        assert self.bed is not None
+        self.bed.network.cut(self.running[name].host)
+
+    def drain(self, name: str) -> None:
+        """As `kubectl drain` ends a pod: TERM to its first process."""
+        self.running[name].end(signal.SIGTERM)
+
+    # ---- the server
+
+    def run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        with contextlib.closing(self._loop):
+            self._loop.run_until_complete(self._serve())
+
+    def wait_until_up(self) -> None:
+        assert self._up.wait(20)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+
+    async def _serve(self) -> None:
+        async with self._objects:
+            runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=1.0)
+            await runner.setup()
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            assert site._server is not None
+            self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+            self._up.set()
+            try:
+                while not self._over.is_set():
+                    self._look()
+                    await asyncio.sleep(_LOOK_S)
+            except BaseException as error:
+                self.error = error
+                raise
+            finally:
+                await runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        words = request.path.split("/")  # /api/v1/namespaces/NAMESPACE/pods/NAME/exec
+        sub = words[7] if len(words) > 7 else ""
+        verb = {"POST": "create", "DELETE": "delete"}.get(request.method, "get" if len(words) > 6 else "list")
+        right = (verb, f"pods/{sub}" if sub else "pods")
+        self.asked.add(right)
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return _failure(401, "Unauthorized")
+        if right in self.refused:
+            return _failure(*self.refused[right])
+        if sub == "exec":
+            return await self._exec(request, words[6])
+        if verb == "create":
+            check_core(await request.json())
+        if verb == "delete":
+            self._grace_s[words[6]] = float(request.query.get("gracePeriodSeconds", 30))
+        return await self._objects(request)
+
+    async def _exec(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        if name not in self.running:
+            return _failure(404, f'pods "{name}" not found')
+        assert self.bed is not None
+        try:
+            command, env, folder = self.bed.exec(self.running[name], request.query.getall("command"))
+        except OSError:
+            return _failure(400, f"container task is not running in {name}")
+        socket = web.WebSocketResponse(protocols=self.protocols)
+        await socket.prepare(request)
+        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+        process = await asyncio.create_subprocess_exec(*command, env=env, cwd=folder, **pipes)  # type: ignore[arg-type]
+        feeding = asyncio.create_task(_feed(socket, process))
+        try:
+            await asyncio.gather(_send(socket, process.stdout, 1), _send(socket, process.stderr, 2))
+            code = await process.wait()
+        finally:
+            # Also where the server ends before the command: asyncio needs its loop for that.
+            feeding.cancel()
+            process._transport.close()  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        causes = {"causes": [{"reason": "ExitCode", "message": str(code if code >= 0 else 128 - code)}]}
+        status = {"status": "Success"} if code == 0 else {"status": "Failure", "reason": "NonZeroExitCode", "details": causes}
+        with suppress(ConnectionError):
+            await socket.send_bytes(b"\3" + json.dumps(status).encode())
+        await socket.close()
+        return socket
+
+    # ---- the kubelet
+
+    def _found(self) -> list[tuple[Any, str, str]]:
+        return [key for key, each in self._objects.objects.items() if not each.deleted]  # type: ignore[misc]
+
+    def _look(self) -> None:
+        for key in self._found():
+            found, name = self._objects.objects[key], key[2]
+            if not found.raw.get("status"):
+                self._start(found, name)
+            elif name in self.running:
+                self._see(found, name)
+            elif found.raw["metadata"].get("deletionTimestamp"):
+                found.delete()
+
+    def _start(self, found: Any, name: str) -> None:
+        verdict = self.verdict(found.raw)
+        if verdict is not None:
+            found.patch({"metadata": {"finalizers": [_STARTED_BY]}, "status": verdict})
+            return
+        if self.bed is None:
+            return
+        pod = self.running[name] = self.bed.start_alone(found.raw)
+        state = {"name": "task", "state": {"running": {}}, "ready": True, "restartCount": 0, "image": "a", "imageID": "a"}
+        status = {"phase": "Running", "podIP": pod.address, "containerStatuses": [state]}
+        found.patch({"metadata": {"finalizers": [_STARTED_BY]}, "status": status})
+
+    def _see(self, found: Any, name: str) -> None:
+        pod, code = self.running[name], self.running[name].process.poll()
+        if found.raw["metadata"].get("deletionTimestamp"):
+            if name not in self._asked_to_end:
+                pod.end(signal.SIGTERM)
+            began = self._asked_to_end.setdefault(name, time.monotonic())
+            if code is None and time.monotonic() - began < self._grace_s[name]:
+                return
+            assert self.bed is not None
+            self.bed.remove(pod)
+            del self.running[name], self._asked_to_end[name]
+            found.delete()
+        elif code is not None and found.raw["status"]["phase"] == "Running":
+            ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
+            state = {"name": "task", "state": ended, "ready": False, "restartCount": 0, "image": "a", "imageID": "a"}
+            found.patch({"status": {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [state]}})
+
+
+async def _feed(socket: web.WebSocketResponse, process: asyncio.subprocess.Process) -> None:
+    """What the client sends, to standard input; at the end of the connection that ends, but the process goes on."""
+    assert process.stdin is not None
+    with suppress(ConnectionError):
+        async for message in socket:
+            if message.data[:1] == b"\0":
+                process.stdin.write(message.data[1:])
+                await process.stdin.drain()
+            elif message.data == b"\xff\0":
+                process.stdin.close()
+    process.stdin.close()
+
+
+async def _send(socket: web.WebSocketResponse, stream: asyncio.StreamReader | None, channel: int) -> None:
+    assert stream is not None
+    while data := await stream.read(1 << 16):
+        with suppress(ConnectionError):
+            await socket.send_bytes(bytes([channel]) + data)
+
+
+def _failure(status: int, message: str) -> web.Response:
+    return web.json_response({"kind": "Status", "status": "Failure", "code": status, "message": message}, status=status)
+
+
+@contextmanager
+def kube_server(folder: Path, count: int, claims: Mapping[str, Path] | None = None, hidden: Sequence[Path] = ()) -> Iterator[KubeServer]:
+    """For at most `count` pods in all. `claims`, `hidden`: see PodBed. Everything is gone at the end."""
+    hosts = [f"p{number}" for number in range(1, count + 1)]
+    (folder / "image").mkdir(exist_ok=True)
+    with Network(hosts) as network, NamesServer(network.gateway) as names:
+        bed = PodBed(folder, network, hosts, names, claims or {}, {}, hidden)
+        with api_server(bed) as server:
+            yield server
+
+
+@contextmanager
+def api_server(bed: PodBed | None = None) -> Iterator[KubeServer]:
+    """Without a bed, no pod ever runs. Fails if the server did."""
+    server = KubeServer(bed)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    server.wait_until_up()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+        for pod in server.running.values():
+            assert bed is not None
+            bed.remove(pod)
+    assert server.error is None

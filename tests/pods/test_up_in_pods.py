@@ -1,0 +1,190 @@
+"""`psclust up --kubernetes`: a small kubelet runs the pods that psclust creates, which it reaches through the API server alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from kube_server import KubeServer, kube_server
+
+from psclust.testing.command import CommandBed
+from psclust.testing.wait import wait_until
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+
+RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes-rbac.yaml"
+UP = ("up", "--kubernetes", "--image", "registry.example.com/me/train:1", "--ps", "0")
+PLAIN = ("--no-preload", "--role-by", "none")
+SHOW = """
+import os, socket
+print(os.environ["PSCLUST_TASK"], "in", socket.gethostname(), open("data.txt").read(), flush=True)
+"""
+PATIENT = "import time; print('up', flush=True); time.sleep(1000)\n"
+
+
+@pytest.fixture
+def kube(bed: CommandBed, tmp_path: Path) -> Iterator[KubeServer]:
+    (tmp_path / "claim").mkdir()
+    with kube_server(tmp_path, 8, {"data": tmp_path / "claim"}, hidden=[bed.folder]) as server:
+        yield server
+
+
+@pytest.fixture
+def pods(kube: KubeServer, bed: CommandBed, tmp_path: Path) -> CommandBed:
+    """The command, with a kubeconfig."""
+    bed.environ["KUBECONFIG"] = str(kube.kubeconfig(tmp_path))
+    return bed
+
+
+def allowed() -> set[tuple[str, str]]:
+    role = next(each for each in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) if each["kind"] == "Role")
+    return {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+
+
+def test_a_script_runs_in_pods_with_the_folder_that_was_sent_and_no_pod_is_left(kube: KubeServer, pods: CommandBed) -> None:
+    pods.write("train.py", SHOW)
+    pods.write("data.txt", "and reads its file")
+    code, said = pods.run(*UP, "--workers", "2", *PLAIN, "train.py")
+    assert code == 0, said
+    assert "hosts: 2 pods of registry.example.com/me/train:1\ncreating 2 pods in namespace team-a of small\nall 2 pods run after" in said
+    for index in (0, 1):
+        assert f"worker:{index} | worker:{index} in bed-worker-{index} and reads its file\n" in said, said
+    assert kube.pods() == []
+    # pods/exec is asked for by GET; newer servers also want create.
+    assert kube.asked == allowed() - {("create", "pods/exec")}
+    assert pods.run("down") == (0, "bed is down already; it ended well\n")
+
+
+@pytest.mark.long
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("update", ["--sync", "--async"])
+@pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
+def test_the_digits_are_learned_in_pods(kube: KubeServer, pods: CommandBed, replication: str, update: str) -> None:
+    # In-graph, every worker reads the files that the client has made.
+    pods.write("psclust.yaml", "kubernetes: {volumes: {data: /mnt/data}}\n")
+    options = ["--ps", "2", "--workers", "2", "--replication", replication, update]
+    program = ["psclust.examples.digits:program", "--set", "data_dir=/mnt/data/digits"]
+    code, said = pods.run(*UP[:4], "-f", "psclust.yaml", *options, *program, deadline_s=240)
+    assert code == 0, said
+    found = re.search(r"evaluation: accuracy (\S+) ", said)
+    assert found, said
+    assert float(found[1]) >= 0.96, said
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+def test_verbs_reach_a_detached_run_and_down_removes_its_pods(kube: KubeServer, pods: CommandBed) -> None:
+    pods.write("train.py", PATIENT)
+    assert pods.run(*UP, "--workers", "2", *PLAIN, "-d", "train.py")[0] == 0
+    assert pods.run("restart", "worker:1")[0] == 0
+    assert pods.wait_for("worker:1", "running", attempt=2).host == "worker-1"
+    wait_until(lambda: "up" in pods.run("logs", "worker:1")[1], what="the output of the second attempt")
+    assert kube.pods() == ["bed-worker-0", "bed-worker-1"]
+    code, said = pods.run("down")
+    assert code == 0, said
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+def test_servers_without_an_end_of_input_will_do(kube: KubeServer, pods: CommandBed) -> None:
+    """As those before Kubernetes 1.30."""
+    kube.protocols = ("v4.channel.k8s.io",)
+    pods.write("train.py", "print('trained')\n")
+    code, said = pods.run(*UP, "--workers", "1", *PLAIN, "train.py")
+    assert code == 0, said
+    assert "worker:0 | trained\n" in said
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["drained", "lost"])
+def test_the_tasks_of_a_lost_pod_move_to_a_spare_one(kube: KubeServer, pods: CommandBed, how: str) -> None:
+    pods.write("train.py", PATIENT)
+    pods.write("psclust.yaml", "kubernetes: {spares: 1}\ndeadlines: {lease: 10, stop: 1}\n")
+    running = pods.start(*UP, "-f", "psclust.yaml", "-f", "psclust.yaml", "--workers", "2", *PLAIN, "train.py")
+    pods.wait_for("worker:1", "running")
+    (kube.drain if how == "drained" else kube.lose)("bed-worker-1")
+    wait_until(lambda: (task := pods.task("worker:1")) and task.host == "spare-0" and task.phase == "running", 60, what="the move")
+    assert "host worker-1 is lost, with worker:1" in running.output
+    running.interrupt()
+    assert running.wait() == 130
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+def test_without_a_spare_pod_a_lost_one_ends_the_run(kube: KubeServer, pods: CommandBed) -> None:
+    pods.write("train.py", PATIENT)
+    running = pods.start(*UP, "--workers", "2", *PLAIN, "train.py")
+    pods.wait_for("worker:1", "running")
+    kube.drain("bed-worker-1")
+    assert running.wait() == 1
+    assert "host worker-1 is lost, with worker:1: its agent has stopped: it got SIGTERM" in running.output
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+def test_when_the_supervisor_is_killed_its_guard_removes_the_pods(kube: KubeServer, pods: CommandBed) -> None:
+    pods.write("train.py", PATIENT)
+    running = pods.start(*UP, "--workers", "1", *PLAIN, "train.py")
+    pods.wait_for("worker:0", "running")
+    up = psutil.Process(running.process.pid)
+    (guard,) = up.children()
+    (supervisor,) = guard.children()
+    supervisor.kill()
+    assert running.wait() == 1
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+def test_when_the_launchers_machine_dies_the_pods_end_by_their_lease_and_down_removes_them(kube: KubeServer, pods: CommandBed) -> None:
+    pods.write("train.py", PATIENT)
+    pods.write("psclust.yaml", "deadlines: {lease: 10, stop: 1}\n")
+    running = pods.start(*UP, "--workers", "2", *PLAIN, "train.py")
+    pods.wait_for("worker:1", "running")
+    up = psutil.Process(running.process.pid)
+    for process in [*up.children(recursive=True), up]:
+        process.send_signal(signal.SIGSTOP)
+    for process in [*up.children(recursive=True), up]:
+        process.kill()
+    running.process.wait()
+    wait_until(lambda: all(pod.process.poll() == 0 for pod in kube.running.values()), 60, what="the end of the pods")
+    assert kube.pods() == ["bed-worker-0", "bed-worker-1"]  # ended, but still listed
+    code, said = pods.run("down")
+    assert code == 0, said
+    assert "2 hosts that its runs had left were removed" in said
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+def test_the_next_up_removes_what_a_dead_launcher_left(kube: KubeServer, pods: CommandBed) -> None:
+    pods.write("train.py", PATIENT)
+    running = pods.start(*UP, "--workers", "1", *PLAIN, "train.py")
+    pods.wait_for("worker:0", "running")
+    up = psutil.Process(running.process.pid)
+    for process in [*up.children(recursive=True), up]:
+        process.send_signal(signal.SIGSTOP)
+    for process in [*up.children(recursive=True), up]:
+        process.kill()
+    running.process.wait()
+    pods.write("train.py", "print('again')\n")
+    code, said = pods.run(*UP, "--workers", "1", *PLAIN, "train.py")
+    assert code == 0, said
+    assert "worker:0 | again" in said
+    assert kube.pods() == []
+
+
+@pytest.mark.long
+def test_ctrl_c_while_pods_wait_leaves_none(kube: KubeServer, pods: CommandBed) -> None:
+    kube.verdict = lambda pod: {"phase": "Pending"}
+    pods.write("train.py", PATIENT)
+    running = pods.start(*UP, "--workers", "2", *PLAIN, "train.py")
+    wait_until(lambda: len(kube.pods()) == 2, what="two pods")
+    running.interrupt()
+    assert running.wait() == 130
+    assert "was stopped before it was up" in running.output
+    assert kube.pods() == []
