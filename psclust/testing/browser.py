@@ -36,10 +36,10 @@ class Browser:
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
 
-    def open(self, page: Path, *, width: int = 1200, dark: bool = False) -> None:
-        """Until the page has loaded."""
+    def open(self, page: Path, *, width: int = 1200, dark: bool = False, printed: bool = False) -> None:
+        """Until the page has loaded. dark: the reader prefers that. printed: as on paper."""
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.call("Emulation.setEmulatedMedia", features=features)
+        self.call("Emulation.setEmulatedMedia", media="print" if printed else "screen", features=features)
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
         self.events.clear()
         self.call("Page.navigate", url=page.absolute().as_uri())

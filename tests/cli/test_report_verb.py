@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -35,6 +36,12 @@ def test_a_live_run_and_a_failed_one(bed: CommandBed) -> None:
     assert code == 0
     assert said.startswith("bed is live: run ")
     assert "worker:1  attempt 1 was killed by SIGKILL" in said
+    found = json.loads(bed.run_here("report", "--json")[1])
+    assert (found["state"], found["ok"], found["restarts"]) == ("live", None, 1)
+    assert [(task["task"], task["memory"] > 100_000, task["sent"]) for task in found["tasks"]] == [
+        ("worker:0", True, 0),
+        ("worker:1", True, 0),
+    ]
     bed.write("finish", "")
     wait_until(lambda: (status := bed.status()) and status.ended, what="the end of the run")
     assert bed.run_here("report") == (0, "bed failed; its report: bed-report.html\n")
@@ -69,8 +76,8 @@ def test_up_says_at_a_bad_end_too_what_the_run_came_to(bed: CommandBed) -> None:
 
 
 @pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (800, True)])
-def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: int, dark: bool) -> None:
+@pytest.mark.parametrize(("width", "dark", "printed"), [(1200, False, False), (800, True, False), (800, True, True)])
+def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: int, dark: bool, printed: bool) -> None:
     page = tmp_path / "page.html"
     ended = {
         "ok": False,
@@ -81,7 +88,7 @@ def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: 
     }
     page.write_text(render_page(made_up(tmp_path, tasks(2, 3), deaths=2, **ended)), encoding="utf-8")
     with browser(tmp_path / "profile") as window:
-        window.open(page, width=width, dark=dark)
+        window.open(page, width=width, dark=dark, printed=printed)
         assert window.complaints() == []
         assert window.requests() == [page.as_uri()]
         assert window.evaluate("document.title") == "demo: failed"
@@ -92,7 +99,7 @@ def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: 
         assert all(left >= 0 and right <= width for left, _, right, _ in boxes)
         assert window.evaluate("document.documentElement.scrollWidth") <= width
         paper = window.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert paper == ("rgb(20, 24, 31)" if dark else "rgb(255, 255, 255)")
+        assert paper == ("rgb(20, 24, 31)" if dark and not printed else "rgb(255, 255, 255)")
         # Every line of text is within what is drawn of its chart.
         assert window.evaluate("[...document.querySelectorAll('svg text')].every(e => e.getBoundingClientRect().left >= 0)")
     shutil.rmtree(tmp_path / "profile", ignore_errors=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from psclust.cli.summary import render_totals
+import pytest
+
+from psclust.cli.summary import render_model, render_totals
 from psclust.rundir.events_file import Record, record
 from psclust.rundir.run_totals import RunTotals, run_totals
 
@@ -37,6 +40,15 @@ def test_the_best_evaluation_has_the_least_loss() -> None:
     assert (totals.metrics, totals.metrics_step) == ({"accuracy": 0.9, "loss": 0.3}, 50)
     without_loss = [progress(1.0, "worker:0", "done", step, {}, accuracy=step / 10) for step in (1, 2)]
     assert run_totals(without_loss).metrics_step == 2
+
+
+def test_the_model_is_where_the_task_that_saves_last_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    models = [{**each, "model": {"folder": f"/home/me/{number}"}} for number, each in enumerate(RUN[1:3])]
+    totals = run_totals([*models, *RUN[3:]])
+    assert (totals.model_folder, totals.model_host) == ("/home/me/1", "a")
+    assert render_model(totals) == " on a: ~/1"
+    assert render_model(replace(totals, model_host="localhost")) == ": ~/1"
 
 
 def test_a_run_that_reported_nothing_has_nothing_to_say() -> None:

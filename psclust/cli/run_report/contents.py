@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from psclust.cli.output import duration
 from psclust.cli.run_report.story import Story, clause_of
@@ -55,14 +56,16 @@ def facts(story: Story) -> list[tuple[str, str]]:
 
 
 def task_cells(story: Story) -> Cells:
+    """Over all attempts. memory: the most at once. Hosts are named where there is another than this one."""
     restarts = {task.task: sum(e["kind"] == "restart" and e["task"] == task.task for e in story.events) for task in story.status.tasks}
+    apart = any(task.host != LOCALHOST.name for task in story.status.tasks)
     rows = []
     for task in story.status.tasks[:_MOST_TASKS]:
         use = story.use(task)
         rows.append(
             (
                 task.task,
-                task.host,
+                *((task.host,) if apart else ()),
                 task.phase,
                 _UNKNOWN if task.exit_code is None else str(task.exit_code),
                 str(restarts[task.task]),
@@ -70,8 +73,8 @@ def task_cells(story: Story) -> Cells:
                 *(_UNKNOWN if count is None else format_bytes(count) for count in (use.memory, use.received, use.sent)),
             )
         )
-    head = ("task", "host", "state", "exit code", "restarts", "CPU time", "memory, most", "received", "sent")
-    return Cells(head, rows, range(3, len(head)), max(0, len(story.status.tasks) - _MOST_TASKS))
+    head = ("task", *(("host",) if apart else ()), "state", "exit code", "restarts", "CPU time", "memory", "received", "sent")
+    return Cells(head, rows, range(len(head) - 6, len(head)), max(0, len(story.status.tasks) - _MOST_TASKS))
 
 
 def event_cells(story: Story) -> Cells:
@@ -80,6 +83,29 @@ def event_cells(story: Story) -> Cells:
     left_out = len(rows) - _FIRST_EVENTS - _LAST_EVENTS
     shown = rows if left_out <= 0 else [*rows[:_FIRST_EVENTS], *rows[-_LAST_EVENTS:]]
     return Cells(("after", "task", "what"), shown, (0,), max(0, left_out))
+
+
+def numbers(story: Story) -> dict[str, Any]:
+    """For programs: what is in the tables, unrounded."""
+    status = story.status
+    tasks = [
+        {"task": task.task, "host": task.host, "state": task.phase, "exit_code": task.exit_code, **asdict(story.use(task))}
+        for task in status.tasks
+    ]
+    return {
+        "name": status.name,
+        "run": status.run,
+        "state": status.phase,
+        "ok": status.ok,
+        "exit_code": status.exit_code,
+        "reason": status.text,
+        "cause": status.cause,
+        "collateral": status.collateral,
+        "length_s": story.length_s,
+        **asdict(story.totals),
+        "tasks": tasks,
+        "ps": story.model["ps"] if story.model is not None else [],
+    }
 
 
 def _moment(run_s: float) -> str:
