@@ -12,7 +12,8 @@ from psclust.rundir.samples_file import Sample, SamplesFile, TaskSample
 from psclust.supervise.reading import Reading
 from psclust.transport.task_usage import Usage
 
-_SHARE = 0.005  # the most that samples may take of a core
+_SHARE = 0.005  # the most that samples may take of a core here
+_TASK_S = 0.1  # between looks, for each task: a bound for what they take of other hosts
 
 
 class Sampler:
@@ -25,15 +26,17 @@ class Sampler:
         self._began = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
-        """Take samples until `stop` is set or the run has ended. A look that costs much is repeated the less often."""
+        """Take samples until `stop` is set or the run has ended. A look that costs much, or is at many tasks, is
+        repeated the less often."""
         pause_s = self._file.interval_s
         while not stop.wait(pause_s):
             before = time.process_time()
             try:
-                self.take(self._look(), time.time(), time.monotonic() - self._began)
+                readings = self._look()
+                self.take(readings, time.time(), time.monotonic() - self._began)
             except PsclustError:
                 return
-            pause_s = max(self._file.interval_s, (time.process_time() - before) / _SHARE)
+            pause_s = max(self._file.interval_s, (time.process_time() - before) / _SHARE, _TASK_S * len(readings))
 
     def take(self, readings: Sequence[Reading], time_s: float, run_s: float) -> None:
         """time_s: seconds since the epoch. run_s: since the supervisor began."""

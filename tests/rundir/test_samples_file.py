@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import asdict
 from pathlib import Path
 
 from psclust.rundir.samples_file import MOST_SAMPLES, Sample, SamplesFile, TaskSample, read_samples
@@ -23,6 +25,15 @@ def test_samples_come_back_as_they_were_and_unknown_fields_are_ignored(tmp_path:
         rest.write('{"time": 3, "run_s": 3, "new": 1, "tasks": {"worker:0": {"attempt": 1, "new": 2}}}\n{"time": 4, "ru')
     assert list(read_samples(path))[2:] == [Sample(3, 3, {"worker:0": TaskSample(1)})]
     assert list(read_samples(tmp_path / "none")) == []
+
+
+def test_the_page_shows_every_field(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "report.md"
+    lines = re.findall(r"^    (\{.*\})$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    (tmp_path / "samples.jsonl").write_text("\n".join([*lines, ""]))
+    (look,) = read_samples(tmp_path / "samples.jsonl")
+    assert json.loads(look.to_json()) == json.loads(lines[1])
+    assert None not in asdict(look.tasks["worker:0"]).values()
 
 
 def test_a_full_file_loses_every_other_sample_and_is_written_half_as_often(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 from psclust.errors import PsclustError
@@ -36,6 +37,38 @@ def test_totals_grow_over_closed_connections_and_begin_again_with_an_attempt(tmp
         (5, 2, 0.5, 70, None, None),
     ]
     assert [task.loss for _, task in found] == [0.5, None, None, None]
+
+
+class Waits(threading.Event):
+    """Records how long it is waited for, and is set after three times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.seconds.append(timeout or 0.0)
+        return len(self.seconds) > 2
+
+
+def test_looks_that_cost_much_are_rare(tmp_path: Path) -> None:
+    def look() -> list[Reading]:
+        began = time.process_time()
+        while time.process_time() - began < 0.02:
+            pass
+        return []
+
+    waits, file = Waits(), SamplesFile(tmp_path / "samples.jsonl")
+    Sampler(look, file).run(waits)
+    # At most half a percent of a core.
+    assert waits.seconds[0] == file.interval_s
+    assert all(4.0 <= each < 60.0 for each in waits.seconds[1:])
+
+
+def test_looks_at_many_tasks_are_rarer(tmp_path: Path) -> None:
+    waits = Waits()
+    Sampler(lambda: [reading(None)] * 500, SamplesFile(tmp_path / "samples.jsonl")).run(waits)
+    assert waits.seconds[1] >= 50
 
 
 def test_it_ends_with_the_run(tmp_path: Path) -> None:
