@@ -18,7 +18,7 @@ from psclust.testing.command import CommandBed
         ("-V", 0, f"psclust, version {psclust.__version__}\n"),
         ("help", 0, "Explain a verb: psclust help up."),
         ("help stop", 0, "psclust down [OPTIONS] [NAME...]"),
-        ("help up", 0, "(default: the file's, or 2)"),
+        ("help up", 0, "(default: the file's, or 1)"),
         ("stop --help", 0, "psclust down [OPTIONS]"),
         ("status", 2, "no run is live"),
         ("restrat worker:0", 2, "'restrat' is not a psclust command. Did you mean `psclust restart`?"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from psclust.replication.sync.barrier_messages import Kind, Token, decode_token
 from psclust.replication.sync.barrier_ops import ParticipantOps
@@ -23,7 +23,7 @@ class Grant:
     step: int
     sure: bool
     late: bool = False
-    waited_s: float = 0.0
+    waited_s: float = field(default=0.0, compare=False)  # how long it took, not what was granted
 
 
 class BarrierParticipant:
@@ -52,7 +52,7 @@ class BarrierParticipant:
         token, loss, examples, computed = self._step(self._incarnation, self._round)
         grant = self._grant(decode_token(token))
         # The system clock may have been set meanwhile.
-        return replace(grant, waited_s=max(0.0, time.time() - computed)), float(loss), int(examples)
+        return replace(grant, waited_s=max(0.0, time.time() - float(computed))), float(loss), int(examples)
 
     def leave(self) -> None:
         """Reports that this replica has ended its training, and waits until the chief confirms it."""
