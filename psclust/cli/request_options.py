@@ -107,7 +107,6 @@ def request_from_flags(
     no_preload: bool,
     run_dir: str | None,
     program: Sequence[str],
-    overrides: Sequence[Override] = (),
     for_kubernetes: bool = False,
     for_slurm: bool = False,
     kubernetes: bool = False,
@@ -115,11 +114,11 @@ def request_from_flags(
     array_task: str | None = None,
     **flags: object,
 ) -> UpRequest:
-    """`overrides`: those of a verb's own. `for_kubernetes`: for a manifest. `kubernetes`: for pods that psclust makes.
+    """`for_kubernetes`: for a manifest. `kubernetes`: for pods that psclust makes.
     `for_slurm`: for a job that is to be submitted; `array_task`: see `psclust.spec.load.load`.
     Raises ClusterFileError with every mistake, or UsageError."""
-    overrides = [*overrides, Override("--image", ("kubernetes", "image"), image)] if image else overrides
-    overrides = [*overrides, *_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
+    overrides = [Override("--image", ("kubernetes", "image"), image)] if image else []
+    overrides += [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program:
         path = default_file()
     if for_kubernetes:

@@ -4,9 +4,9 @@ kubelet in it runs the pods that clients create."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,9 +55,9 @@ class KubeServer:
     def __post_init__(self) -> None:
         self._objects = Emulator()
         self._objects.resources[PODS] = {"namespaced": True}
+        self._lost: set[str] = set()
         self._grace_s: dict[str, float] = {}
         self._asked_to_end: dict[str, float] = {}
-        self._loop = asyncio.new_event_loop()
         self._up = threading.Event()
         self._over = asyncio.Event()
         self.error: BaseException | None = None
@@ -78,9 +78,16 @@ class KubeServer:
         """The names of those that the API has."""
         return sorted(name for _, _, name in self._found())
 
-    def lose(self, name: str) -> None:
-        """The node of a pod is gone without a word."""
+    def commands(self, name: str) -> list[str]:
+        """The command lines of all processes in a pod but the first."""
         assert self.bed is not None
+        listed = subprocess.run([*self.bed.exec(self.running[name], ["ps", "-eo", "args="])[0]], capture_output=True, text=True, check=True)
+        return [line.strip() for line in listed.stdout.splitlines()[1:]]
+
+    def lose(self, name: str) -> None:
+        """The node of a pod is gone without a word: packets, and what an exec carries, arrive no more."""
+        assert self.bed is not None
+        self._lost.add(name)
         self.bed.network.cut(self.running[name].host)
 
     def drain(self, name: str) -> None:
@@ -90,9 +97,7 @@ class KubeServer:
     # ---- the server
 
     def run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        with contextlib.closing(self._loop):
-            self._loop.run_until_complete(self._serve())
+        asyncio.run(self._serve())
 
     def wait_until_up(self) -> None:
         assert self._up.wait(20)
@@ -101,6 +106,7 @@ class KubeServer:
         self._loop.call_soon_threadsafe(self._over.set)
 
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         async with self._objects:
             runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=1.0)
             await runner.setup()
@@ -138,6 +144,7 @@ class KubeServer:
         return await self._objects(request)
 
     async def _exec(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        await self._wait_if_lost(name)
         if name not in self.running:
             return _failure(404, f'pods "{name}" not found')
         assert self.bed is not None
@@ -148,10 +155,10 @@ class KubeServer:
         socket = web.WebSocketResponse(protocols=self.protocols)
         await socket.prepare(request)
         pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
-        process = await asyncio.create_subprocess_exec(*command, env=env, cwd=folder, **pipes)  # type: ignore[arg-type]
-        feeding = asyncio.create_task(_feed(socket, process))
+        process = await asyncio.create_subprocess_exec(*command, env=env, cwd=folder, start_new_session=True, **pipes)  # type: ignore[arg-type]
+        feeding = asyncio.create_task(self._feed(socket, process, name))
         try:
-            await asyncio.gather(_send(socket, process.stdout, 1), _send(socket, process.stderr, 2))
+            await asyncio.gather(self._send(socket, process.stdout, 1, name), self._send(socket, process.stderr, 2, name))
             code = await process.wait()
         finally:
             # Also where the server ends before the command: asyncio needs its loop for that.
@@ -164,6 +171,30 @@ class KubeServer:
             await socket.send_bytes(b"\3" + json.dumps(status).encode())
         await socket.close()
         return socket
+
+    async def _feed(self, socket: web.WebSocketResponse, process: asyncio.subprocess.Process, name: str) -> None:
+        """What the client sends, to standard input; at the end of the connection that ends, but the process goes on."""
+        assert process.stdin is not None
+        with suppress(ConnectionError):
+            async for message in socket:
+                await self._wait_if_lost(name)
+                if message.data[:1] == b"\0":
+                    process.stdin.write(message.data[1:])
+                    await process.stdin.drain()
+                elif message.data == b"\xff\0":
+                    process.stdin.close()
+        process.stdin.close()
+
+    async def _send(self, socket: web.WebSocketResponse, stream: asyncio.StreamReader | None, channel: int, name: str) -> None:
+        assert stream is not None
+        while data := await stream.read(1 << 16):
+            await self._wait_if_lost(name)
+            with suppress(ConnectionError):
+                await socket.send_bytes(bytes([channel]) + data)
+
+    async def _wait_if_lost(self, name: str) -> None:
+        while name in self._lost:
+            await asyncio.sleep(_LOOK_S)
 
     # ---- the kubelet
 
@@ -208,26 +239,6 @@ class KubeServer:
             ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
             state = {"name": "task", "state": ended, "ready": False, "restartCount": 0, "image": "a", "imageID": "a"}
             found.patch({"status": {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [state]}})
-
-
-async def _feed(socket: web.WebSocketResponse, process: asyncio.subprocess.Process) -> None:
-    """What the client sends, to standard input; at the end of the connection that ends, but the process goes on."""
-    assert process.stdin is not None
-    with suppress(ConnectionError):
-        async for message in socket:
-            if message.data[:1] == b"\0":
-                process.stdin.write(message.data[1:])
-                await process.stdin.drain()
-            elif message.data == b"\xff\0":
-                process.stdin.close()
-    process.stdin.close()
-
-
-async def _send(socket: web.WebSocketResponse, stream: asyncio.StreamReader | None, channel: int) -> None:
-    assert stream is not None
-    while data := await stream.read(1 << 16):
-        with suppress(ConnectionError):
-            await socket.send_bytes(bytes([channel]) + data)
 
 
 def _failure(status: int, message: str) -> web.Response:

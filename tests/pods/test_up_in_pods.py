@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,12 @@ import pytest
 import yaml
 from kube_server import KubeServer, kube_server
 
+from psclust.errors import HostError
+from psclust.pods.agent_pods import pod_objects
+from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace
+from psclust.reach.kubernetes.kube_hosts import KubeHosts
+from psclust.spec.cluster import Host
+from psclust.spec.cluster_file import ClusterFile, Kubernetes
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
@@ -59,6 +66,27 @@ def test_a_script_runs_in_pods_with_the_folder_that_was_sent_and_no_pod_is_left(
     # pods/exec is asked for by GET; newer servers also want create.
     assert kube.asked == allowed() - {("create", "pods/exec")}
     assert pods.run("down") == (0, "bed is down already; it ended well\n")
+
+
+def test_commands_in_a_pod_have_an_input_an_end_and_an_exit_code(kube: KubeServer, tmp_path: Path) -> None:
+    api = KubeApi(KubePlace(str(kube.kubeconfig(tmp_path)), "small", "team-a"))
+    file = ClusterFile(name="c", hosts=[Host("ps-0"), Host("ps-1")], kubernetes=Kubernetes(image="a", start=1.0))
+    api.create_pod(pod_objects(file, "r")["ps-0"])
+    wait_until(lambda: kube.running, what="the pod")
+    with KubeHosts(api, "c", "psclust/run=r", file.hosts, partial=True) as hosts:
+        assert (hosts.names, hosts.failures) == (("ps-0",), {"ps-1": "ps-1: it has no pod."})
+        big = os.urandom(1 << 20)
+        done = hosts.run("ps-0", "cat; echo said >&2; exit 7", stdin=[big, b"end"], timeout_s=60)
+        assert (done.code, done.stdout, done.stderr) == (7, big + b"end", b"said\n")
+        with hosts.start("ps-0", "echo one; read line; echo $line; sleep 1000") as process:
+            assert process.read_line(None) == b"one\n"
+            process.write(b"two\n")
+            assert process.read_line(None) == b"two\n"
+            with pytest.raises(HostError, match=r"ps-0: no answer in time while a command ran there"):
+                process.wait(time.monotonic())
+        with pytest.raises(HostError, match="ps-0: no answer in time while `sleep 1000` ran there"):
+            hosts.run("ps-0", "sleep 1000", timeout_s=0.5, leashed=True)
+        wait_until(lambda: kube.bed and kube.commands("c-ps-0").count("sleep 1000") == 1, what="the end of the leashed command")
 
 
 @pytest.mark.long
