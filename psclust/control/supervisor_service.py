@@ -90,7 +90,7 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
 
     def Stop(self, request: pb.StopRequest, context: grpc.ServicerContext) -> pb.Empty:
         if request.now:
-            self._supervisor.post(events.Kill(request.reason))
+            self._supervisor.post(events.Kill(request.reason, request.exit_code))
         else:
             stop = events.Stop(request.reason, ok=request.exit_code == 0, exit_code=request.exit_code, save=request.save)
             self._supervisor.post(stop)

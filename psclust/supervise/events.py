@@ -133,9 +133,10 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """End the run now."""
+    """End the run now. exit_code: unless it is decided already how the run ends."""
 
     reason: str
+    exit_code: int = 130
 
 
 @dataclass(frozen=True, slots=True)

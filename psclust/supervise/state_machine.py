@@ -74,7 +74,7 @@ def step(state: RunState, event: Event, now: float) -> Result:
             state, actions = stop(state, Outcome(event.ok, event.exit_code, event.reason), now)
         case Kill():
             actions = [Signal(task, "KILL") for task, entry in state.tasks.items() if entry.alive]
-            state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, 130, event.reason))
+            state = replace(state, phase=RunPhase.STOPPING, outcome=state.outcome or Outcome(False, event.exit_code, event.reason))
         case HostSilent():
             state = replace(state, silent=state.silent | {event.host} if event.silent else state.silent - {event.host})
         case HostLost():

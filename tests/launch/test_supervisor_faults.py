@@ -123,6 +123,14 @@ def test_down_ends_a_run_whose_supervisor_stands_still(bed: CommandBed, guard_to
     assert not bed.processes()
 
 
+@pytest.mark.parametrize("options", [(), ("--now",)])
+def test_down_ends_with_its_code_at_once_as_in_order(bed: CommandBed, options: tuple[str, ...]) -> None:
+    up = bed.start("up", *SLEEP)
+    bed.wait_for("worker:0", "running")
+    assert bed.run("down", *options)[0] == 0
+    assert up.wait() == 143, up.output
+
+
 def test_guard_and_supervisor_killed_together_are_named_by_up_and_by_ps(bed: CommandBed) -> None:
     up = bed.start("up", *SLEEP)
     process = supervisor(bed)

@@ -203,6 +203,11 @@ def test_stop_is_term_and_a_second_one_kills(run: Replay) -> None:
     assert run.at(5.3, Exited(PS, -9), Exited(W0, -9), Exited(W1, -9)) == ["end 130"]
 
 
+def test_a_run_that_is_killed_at_once_ends_with_the_code_of_the_request(run: Replay) -> None:
+    assert run.at(5, Kill("psclust down", 143)) == ["KILL ps:0", "KILL worker:0", "KILL worker:1"]
+    assert run.at(5.1, Exited(PS, -9), Exited(W0, -9), Exited(W1, -9)) == ["end 143"]
+
+
 def test_a_task_that_starts_while_the_run_is_being_stopped_is_stopped_too() -> None:
     run = Replay(make_plan(task_plan(PS), task_plan(W0)))
     run.at(0, Apply(run.plan))
