@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from psclust.runtime import run_script, tensorflow_patches
+from psclust.runtime import run_script, stack_dump, tensorflow_patches
 from psclust.runtime.forked_interpreter import Interpreter
 
 
@@ -19,6 +19,7 @@ def run(argv: Sequence[str], env: Mapping[str, str], recovery_wait_s: float | No
     host.refresh(env, program.folder, program.argv, argv)
     after_success = tensorflow_patches.patch(recovery_wait_s, env)
     ready()
+    stack_dump.offer_stacks(env)
     # At exit the fork server's modules stay: TensorFlow's threads may still run in them.
     known = frozenset(sys.modules) - {"__main__"}
     run_script.run(program, after_success, lambda: known)

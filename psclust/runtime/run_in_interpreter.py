@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Sequence
 
-from psclust.runtime import run_script, tensorflow_patches
+from psclust.runtime import run_script, stack_dump, tensorflow_patches
 from psclust.runtime.shadowed_modules import hidden, path_entries
 from psclust.spec.python_command import option_count
 
@@ -31,6 +31,7 @@ def run(wait: str, arguments: Sequence[str], before: Collection[str]) -> None:
     sys.argv[:] = program.argv
     sys.orig_argv[1:] = arguments
     after_success = tensorflow_patches.patch(None if wait == "-" else float(wait), os.environ)
+    stack_dump.offer_stacks(os.environ)
     present = frozenset(sys.modules) - {"__main__"}
     run_script.run(program, after_success, lambda: present | _installed(library))
 

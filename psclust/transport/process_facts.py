@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from psclust.transport.dumped_stacks import dumped_stacks
 from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
+_STOPPED = ("T", "t")
 _GPUS = GpuReader()
 
 
@@ -46,7 +48,7 @@ class ProcessFacts:
     @property
     def is_frozen(self) -> bool:
         """Whether a signal or a debugger has stopped it."""
-        return self.state in ("T", "t")
+        return self.state in _STOPPED
 
     @property
     def main_thread(self) -> tuple[Frame, ...]:
@@ -112,16 +114,25 @@ def process_facts(pid: int, *, stacks: bool) -> ProcessFacts:
     state = process_state(pid)
     if state is None or not stacks:
         return ProcessFacts(state)
+    threads = _spied(pid)
+    if isinstance(threads, str) and state not in _STOPPED:
+        # Not there, or not allowed to look: the program may tell itself.
+        dumped = next((found for each in family(pid) if (found := dumped_stacks(each))), None)
+        threads = tuple(tuple(Frame(*frame) for frame in stack) for stack in dumped) if dumped else threads
+    return ProcessFacts(state, no_stack=threads) if isinstance(threads, str) else ProcessFacts(state, threads)
+
+
+def _spied(pid: int) -> tuple[tuple[Frame, ...], ...] | str:
+    """The threads of the first Python of a family; the reason if there are none."""
     program = _py_spy()
     if program is None:
-        return ProcessFacts(state, no_stack=f"py-spy is not installed beside {sys.executable}")
-    reason = "no Python"
+        return f"py-spy is not installed beside {sys.executable}"
+    threads: tuple[tuple[Frame, ...], ...] | str = "no Python"
     for each in family(pid):
         threads = _python_threads(program, each)
         if not isinstance(threads, str):
-            return ProcessFacts(state, threads)
-        reason = threads
-    return ProcessFacts(state, no_stack=reason)
+            break
+    return threads
 
 
 def process_state(pid: int) -> str | None:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from staged_waits import SLEEPER
 
 from psclust.examples.digits import write_digits
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed, host_bed
+from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -88,3 +90,20 @@ def test_the_digits_train(bare: CommandBed, replication: str, update: str) -> No
     status = bare.status()
     assert status is not None
     assert {task.host for task in status.tasks} == {"h1", "h2"}
+
+
+@pytest.mark.parametrize("preload", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_why_knows_the_line_without_py_spy(bare: CommandBed, hosts: HostBed, *, preload: bool) -> None:
+    bare.write("train.py", SLEEPER)
+    python = f"{hosts.shared}/env/bin/python"
+    data = {"hosts": hosts.names, "python": python, "jobs": {"worker": 1}, "program": "train.py", "role_by": "none", "preload": preload}
+    bare.write("psclust.yaml", json.dumps(data))
+    code, said = bare.run("up", "-d")
+    assert code == 0, said
+
+    def slept() -> bool:
+        (found,) = json.loads(bare.run("why", "--json")[1])
+        return bool(found["does"] == "in its own code: nap (train.py:4)" and found["stack"][1] == "<module> (train.py:5)")
+
+    wait_until(slept, 60.0, what="the line")
+    assert bare.run("down")[0] == 0
