@@ -117,6 +117,10 @@ def request_from_flags(
     """`for_kubernetes`: for a manifest. `kubernetes`: for pods that psclust makes.
     `for_slurm`: for a job that is to be submitted; `array_task`: see `psclust.spec.load.load`.
     Raises ClusterFileError with every mistake, or UsageError."""
+    if kubernetes and for_slurm:
+        raise UsageError("--slurm and --kubernetes: a run is in a job of Slurm or in pods; give one of them.")
+    if image and not (kubernetes or for_kubernetes):
+        raise UsageError("--image: only pods have an image; give --kubernetes, too.")
     overrides = [Override("--image", ("kubernetes", "image"), image)] if image else []
     overrides += [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
     if path is None and not program:

@@ -75,6 +75,7 @@ def _pod(file: ClusterFile, host: str, run: str, source: str) -> Object:
         "containers": [container],
     }
     mount(file, spec)
+    spec |= file.kubernetes.pod
     found = labels(file.name) | {"app.kubernetes.io/component": job, RUN_LABEL: run}
     metadata = {"name": pod_name(file.name, host), "labels": found}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

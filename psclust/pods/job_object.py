@@ -76,7 +76,7 @@ def _pod_spec(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | N
         "containers": [container],
     }
     mount(file, spec)
-    return spec
+    return spec | file.kubernetes.pod
 
 
 def mount(file: ClusterFile, pod_spec: Object) -> None:

@@ -36,6 +36,7 @@ from psclust.spec.key_types import (
     PassedNames,
     Pins,
     PlacementPolicy,
+    PodSpec,
     Ports,
     ReachBy,
     Replication,
@@ -160,6 +161,9 @@ class Kubernetes(_Model):
 
     image: Text | None = Field(default=None, description="The image of all pods: psclust, TensorFlow and the program.")
     namespace: Label | None = Field(default=None, description="Default: the one that kubectl uses.")
+    pod: PodSpec = Field(
+        default_factory=dict, description="Laid over the spec of each pod, in Kubernetes' words: nodeSelector, tolerations ..."
+    )
     context: Text | None = Field(default=None, description="up: the context of the kubeconfig; default: its current one.")
     start: Seconds = Field(default=300.0, description="up: until all pods run, with their image pulled; then the run fails and says why.")
     spares: int = Field(default=0, ge=0, le=256, description="up: further pods, which take the tasks of lost ones.")

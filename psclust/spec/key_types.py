@@ -184,6 +184,11 @@ Label = Annotated[str, Field(pattern=_LABEL, json_schema_extra=in_words("a name 
 _OBJECT = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 _OBJECT_WORDS = "the name of a Kubernetes object: small letters, digits, '-' and '.'"
 ObjectNames = Annotated[list[Annotated[str, Field(pattern=_OBJECT, json_schema_extra=in_words(_OBJECT_WORDS))]], such_as("hf-token")]
+_POD_KEY, _POD_WORDS = r"^[a-z][A-Za-z]*$", "a key of a PodSpec, such as nodeSelector"
+PodSpec = Annotated[
+    dict[Annotated[str, Field(pattern=_POD_KEY, json_schema_extra=in_words(_POD_WORDS))], Any],
+    Field(json_schema_extra=mapping_keys(_POD_KEY, _POD_WORDS, {"nodeSelector": {"gpu": "a100"}})),
+]
 _MOUNT = r"^/[^:\s]*$"
 Volumes = Annotated[
     dict[

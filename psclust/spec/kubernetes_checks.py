@@ -18,6 +18,9 @@ _LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _FREE_PORTS = 2  # after that of the server: see pods/names.py
 
 
+# Of a PodSpec.
+_OWN_KEYS = {"containers", "enableServiceLinks", "hostname", "hostNetwork", "hostPID", "restartPolicy", "shareProcessNamespace"}
+_OWN_KEYS |= {"subdomain", "terminationGracePeriodSeconds", "volumes"}
 _HOSTS = "Kubernetes chooses the hosts of pods; remove the hosts here."
 
 
@@ -35,6 +38,7 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
     yield from _places(file)
     yield from _environment(file)
     yield from _resources(file)
+    yield from _pod(file)
     yield from _ports(file)
     if file.tensorboard:
         yield Problem(("tensorboard",), "it runs where `psclust up` is called; give pods one as a job with a command, and remove this.")
@@ -48,6 +52,7 @@ def check_for_pods(file: ClusterFile) -> Iterator[Problem]:
     yield from _names(file)
     yield from _places(file)
     yield from _resources(file)
+    yield from _pod(file)
     if file.kubernetes.queue is not None:
         text = "Kueue admits what `psclust manifest` prints; remove it, or apply the manifest."
         yield Problem(("kubernetes", "queue"), text)
@@ -109,6 +114,12 @@ def _resources(file: ClusterFile) -> Iterator[Problem]:
             yield Problem(here, f"there is no job '{name}'; {hint}", (("jobs", "*"),))
         if file.kubernetes.gpu in wanted:
             yield Problem((*here, file.kubernetes.gpu), f"psclust counts GPUs itself; write jobs.{name}.gpus instead.")
+
+
+def _pod(file: ClusterFile) -> Iterator[Problem]:
+    for key in file.kubernetes.pod:
+        if key in _OWN_KEYS:
+            yield Problem(("kubernetes", "pod", key), "psclust decides this itself; remove it.")
 
 
 def _ports(file: ClusterFile) -> Iterator[Problem]:

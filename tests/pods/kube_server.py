@@ -17,6 +17,7 @@ from typing import Any
 
 from aiohttp import web
 from kmock import KubernetesEmulator, resource
+from kubernetes_validate import ValidationError
 from names_server import NamesServer
 from pod_bed import Pod, PodBed
 from strict_schemas import check_core
@@ -50,6 +51,7 @@ class KubeServer:
     verdict: Verdict = lambda pod: None
     protocols: Sequence[str] = ("v5.channel.k8s.io", "v4.channel.k8s.io")
     asked: set[tuple[str, str]] = field(default_factory=set)
+    execs: int = 0
     running: dict[str, Pod] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -129,6 +131,7 @@ class KubeServer:
         words = request.path.split("/")  # /api/v1/namespaces/NAMESPACE/pods/NAME/exec
         sub = words[7] if len(words) > 7 else ""
         verb = {"POST": "create", "DELETE": "delete"}.get(request.method, "get" if len(words) > 6 else "list")
+        self.execs += sub == "exec"
         right = (verb, f"pods/{sub}" if sub else "pods")
         self.asked.add(right)
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -138,7 +141,10 @@ class KubeServer:
         if sub == "exec":
             return await self._exec(request, words[6])
         if verb == "create":
-            check_core(await request.json())
+            try:
+                check_core(await request.json())
+            except ValidationError as error:
+                return _failure(400, f"strict decoding error: {error.message}")
         if verb == "delete":
             self._grace_s[words[6]] = float(request.query.get("gracePeriodSeconds", 30))
         return await self._objects(request)

@@ -46,6 +46,15 @@ def test_each_task_has_the_pod_of_its_name_and_spare_ones_hold_any_task(tmp_path
     assert (file.reach_by, file.python) == ("kubernetes", "python3")
 
 
+def test_what_kubernetes_has_more_is_laid_over_each_pod(tmp_path: Path) -> None:
+    more = "{nodeSelector: {gpu: a100}, tolerations: [{key: gpu, operator: Exists}], imagePullSecrets: [{name: reg}]}"
+    file = read(tmp_path, f"name: d\nkubernetes: {{image: a, spares: 1, pod: {more}}}\njobs: {{ps: 1}}\n")
+    for pod in pod_objects(file, "r").values():
+        check_core(pod)
+        assert pod["spec"]["nodeSelector"] == {"gpu": "a100"}
+        assert pod["spec"]["restartPolicy"] == "Never"
+
+
 def test_secrets_and_volumes_are_in_every_pod_and_rights_are_not(tmp_path: Path) -> None:
     file = read(tmp_path, "name: d\nkubernetes: {image: a, secrets: [hf], volumes: {model: /model}}\njobs: {ps: 1}\n")
     pod = pod_objects(file, "r")["ps-0"]

@@ -84,6 +84,12 @@ def test_a_refused_request_names_what_to_do(verb: str, status: int, message: str
     assert refusal(server, tmp_path) == said
 
 
+def test_a_misspelt_key_of_a_pod_is_refused(server: KubeServer, tmp_path: Path) -> None:
+    file = read(tmp_path, ", pod: {nodeSelectr: {a: b}}")
+    with pytest.raises(UsageError, match=r"kubernetes.pod: spec.nodeSelectr: .* `kubectl explain pod.spec` has the keys"):
+        make(file, "run", place(server, tmp_path), lambda line: None)
+
+
 def test_a_refused_exec_names_the_right(server: KubeServer, tmp_path: Path) -> None:
     server.refused["get", "pods/exec"] = 403, 'cannot create resource "pods/exec"'
     api = KubeApi(KubePlace.from_json(place(server, tmp_path)))

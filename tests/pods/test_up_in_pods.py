@@ -130,6 +130,16 @@ def test_servers_without_an_end_of_input_will_do(kube: KubeServer, pods: Command
 
 
 @pytest.mark.long
+def test_in_the_kubernetes_cluster_agents_are_called_directly(kube: KubeServer, pods: CommandBed) -> None:
+    """Whose network this machine shares with the pods."""
+    pods.environ["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
+    pods.write("train.py", "print('trained')\n")
+    code, said = pods.run(*UP, "--workers", "2", *PLAIN, "train.py")
+    assert code == 0, said
+    assert kube.execs == 2  # the log-ins
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["drained", "lost"])
 def test_the_tasks_of_a_lost_pod_move_to_a_spare_one(kube: KubeServer, pods: CommandBed, how: str) -> None:
     pods.write("train.py", PATIENT)

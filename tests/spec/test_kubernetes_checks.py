@@ -19,8 +19,12 @@ MISTAKES = {
     ),
     "kubernetes: {image: a, imgae: a}": "1: kubernetes.imgae: unknown key; did you mean image?",
     "kubernetes: {image: a, nodes: 2}": (
-        "1: kubernetes.nodes: unknown key; known here are image, namespace, context, start, spares, queue, resources, gpu, "
+        "1: kubernetes.nodes: unknown key; known here are image, namespace, pod, context, start, spares, queue, resources, gpu, "
         "secrets, volumes."
+    ),
+    "kubernetes: {image: a, pod: {volumes: []}}": "1: kubernetes.pod.volumes: psclust decides this itself; remove it.",
+    "kubernetes: {image: a, pod: {node-selector: {a: b}}}": (
+        "1: kubernetes.pod.node-selector: found the key 'node-selector'; write a key of a PodSpec, such as nodeSelector."
     ),
     "kubernetes: {image: a, queue: Team A}": (
         "1: kubernetes.queue: found the text 'Team A'; write a name of small letters, digits and '-', such as team-a."

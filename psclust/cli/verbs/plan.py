@@ -74,7 +74,7 @@ def show(request: UpRequest, *, as_json: bool, gbit: float = 1.0) -> int:
             _show_placement(placement, gbit)
         if made is not None:
             output.say(f"first, psclust makes:\n\n{made}")
-        _show_remote(remote, request.file.reach_by)
+        _show_remote(remote, request.file.reach_by, "first" if made is None else "then")
         if missing is None:
             _show_changes(plan, changes)
     if problem is None:
@@ -122,9 +122,9 @@ def _remote(request: UpRequest) -> dict[str, str]:
     return {host.name: command for host in other_hosts(request.file)}
 
 
-def _show_remote(remote: Mapping[str, str], reach_by: str) -> None:
+def _show_remote(remote: Mapping[str, str], reach_by: str, when: str) -> None:
     for command in dict.fromkeys(remote.values()):
-        output.say(f"first, on {', '.join(remote)}, by {reach_by}:\n  {command}")
+        output.say(f"{when}, on {', '.join(remote)}, by {reach_by}:\n  {command}")
         output.say(
             f"which reads from its standard input what to do: report facts, store missing files, start the agent (PYTHON -m {AGENT})"
         )

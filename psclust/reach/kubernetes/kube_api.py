@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.spec.cluster_file import Kubernetes
 
@@ -88,8 +90,9 @@ class KubeApi:
         self._core = self._new_core()
 
     def create_pod(self, pod: Object) -> None:
-        with self._refusing("create", "a pod"):
-            self._core.create_namespaced_pod(self.place.namespace, dict(pod), _request_timeout=_TIMEOUTS_S)
+        with self._refusing("create", "a pod"), _refusing_keys():
+            # A key that Kubernetes does not know is a mistake, not one to leave out.
+            self._core.create_namespaced_pod(self.place.namespace, dict(pod), field_validation="Strict", _request_timeout=_TIMEOUTS_S)
 
     def list_pods(self, selector: str) -> Sequence[Object]:
         """Those with such labels, as JSON has them, by name."""
@@ -156,6 +159,17 @@ class KubeApi:
 def labels_of(found: Mapping[str, str]) -> str:
     """A selector."""
     return ",".join(f"{name}={value}" for name, value in found.items())
+
+
+@contextmanager
+def _refusing_keys() -> Iterator[None]:
+    """Newer clients check objects before they send them."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"][1:])
+        raise UsageError(f"kubernetes.pod: {key}: {first['msg']}; `kubectl explain pod.spec` has the keys.") from None
 
 
 def _answer_of(error: Exception) -> tuple[int | None, str]:
