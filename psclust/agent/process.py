@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,8 @@ from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
 from psclust.transport.bind_shim import bind_shim
 from psclust.transport.fork_server_client import Load
-from psclust.transport.ports import listen_in
+from psclust.transport.ports import add_secure_port
 
-_PORT_TRIES = 10
 _TELL_S = 2.0  # for a supervisor that is connecting when the agent stops
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),
@@ -152,7 +150,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     identity = request.identity
     credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
     address = choose_address(request)
-    port = _add_port(server, credentials, address, request.ports)
+    port = add_secure_port(server, credentials, address, request.ports)
     server.start()
     names = ("TF_CONFIG", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", *library_environment(HostEnvironment({}, "", "", None)))
     own = {name: environ[name] for name in names if name in environ}
@@ -166,17 +164,6 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     # Time for the supervisor to receive the last updates.
     server.stop(grace=0.5).wait()
     return 0
-
-
-def _add_port(server: Any, credentials: Any, address: str, ports: str) -> int:
-    """The first port of `ports` that is free. Raises StartError."""
-    for _ in range(_PORT_TRIES):
-        # Another process may take the port between these lines; then try the next.
-        with listen_in(address, ports) as found:
-            port = int(found.getsockname()[1])
-        with suppress(RuntimeError):
-            return int(server.add_secure_port(f"{address}:{port}", credentials))
-    raise StartError(f"no port of {address} for the agent: other processes took {_PORT_TRIES} free ports before it could")
 
 
 def choose_address(request: AgentRequest) -> str:

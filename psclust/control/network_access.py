@@ -14,6 +14,7 @@ from psclust.agent.addresses import own_addresses
 from psclust.errors import NoRunError
 from psclust.rundir.atomic_file import replacing
 from psclust.rundir.batch_job import BatchJob
+from psclust.transport.ports import add_secure_port
 
 if TYPE_CHECKING:
     from psclust.rundir.folder import RunFolder
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
 _HOST = "supervisor"  # in its certificate
 
 
-def open_to_other_machines(server: grpc.Server, folder: RunFolder) -> None:
-    """Add a port to a server that has not started. Raises OSError, RuntimeError."""
+def open_to_other_machines(server: grpc.Server, folder: RunFolder, ports: str) -> None:
+    """Add a port, one of `ports` (a range, or auto), to a server that has not started. Raises OSError, StartError."""
     from psclust.control.certificates import Authority
 
     authority = Authority(f"{folder.path.parent.name}.{folder.id}")
     own = authority.agent(_HOST)
     credentials = grpc.ssl_server_credentials([(own.key, own.certificate)], own.authority, require_client_auth=True)
-    port = server.add_secure_port("0.0.0.0:0", credentials)
+    port = add_secure_port(server, credentials, "0.0.0.0", ports)
     addresses = [f"{address}:{port}" for each in own_addresses().values() for address in each]
     with replacing(folder.access) as aside:
         aside.touch(mode=0o600)

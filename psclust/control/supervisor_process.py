@@ -34,9 +34,10 @@ LOG = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class SupervisorRequest:
     """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start at once. lock: the run's lock, held
-    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. in_job: whether this is a batch job: then SIGTERM
-    lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other machines that share
-    the run's folder reach the supervisor. metrics: a listening socket for Prometheus. board: the run's TensorBoard."""
+    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. job_ports: set in a batch job: then SIGTERM lets
+    programs save their work, as a batch system sends it to all processes of a job before it kills them, and other machines that share the
+    run's folder reach the supervisor on one of these ports (a range, or auto). metrics: a listening socket for Prometheus. board: the run's
+    TensorBoard."""
 
     folder: RunFolder
     name: str
@@ -45,7 +46,7 @@ class SupervisorRequest:
     warm: Sequence[tuple[str, Load, Mapping[str, str]]]
     lock: int
     lease: int
-    in_job: bool = False
+    job_ports: str | None = None
     metrics: int | None = None
     board: BoardCommand | None = None
 
@@ -80,13 +81,13 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
 
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
-    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.in_job)))
+    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.job_ports is not None)))
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
     transport = RemoteTransport(local, request.folder, supervisor)
     for python, load, env in request.warm:
         local.warm(python, load, env)
     detached = threading.Event()
-    server = serve(supervisor, transport, request.folder, detached, open_port=request.in_job)
+    server = serve(supervisor, transport, request.folder, detached, ports=request.job_ports)
     stop_board = start_board(request.board, request.environ, supervisor.note) if request.board is not None else lambda: None
     stop_metrics = _serve_metrics(supervisor, request) if request.metrics is not None else lambda: None
     threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
@@ -131,9 +132,9 @@ def _watch_launcher(lease: int, supervisor: Supervisor, detached: threading.Even
 
 
 def serve(  # type: ignore[no-untyped-def]
-    supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event, *, open_port: bool = False
+    supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event, *, ports: str | None = None
 ):
-    """Start the run's SupervisorService on the socket in its folder, with `open_port` also for other machines; returns the gRPC server."""
+    """Start the run's SupervisorService on the socket in its folder, and for other machines on one of `ports`; returns the gRPC server."""
     import grpc
 
     from psclust.control import supervisor_pb2_grpc
@@ -143,7 +144,7 @@ def serve(  # type: ignore[no-untyped-def]
     server = grpc.server(ThreadPoolExecutor(max_workers=32), options=[("grpc.max_receive_message_length", -1)])
     supervisor_pb2_grpc.add_SupervisorServicer_to_server(SupervisorService(supervisor, transport, detached), server)
     server.add_insecure_port(folder.socket_address())
-    if open_port:
-        open_to_other_machines(server, folder)
+    if ports is not None:
+        open_to_other_machines(server, folder, ports)
     server.start()
     return server

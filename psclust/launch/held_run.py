@@ -19,6 +19,7 @@ from psclust.plan.task_environment import library_environment
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status, write_status
+from psclust.spec.port_range import is_range
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -143,11 +144,13 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
     lease, held = os.pipe()
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
-        in_job = request.file.reach_by == "slurm"
+        ports = request.file.ports if is_range(request.file.ports) else "auto"
+        job_ports = ports if request.file.reach_by == "slurm" else None
         board = board_command(request, folder)
         with listen_for_metrics(request.file.metrics) as metrics:
             guard = launch(
-                SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, in_job, metrics, board), close=(held,)
+                SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, job_ports, metrics, board),
+                close=(held,),
             )
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."

@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from psclust.errors import PortBusyError, StartError
 from psclust.plan.port_request import PortRequest
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import parse_port_range
+
+_TRIES = 10
 
 
 class PortReservations:
@@ -84,6 +86,17 @@ def listen_in(address: str, ports: str) -> socket.socket:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise StartError(f"cannot listen on {address}: {error.strerror}. Name an address of this machine.") from error
     raise StartError(f"no port of {ports} is free on {address}. Widen the range or let psclust choose: `ports: auto`.")
+
+
+def add_secure_port(server: Any, credentials: Any, address: str, ports: str) -> int:
+    """Make a gRPC server that has not started listen on the first free port of `ports`, which is returned. Raises StartError."""
+    for _ in range(_TRIES):
+        # Another process may take the port between these lines; then try the next.
+        with listen_in(address, ports) as found:
+            port = int(found.getsockname()[1])
+        with suppress(RuntimeError):
+            return int(server.add_secure_port(f"{address}:{port}", credentials))
+    raise StartError(f"no port of {address}: other processes took {_TRIES} free ports before psclust could")
 
 
 def _reserve(request: PortRequest) -> _Reserved:

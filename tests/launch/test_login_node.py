@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ while not os.path.exists("stop"):
     time.sleep(0.05)
 print("stops", flush=True)
 """
-_FILE = "jobs: {worker: 2}\nprogram: work.py\nrole_by: none\npreload: false\nslurm: {nodes: 2, time: 1:00:00}\n"
+_FILE = "jobs: {worker: 2}\nprogram: work.py\nrole_by: none\npreload: false\nslurm: {nodes: 2, time: 1:00:00}\nports: 21000-21099\n"
 _ALL_NODES = ("--nodes=4", "--exclusive", "--output=/dev/null")
 
 
@@ -75,6 +76,8 @@ def test_the_whole_life_of_a_job(login: CommandBed, slurm: SlurmBed) -> None:
     login.wait_for("worker:1", "running")
     for verb in ("ps", "clusters"):
         assert re.search(r"^bed  .*\blive\b", login.run_here(verb)[1], re.MULTILINE)
+    ports = {int(address.rpartition(":")[2]) for address in json.loads(login.run_folder().access.read_text())["addresses"]}
+    assert ports < set(range(21000, 21100))  # as a firewall may admit
     for verb in (["up", "--slurm"], ["up", "--hosts", "local"]):
         code, said = login.run_here(*verb)
         assert code == 2, said
