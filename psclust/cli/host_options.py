@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from psclust.cli import output
+from psclust.errors import UsageError
 from psclust.launch.up_request import DEFAULT_FILES, default_file, default_name
-from psclust.reach.ways import find_hosts
+from psclust.reach.ways import MAKERS, find_hosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.found_hosts import HOST_WORDS
 from psclust.spec.host_lists import parse_hostfile, parse_hosts
+from psclust.spec.kubernetes_checks import check_for_pods
 from psclust.spec.load import Override, load
 from psclust.spec.plurals import counted
 from psclust.spec.user_files import read_text
@@ -47,10 +49,16 @@ class HostRequest:
     file: ClusterFile
 
 
-def read_hosts(path: str | None, hosts: str | None, hostfile: str | None) -> HostRequest:
-    """Flags win over the file. Raises ClusterFileError with every mistake."""
+def read_hosts(path: str | None, hosts: str | None, hostfile: str | None, *, in_pods: bool = False) -> HostRequest:
+    """Flags win over the file; `in_pods`: the pods of its run. Raises ClusterFileError with every mistake."""
     if path is None:
         path = default_file()
+    if in_pods:
+        if hosts is not None or hostfile is not None:
+            raise UsageError("--kubernetes: the hosts are the pods of the run; remove -H and --hostfile.")
+        nodes_of = MAKERS["kubernetes"]().hosts_of
+        file = load(Path(path) if path else None, default_name=default_name(path), rules=[check_for_pods], nodes_of=nodes_of)
+        return HostRequest(file.hosts, file)
     if hosts in HOST_WORDS or hostfile is None is hosts:
         flags = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
         # Without a file no tasks are meant, and the default ones need not fit on the hosts.

@@ -127,7 +127,7 @@ def _fit_hosts(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Host
         *pythons.connections.failures.values(),
         *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError)),
     ]
-    refuse_problems(quick(facts.values()), failures)
+    refuse_problems(quick(facts.values()), list(dict.fromkeys(failures)))
     return facts
 
 

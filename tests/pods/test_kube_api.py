@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,12 @@ def test_a_missing_kubeconfig_or_context(server: KubeServer, tmp_path: Path) -> 
         find_place(Kubernetes(context="big"), {"KUBECONFIG": path})
     with pytest.raises(UsageError, match=f"there is no kubeconfig: {tmp_path}/none does not exist. Set KUBECONFIG"):
         find_place(Kubernetes(), {"KUBECONFIG": f"{tmp_path}/none"})
+
+
+def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    with pytest.raises(UsageError, match=r"the Kubernetes client is not installed here: `pip install psclust\[kubernetes\]`"):
+        KubeApi(KubePlace(None, None, "mine"))
 
 
 def test_in_a_pod_its_own_service_account_is_used(tmp_path: Path) -> None:

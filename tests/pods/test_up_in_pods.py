@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -109,14 +110,21 @@ def test_the_digits_are_learned_in_pods(kube: KubeServer, pods: CommandBed, repl
 @pytest.mark.long
 def test_verbs_reach_a_detached_run_and_down_removes_its_pods(kube: KubeServer, pods: CommandBed) -> None:
     pods.write("train.py", PATIENT)
-    assert pods.run(*UP, "--workers", "2", *PLAIN, "-d", "train.py")[0] == 0
+    pods.write("c.yaml", "name: bed\njobs: {worker: 2}\nprogram: train.py\nkubernetes: {image: a}\nrole_by: none\npreload: false\n")
+    assert pods.run("up", "--kubernetes", "-f", "c.yaml", "-d")[0] == 0
     assert pods.run("restart", "worker:1")[0] == 0
     assert pods.wait_for("worker:1", "running", attempt=2).host == "worker-1"
     wait_until(lambda: "up" in pods.run("logs", "worker:1")[1], what="the output of the second attempt")
     assert kube.pods() == ["bed-worker-0", "bed-worker-1"]
+    code, said = pods.run("exec", "--kubernetes", "-f", "c.yaml", "--json", "--", "hostname")
+    assert code == 0, said
+    assert [(row["host"], row["stdout"]) for row in json.loads(said)] == [(f"worker-{index}", f"bed-worker-{index}\n") for index in (0, 1)]
     code, said = pods.run("down")
     assert code == 0, said
     assert kube.pods() == []
+    code, said = pods.run("exec", "--kubernetes", "-f", "c.yaml", "hostname")
+    assert code == 1
+    assert said.count("it has no pod") == 2, said
 
 
 @pytest.mark.long

@@ -32,6 +32,7 @@ class _Row:
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @host_options
+@click.option("--kubernetes", is_flag=True, help="In the pods of the live run.")
 @click.option("--all-output", is_flag=True, help="Print the command's whole output on each host, in place of a table.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Give up on a host after this time (default: never).")
 @json_option
@@ -40,6 +41,7 @@ def command(
     path: str | None,
     hosts: str | None,
     hostfile: str | None,
+    kubernetes: bool,
     all_output: bool,
     timeout: float | None,
     as_json: bool,
@@ -53,7 +55,7 @@ def command(
 
     Exit code 0 if it was 0 everywhere, else 1.
     """
-    request = read_hosts(path, hosts, hostfile)
+    request = read_hosts(path, hosts, hostfile, in_pods=kubernetes)
     if not request.hosts:
         raise UsageError("no host is named; write -H a,b, or `hosts:` in the cluster file.")
     line = words[0] if len(words) == 1 else shlex.join(words)
