@@ -124,7 +124,7 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
             f"{host.address}:{reply.port}",
             authority.launcher(),
             lease_s,
-            {"reach_by": "ssh", "host": asdict(via)} if via else None,
+            {"reach_by": "ssh", "host": asdict(via), "place": {}} if via else None,
         )
         clients.append(AgentClient(access, folder, recorder))
         return Started(host, authority, identity, reply, clients[-1], recorder, folder)
