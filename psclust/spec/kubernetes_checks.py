@@ -43,7 +43,7 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
     if file.tensorboard:
         yield Problem(("tensorboard",), "it runs where `psclust up` is called; give pods one as a job with a command, and remove this.")
     if file.metrics is not None:
-        yield Problem(("metrics",), "the supervisor of a run serves them, and pods have none; remove this.")
+        yield Problem(("metrics",), "the supervisor of a run serves them, and the pods of a manifest have none; remove this.")
 
 
 def check_for_pods(file: ClusterFile) -> Iterator[Problem]:

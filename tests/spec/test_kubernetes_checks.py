@@ -64,7 +64,7 @@ MISTAKES = {
     f"tensorboard: logs\nprogram: a.py\n{IMAGE}": (
         "1: tensorboard: it runs where `psclust up` is called; give pods one as a job with a command, and remove this."
     ),
-    f"metrics: 9400\n{IMAGE}": "1: metrics: the supervisor of a run serves them, and pods have none; remove this.",
+    f"metrics: 9400\n{IMAGE}": "1: metrics: the supervisor of a run serves them, and the pods of a manifest have none; remove this.",
     f"ports: 65535\njobs: {{ps: 1}}\n{IMAGE}": "1: ports: a pod uses this port and the next 2; write 65533 or less.",
 }
 
