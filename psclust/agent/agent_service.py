@@ -21,6 +21,7 @@ from psclust.errors import PsclustError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
+from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.ports import listen_in
 from psclust.transport.process_facts import Inspected, accepts, inspect_host
 
@@ -37,6 +38,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
         self.reported = threading.Event()
         self._agent = agent
         self._listeners: list[socket.socket] = []
+        self._gpus = GpuReader()
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
         self._stop_listening()  # on ports that tasks may need
@@ -71,7 +73,7 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
         processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
-        return pb.InspectReply(json=inspect_host(processes, list(request.addresses)).to_json())
+        return pb.InspectReply(json=inspect_host(processes, list(request.addresses), self._gpus.processes()).to_json())
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []

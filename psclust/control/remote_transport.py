@@ -18,6 +18,7 @@ from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
 from psclust.transport.api import Output, SignalName, Transport
+from psclust.transport.gpu_usage import GpuReader
 from psclust.transport.local_transport import LocalTransport
 from psclust.transport.process_facts import HostFacts, Inspected, inspect_host
 
@@ -35,6 +36,7 @@ class RemoteTransport(Transport):
         self._agents: dict[str, AgentClient] = {}
         self._hosts: dict[Task, str] = {}
         self._suspended = start_suspend_detector()
+        self._gpus = GpuReader()
 
     def add_agents(self, agents: Iterable[AgentAccess]) -> None:
         for access in agents:
@@ -82,7 +84,7 @@ class RemoteTransport(Transport):
         return agent.tasks.serving(plan.task) if agent else self._local.serving(plan)
 
     def inspector(self) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
-        agents = self.agents()
+        agents, gpus = self.agents(), self._gpus
 
         def inspect(processes: Collection[Inspected], addresses: Collection[str]) -> Mapping[str, HostFacts]:
             groups: dict[str, list[Inspected]] = {}
@@ -91,7 +93,9 @@ class RemoteTransport(Transport):
 
             def look(host: str) -> HostFacts | None:
                 try:
-                    return agents[host].inspect(groups[host], addresses) if host in agents else inspect_host(groups[host], addresses)
+                    if host in agents:
+                        return agents[host].inspect(groups[host], addresses)
+                    return inspect_host(groups[host], addresses, gpus.processes())
                 except PsclustError:
                     return None
 

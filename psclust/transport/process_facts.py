@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from psclust.transport.dumped_stacks import dumped_stacks
-from psclust.transport.gpu_usage import GpuReader
+from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
 _STOPPED = ("T", "t")
-_GPUS = GpuReader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,9 @@ class Inspected:
     stacks: bool
 
 
-def inspect_host(processes: Collection[Inspected], addresses: Collection[str]) -> HostFacts:
-    """The facts of this machine. addresses: of servers to connect to."""
-    connections, gpus = tcp_connections(), _GPUS.processes()
+def inspect_host(processes: Collection[Inspected], addresses: Collection[str], gpus: Mapping[int, GpuUsage] | None = None) -> HostFacts:
+    """The facts of this machine. addresses: of servers to connect to. gpus: of `GpuReader`."""
+    connections = tcp_connections()
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         found = pool.map(
             lambda each: replace(process_facts(each.pid, stacks=each.stacks), usage=usage(each.pid, connections, gpus)), processes

@@ -210,17 +210,18 @@ COUNTS = """
 import os, sys, threading
 from psclust.transport.process_facts import Inspected, inspect_host
 from psclust.transport.task_usage import family
-calls = []
+from psclust.transport.gpu_usage import GpuReader
+calls, gpus = [], GpuReader()
 def note(event, args):
     if counting and event in ("open", "os.listdir", "subprocess.Popen", "socket.__new__", "os.posix_spawn"):
         calls.append((event, str(args[0])))
 counting = False
 sys.addaudithook(note)
 tasks = [Inspected(f"worker:{i}", "a", os.getpid(), False) for i in range(16)]
-inspect_host(tasks, [])
+inspect_host(tasks, [], gpus.processes())
 calls.clear()
 counting = True
-inspect_host(tasks, [])
+inspect_host(tasks, [], gpus.processes())
 counting = False
 print(len([c for c in calls if "/proc/" in c[1]]) / 16, len([c for c in calls if c[0].startswith(("socket", "subprocess", "os.posix"))]))
 """
