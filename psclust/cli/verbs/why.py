@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Iterator
+
 import click
 
 from psclust.cli import output
 from psclust.cli.common_options import json_option, run_dir_option
 from psclust.cli.run_selection import current_run, find_cluster
+from psclust.rundir.events_file import Record, read_events
+
+_TROUBLE = {"exit", "restart", "not_started", "host_silent", "host_back", "host_lost", "move"}
+_LATELY_S, _LATELY = 600.0, 5
 
 
 @click.command()
@@ -14,16 +21,31 @@ from psclust.cli.run_selection import current_run, find_cluster
 @json_option
 @run_dir_option
 def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
-    """Show what every task of a live run does, since when, and which tasks it waits for; then where the Python of programs that wait is.
-    No task is stopped for it."""
+    """Show what every task of a live run does, since when, and which tasks it waits for; then where the Python of programs that wait is,
+    and what has failed in the last ten minutes. No task is stopped for it."""
     from psclust.control.supervisor_client import SupervisorClient
     from psclust.supervise.task_finding import render
 
     cluster = find_cluster(name, run_dir, live=True)
-    with SupervisorClient(current_run(cluster)) as client:
+    folder = current_run(cluster)
+    with SupervisorClient(folder) as client:
         findings = client.explain()
     if as_json:
         output.data([each.to_dict() for each in findings])
         return
     for line in render(findings, output.duration):
         output.say(line)
+    for line in trouble(read_events(folder.events), time.time()):
+        output.say(line)
+
+
+def trouble(events: Iterable[Record], now_s: float) -> Iterator[str]:
+    """Lines about what has failed lately, the last at the end. now_s: seconds since the epoch."""
+    from psclust.cli.run_report.story import clause_of
+
+    found = [event for event in events if event["kind"] in _TROUBLE and event.get("exit_code") != 0 and event["time"] > now_s - _LATELY_S]
+    if found:
+        yield from ("", "lately:")
+    for event in found[-_LATELY:]:
+        task = f"{event['task']}  " if "task" in event else ""
+        yield f"    {output.duration(max(0.0, now_s - event['time']))} ago  {task}{clause_of(event)}"

@@ -1,0 +1,64 @@
+"""`psclust why` at a prompt: what it shows fits a terminal and says what has failed lately."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+
+from psclust.cli.verbs.why import trouble
+from psclust.rundir.events_file import record
+from psclust.testing.command import CommandBed
+from psclust.testing.terminal import Terminal
+from psclust.testing.wait import wait_until
+
+SLEEPS = """import time
+
+def nap():
+    time.sleep(1000)
+
+nap()
+"""
+
+
+def test_only_what_failed_in_the_last_minutes_is_told_the_last_at_the_end() -> None:
+    failed = {"task": "worker:1", "host": "a", "attempt": 1, "after_s": 6.6}
+    events = [
+        {"time": 100.0, **record("exit", exit_code=3, reason="exited with code 3", **failed)},
+        {"time": 1000.0, **record("exit", exit_code=0, reason="exited with code 0", **failed)},
+        {"time": 1005.0, **record("exit", exit_code=137, reason="was killed by SIGKILL", **failed)},
+        {"time": 1006.0, **record("host_silent", host="b")},
+    ]
+    assert list(trouble(events, 1010.0)) == [
+        "",
+        "lately:",
+        "    5.0 s ago  worker:1  attempt 1 was killed by SIGKILL, after 6.6 s",
+        "    4.0 s ago  b: contact broke off",
+    ]
+    assert list(trouble(events[:2], 1010.0)) == []
+
+
+@pytest.mark.process
+def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(bed: CommandBed) -> None:
+    bed.write("train.py", SLEEPS)
+    assert bed.run("up", "-d", "--ps", "0", "--workers", "2", "--no-preload", "train.py")[0] == 0
+    pid = bed.wait_for("worker:1", "running").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    bed.wait_for("worker:1", "running", attempt=2)
+
+    def both_nap() -> list[str] | None:
+        terminal = Terminal([*bed.command, "why"], cwd=bed.folder, env=bed.environment({"TERM": "xterm"}), columns=80)
+        assert terminal.wait() == 0, terminal.written
+        return terminal.screen if "\n".join(terminal.screen).count("nap (train.py:4)") == 4 else None
+
+    lines = wait_until(both_nap, what="both tasks at their line")
+    assert lines is not None
+    assert re.match(r"worker:0  in its own code: nap \(train.py:4\), for \d", lines[0]), lines
+    assert lines[lines.index("worker:1, innermost first:") + 1] == "    nap (train.py:4)"
+    lately = lines[lines.index("lately:") + 1 :]
+    assert re.match(r"    \S+ s ago  worker:1  attempt 1 was killed by SIGKILL", lately[0]), lines
+    assert any("worker:1  gets another attempt" in line for line in lately), lines
+    assert bed.run("down")[0] == 0
