@@ -1,12 +1,15 @@
-"""A Kubernetes API server for tests, over HTTP: objects are kept by kmock, which has no websockets, so `exec` is served here. A small
-kubelet in it runs the pods that clients create."""
+"""A Kubernetes API server for tests, over HTTPS with certificates if pods run there. Objects are kept by kmock, which has no websockets, so
+`exec` is served here. A small kubelet in it runs the pods that clients create."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
+import ssl
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +25,12 @@ from names_server import NamesServer
 from pod_bed import Pod, PodBed
 from strict_schemas import check_core
 
+from psclust.agent.access import server_name
+from psclust.control.certificates import Authority
 from psclust.testing.namespaces import Network
 
 TOKEN = "s3cret"
+_NAME = "kubernetes"
 PODS = resource("", "v1", "pods")
 _LOOK_S = 0.02
 _STARTED_BY = "psclust.test/kubelet"
@@ -57,6 +63,7 @@ class KubeServer:
     def __post_init__(self) -> None:
         self._objects = Emulator()
         self._objects.resources[PODS] = {"namespaced": True}
+        self._authority = Authority("kubernetes")
         self._lost: set[str] = set()
         self._grace_s: dict[str, float] = {}
         self._asked_to_end: dict[str, float] = {}
@@ -68,9 +75,12 @@ class KubeServer:
 
     def kubeconfig(self, folder: Path, *, token: str = TOKEN) -> Path:
         path = folder / "kubeconfig"
-        cluster = {"name": "small", "cluster": {"server": self.url}}
+        mine = self._authority.launcher()
+        here = {"server": self.url, "certificate-authority-data": _encoded(mine.authority), "tls-server-name": server_name(_NAME)}
+        cluster = {"name": "small", "cluster": here}
         context = {"name": "small", "context": {"cluster": "small", "user": "me", "namespace": "team-a"}}
-        user = {"name": "me", "user": {"token": token}}
+        keys = {"client-certificate-data": _encoded(mine.certificate), "client-key-data": _encoded(mine.key)}
+        user = {"name": "me", "user": {"token": token, **keys}}
         path.write_text(
             json.dumps({"current-context": "small", "clusters": [cluster], "contexts": [context], "users": [user]}), encoding="utf-8"
         )
@@ -112,10 +122,10 @@ class KubeServer:
         async with self._objects:
             runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=1.0)
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_tls(self._authority) if self.bed else None)
             await site.start()
             assert site._server is not None
-            self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+            self.url = f"{site.name.partition(':')[0]}://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
             self._up.set()
             try:
                 while not self._over.is_set():
@@ -126,6 +136,7 @@ class KubeServer:
                 raise
             finally:
                 await runner.cleanup()
+                await asyncio.sleep(0.1)  # TLS takes some turns to close its connections
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         words = request.path.split("/")  # /api/v1/namespaces/NAMESPACE/pods/NAME/exec
@@ -245,6 +256,22 @@ class KubeServer:
             ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
             state = {"name": "task", "state": ended, "ready": False, "restartCount": 0, "image": "a", "imageID": "a"}
             found.patch({"status": {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [state]}})
+
+
+def _tls(authority: Authority) -> ssl.SSLContext:
+    """Both sides show a certificate."""
+    own = authority.agent(_NAME)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=own.authority.decode())
+    context.verify_mode = ssl.CERT_REQUIRED
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(own.key + own.certificate)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context
+
+
+def _encoded(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()
 
 
 def _failure(status: int, message: str) -> web.Response:

@@ -47,6 +47,9 @@ def kube(bed: CommandBed, tmp_path: Path) -> Iterator[KubeServer]:
 def pods(kube: KubeServer, bed: CommandBed, tmp_path: Path) -> CommandBed:
     """The command, with a kubeconfig."""
     bed.environ["KUBECONFIG"] = str(kube.kubeconfig(tmp_path))
+    # Where the client puts the keys of a kubeconfig.
+    (tmp_path / "temporary").mkdir()
+    bed.environ["TMPDIR"] = str(tmp_path / "temporary")
     return bed
 
 
@@ -64,6 +67,7 @@ def test_a_script_runs_in_pods_with_the_folder_that_was_sent_and_no_pod_is_left(
     for index in (0, 1):
         assert f"worker:{index} | worker:{index} in bed-worker-{index} and reads its file\n" in said, said
     assert kube.pods() == []
+    assert [name for name in os.listdir(pods.environ["TMPDIR"]) if not name.startswith("psclust-ports")] == []
     # pods/exec is asked for by GET; newer servers also want create.
     assert kube.asked == allowed() - {("create", "pods/exec")}
     assert pods.run("down") == (0, "bed is down already; it ended well\n")

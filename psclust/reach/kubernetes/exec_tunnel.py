@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from psclust.errors import PsclustError
@@ -32,10 +32,10 @@ class ExecTunnel(CarriedTunnel):
             raise OSError(str(error)) from None
         threading.Thread(target=_send, args=(client, stream), name="tunnel-send", daemon=True).start()
         try:
-            for data in stream.output():
-                client.sendall(data)
+            with closing(stream.output()) as output:
+                for data in output:
+                    client.sendall(data)
         finally:
-            stream.close()
             with suppress(OSError):  # it wakes the thread that receives
                 client.shutdown(socket.SHUT_RDWR)
 

@@ -8,12 +8,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from psclust.errors import PsclustError, StartError, UsageError
+from psclust.pods.job_object import CONTAINER
 from psclust.spec.cluster_file import Kubernetes
 
 _TIMEOUTS_S = (5.0, 30.0)  # to connect, and for the reply
@@ -76,17 +78,7 @@ class KubeApi:
     def __init__(self, place: KubePlace) -> None:
         self.place = place
         self._kubernetes = _import_client()
-        configuration = self._kubernetes.client.Configuration()
-        configuration.retries = 1
-        config = self._kubernetes.config
-        try:
-            if place.kubeconfig is None:
-                config.load_incluster_config(client_configuration=configuration)
-            else:
-                config.load_kube_config(place.kubeconfig, place.context, configuration, persist_config=False)
-        except config.ConfigException as error:
-            raise UsageError(f"the kubeconfig {place.kubeconfig or 'of this pod'} cannot be used: {error}.") from None
-        self._configuration = configuration
+        self._configuration = _load_configuration(place, _changed(place.kubeconfig))
         self._core = self._new_core()
 
     def create_pod(self, pod: Object) -> None:
@@ -115,6 +107,7 @@ class KubeApi:
                 core.connect_get_namespaced_pod_exec,
                 pod,
                 self.place.namespace,
+                container=CONTAINER,  # beside others, such as that of a service mesh
                 command=list(command),
                 stdin=True,
                 stdout=True,
@@ -161,6 +154,37 @@ def labels_of(found: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in found.items())
 
 
+def _changed(kubeconfig: str | None) -> tuple[int, ...]:
+    """When its files were changed last: a log-in may write them anew during a run."""
+    paths = kubeconfig.split(os.pathsep) if kubeconfig else ()
+    return tuple(os.stat(path).st_mtime_ns for path in paths if os.path.exists(path))
+
+
+@lru_cache
+def _load_configuration(place: KubePlace, changed: tuple[int, ...]) -> Any:
+    """Once in a process, as a log-in may call a program of its own each time."""
+    kubernetes = _import_client()
+    config, found = kubernetes.config, kubernetes.client.Configuration()
+    found.retries = 1
+    try:
+        if place.kubeconfig is None:
+            config.load_incluster_config(client_configuration=found)
+        else:
+            config.load_kube_config(place.kubeconfig, place.context, found, persist_config=False)
+    except config.ConfigException as error:
+        raise UsageError(f"the kubeconfig {place.kubeconfig or 'of this pod'} cannot be used: {error}.") from None
+    return found
+
+
+@lru_cache
+def _file_in_memory(content: str | bytes, folder: str | None = None, force_recreate: bool = False) -> str:
+    """In place of the client's own: it writes the keys of a kubeconfig to files that it removes when the interpreter exits, which a
+    supervisor never does, or a process that is killed."""
+    memory = os.memfd_create("kubeconfig")
+    os.write(memory, content.encode() if isinstance(content, str) else content)
+    return f"/proc/self/fd/{memory}"
+
+
 @contextmanager
 def _refusing_keys() -> Iterator[None]:
     """Newer clients check objects before they send them."""
@@ -190,6 +214,8 @@ def _import_client() -> Any:
     try:
         import kubernetes
         import kubernetes.stream
+        from kubernetes.config import kube_config
     except ImportError:
         raise UsageError("the Kubernetes client is not installed here: `pip install psclust[kubernetes]`.") from None
+    kube_config._create_temp_file_with_content = _file_in_memory
     return kubernetes

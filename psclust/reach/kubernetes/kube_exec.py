@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import queue
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -22,10 +23,14 @@ _FAILED = (OSError, WebSocketException)
 
 
 class ExecStream:
-    """The bytes of a running command; one thread may send while another one receives. `client`: of `KubeApi.exec`."""
+    """The bytes of a running command; one thread may send while another one receives. `client`: of `KubeApi.exec`.
+
+    Who receives also closes the socket: otherwise its number may become that of a new connection, whose bytes it would take."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
+        self._socket: socket.socket = client.sock.sock
+        self._sending = threading.Lock()
         self.code: int | None = None
         """The exit code, once the command has ended."""
         self.stderr = bytearray()
@@ -34,37 +39,46 @@ class ExecStream:
         """To standard input. Raises ConnectionError when the command has ended or the connection is lost."""
         for start in range(0, len(data), _CHUNK):
             try:
-                self._client.sock.send(_STDIN + data[start : start + _CHUNK], ABNF.OPCODE_BINARY)
+                with self._sending:
+                    self._client.sock.send(_STDIN + data[start : start + _CHUNK], ABNF.OPCODE_BINARY)
             except _FAILED as error:
                 raise ConnectionError(str(error)) from None
 
     def end_input(self) -> None:
         """Where the server knows no end of the input (before Kubernetes 1.30), the end of the connection is one."""
-        with suppress(*_FAILED):
+        with suppress(*_FAILED), self._sending:
             self._client.close_channel(0)
 
-    def output(self) -> Iterator[bytes]:
-        """Until the command has ended or the connection is lost, and then `code` is None."""
-        with suppress(*_FAILED):
-            while True:
-                kind, frame = self._client.sock.recv_data_frame(True)
-                if kind == ABNF.OPCODE_CLOSE:
-                    return
-                if kind not in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) or len(frame.data) < 2:
-                    continue
-                channel, data = frame.data[0], bytes(frame.data[1:])
-                if channel == _STDOUT:
-                    yield data
-                elif channel == _STDERR:
-                    self.stderr += data
-                    del self.stderr[:-_TAIL]
-                elif channel == _STATUS:
-                    self.code = _exit_code(data)
+    def output(self) -> Generator[bytes, None, None]:
+        """Until the command has ended or the connection is lost, and then `code` is None. Closes the connection."""
+        try:
+            with suppress(*_FAILED):
+                yield from self._received()
+        finally:
+            self.close()
+            with suppress(*_FAILED), self._sending:
+                self._client.sock.shutdown()
+
+    def _received(self) -> Iterator[bytes]:
+        while True:
+            kind, frame = self._client.sock.recv_data_frame(True)
+            if kind == ABNF.OPCODE_CLOSE:
+                return
+            if kind not in (ABNF.OPCODE_BINARY, ABNF.OPCODE_TEXT) or len(frame.data) < 2:
+                continue
+            channel, data = frame.data[0], bytes(frame.data[1:])
+            if channel == _STDOUT:
+                yield data
+            elif channel == _STDERR:
+                self.stderr += data
+                del self.stderr[:-_TAIL]
+            elif channel == _STATUS:
+                self.code = _exit_code(data)
 
     def close(self) -> None:
-        with suppress(*_FAILED):
-            # Without the farewell of websockets, for which a server that is gone would have us wait.
-            self._client.sock.shutdown()
+        """End the connection, without the farewell of websockets: a server that is gone would have us wait for it."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not that of TLS, which says farewell, too
 
 
 class PodCommand:
