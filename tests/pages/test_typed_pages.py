@@ -48,8 +48,9 @@ def typed(page: str) -> list[str]:
     """The commands of a page: those of its blocks, and those within its text that give a verb something to do."""
     in_text = [command for piece in code(page) for command in commands(piece) if len(command.split()) > 2 and "..." not in command]
     found = [command for piece in blocks(page) for command in commands(piece)]
-    found += [command for command in in_text if not re.search(r" TASK$|psclust task|psclust\.train$", command)]
-    return list(dict.fromkeys(found))
+    found += [command for command in in_text if not re.search(r" (TASK|NAME)$|psclust task|psclust\.train$", command)]
+    # Those for pods are typed in tests/pods, where there is a Kubernetes cluster.
+    return [command for command in dict.fromkeys(found) if "--kubernetes" not in command]
 
 
 def pages() -> Iterator[tuple[str, list[str]]]:
