@@ -21,7 +21,7 @@ from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace
 from psclust.reach.kubernetes.kube_hosts import KubeHosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile, Kubernetes
-from psclust.testing.command import CommandBed
+from psclust.testing.command import CommandBed, Running
 from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
@@ -190,18 +190,23 @@ def test_when_the_supervisor_is_killed_its_guard_removes_the_pods(kube: KubeServ
     assert kube.pods() == []
 
 
-@pytest.mark.long
-def test_when_the_launchers_machine_dies_the_pods_end_by_their_lease_and_down_removes_them(kube: KubeServer, pods: CommandBed) -> None:
-    pods.write("train.py", PATIENT)
-    pods.write("psclust.yaml", "deadlines: {lease: 10, stop: 1}\n")
-    running = pods.start(*UP, "--workers", "2", *PLAIN, "train.py")
-    pods.wait_for("worker:1", "running")
+def lose_launcher(running: Running) -> None:
+    """Kill everything on the launcher's side, none of which can act once the first of it is dead."""
     up = psutil.Process(running.process.pid)
     for process in [*up.children(recursive=True), up]:
         process.send_signal(signal.SIGSTOP)
     for process in [*up.children(recursive=True), up]:
         process.kill()
     running.process.wait()
+
+
+@pytest.mark.long
+def test_when_the_launchers_machine_dies_the_pods_end_by_their_lease_and_down_removes_them(kube: KubeServer, pods: CommandBed) -> None:
+    pods.write("train.py", PATIENT)
+    pods.write("psclust.yaml", "deadlines: {lease: 10, stop: 1}\n")
+    running = pods.start(*UP, "--workers", "2", *PLAIN, "train.py")
+    pods.wait_for("worker:1", "running")
+    lose_launcher(running)
     wait_until(lambda: all(pod.process.poll() == 0 for pod in kube.running.values()), 60, what="the end of the pods")
     assert kube.pods() == ["bed-worker-0", "bed-worker-1"]  # ended, but still listed
     code, said = pods.run("down")
@@ -215,12 +220,7 @@ def test_the_next_up_removes_what_a_dead_launcher_left(kube: KubeServer, pods: C
     pods.write("train.py", PATIENT)
     running = pods.start(*UP, "--workers", "1", *PLAIN, "train.py")
     pods.wait_for("worker:0", "running")
-    up = psutil.Process(running.process.pid)
-    for process in [*up.children(recursive=True), up]:
-        process.send_signal(signal.SIGSTOP)
-    for process in [*up.children(recursive=True), up]:
-        process.kill()
-    running.process.wait()
+    lose_launcher(running)
     pods.write("train.py", "print('again')\n")
     code, said = pods.run(*UP, "--workers", "1", *PLAIN, "train.py")
     assert code == 0, said
