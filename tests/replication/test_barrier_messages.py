@@ -39,8 +39,11 @@ def test_tokens_come_back_from_the_rows_of_the_workers_that_get_one() -> None:
 
 def test_an_update_comes_back_in_its_parts() -> None:
     tokens = {0: Token(Kind.GO, 10, 101, 8)}
-    vector = encode_update(Update(8, 40, {1: 2}, tokens, wanted=3), 2)
+    foreseen = Message(Kind.GRADIENT, 1, 11, 100, 1)
+    vector = encode_update(Update(8, 40, {1: 2}, tokens, wanted=3), 2, [foreseen])
     assert list(vector.shape) == update_shape(2)
-    examples, wanted, batches, rows = decode_update(vector, 2)
-    assert (examples, wanted, batches.tolist()) == (40, 3, [0, 2])
-    assert rows.reshape(tokens_shape(2)).tolist() == encode_tokens(tokens, 2).tolist()
+    update = decode_update(vector, 2)
+    assert (update.messages, update.examples, update.wanted, update.batches.tolist()) == (1, 40, 3, [0, 2])
+    assert update.tokens.reshape(tokens_shape(2)).tolist() == encode_tokens(tokens, 2).tolist()
+    assert decode_messages(update.foreseen)[1] == foreseen
+    assert not np.any(update.foreseen[:5])

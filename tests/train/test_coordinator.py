@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 import tensorflow as tf
 import toys
 
+import psclust
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
@@ -72,16 +73,16 @@ class Bench:
 
 
 @contextmanager
-def made_bench(replicas: int, needed: int | None = None) -> Iterator[Bench]:
-    """Without backup workers all replicas push into the same accumulators."""
+def made_bench(replicas: int, needed: int | None = None, program: psclust.Program = toys.tally) -> Iterator[Bench]:
+    """Without backup workers all replicas push into the same accumulators. program: the tally model, with any optimizer."""
     layout = DeviceLayout(ps=0, workers=("",) * replicas, client="")
     with tf.Graph().as_default() as graph:
         state = create_state(layout)
-        optimizer = toys.tally.optimizer(state.global_step)
-        tower = build_tower(toys.tally, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
+        optimizer = program.optimizer(state.global_step)
+        tower = build_tower(program, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout, needed=needed)
-        workers = [participant_ops(tower, channel, layout, replica, (), toys.tally.config) for replica in range(replicas)]
-        chief = coordinator_ops(tower, channel, optimizer, state, layout, toys.tally.config)
+        workers = [participant_ops(tower, channel, layout, replica, (), program.config) for replica in range(replicas)]
+        chief = coordinator_ops(tower, channel, optimizer, state, layout, program.config)
         halves: list[list[Any]] = [[], []]
         for replica, worker in enumerate(workers):
             own = channel.accumulators if needed is None else own_accumulators(tower.gradients, replica)
@@ -156,6 +157,45 @@ def test_a_worker_that_died_half_way_through_its_push_voids_the_round(bench: Ben
     assert _both_step(survivor, successor)[0].step == 1
     assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
     assert "computed again" in caplog.text
+
+
+def _decaying() -> tf.compat.v1.train.Optimizer:
+    # Its moments of a table with sparse gradients decay whatever the gradient is.
+    return tf.compat.v1.train.AdamOptimizer(0.1)
+
+
+def test_a_void_round_leaves_what_an_optimizer_changes_without_a_gradient(caplog: pytest.LogCaptureFixture) -> None:
+    found = []
+    for dies in (False, True):
+        with made_bench(2, program=replace(toys.tally, optimizer_fn=_decaying)) as bench:
+            bench.drive()
+            one, other = bench.join_both()
+            _both_step(one, other)
+            if dies:
+                bench.session.run(bench.half_pushes[1], {bench.workers[1].round: other._round})
+                waiting = Background(one.step)
+                other = bench.join(1)
+                assert not waiting.result()[0].sure
+            assert _both_step(one, other)[0].step == 2
+            names = ("sparse", "sparse/Adam", "sparse/Adam_1", "beta1_power", "dense")
+            found.append([bench.session.run(f"{name}/Read/ReadVariableOp:0").tolist() for name in names])
+    assert found[0] == found[1]
+    assert "computed again" in caplog.text
+
+
+def test_the_chief_is_asked_about_no_update_that_it_foresees(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = bench.drive()
+    one, other = bench.join_both()
+    _both_step(one, other)
+
+    def asked(order: Any) -> Any:
+        raise AssertionError(order)
+
+    monkeypatch.setattr(coordinator, "_update", asked)
+    for _ in range(3):
+        _both_step(one, other)
+    assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
+    assert coordinator.error is None
 
 
 def test_a_gradient_of_an_older_round_counts_for_nothing(bench: Bench) -> None:

@@ -42,6 +42,10 @@ class BackupBarrier(Barrier):
         """One at a time: the round may need fewer messages than it awaits workers."""
         return min(1, len(self.awaited))
 
+    @property
+    def _foresees(self) -> bool:
+        return False
+
     def open(self) -> list[Action]:
         reset, *rest = super().open()
         return [reset, *(Clear(worker, self.round) for worker in range(self._workers)), *rest]

@@ -18,9 +18,10 @@ released with made-up values; the round is *spoilt*, and void when all have deli
 from __future__ import annotations
 
 from collections.abc import Collection
+from copy import copy
 
 from psclust.replication.sync.barrier_actions import Action, CountGradients, DropMessages, Left, Release, Reset, Send, Warn
-from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
+from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Token, Update
 
 
 class Barrier:
@@ -68,6 +69,11 @@ class Barrier:
         return not self._expected and not self._examples
 
     @property
+    def _foresees(self) -> bool:
+        """Whether a round waits for one gradient of every worker and for nothing else."""
+        return not self._all_reduce
+
+    @property
     def _is_last_step(self) -> bool:
         return self._max_steps is not None and self._step >= self._max_steps
 
@@ -91,6 +97,17 @@ class Barrier:
     def unblock(self) -> list[Action]:
         """Releases the replicas that wait in an all-reduce for a lost worker; for when all waiting messages have been received."""
         return self._release() if self._unsure else []
+
+    def foreseen(self) -> Foreseen | None:
+        """What `receive` and `close_round` will want if each awaited worker delivers a gradient; None if that cannot be said yet."""
+        known = not self._unsure and self.awaited == self._incarnations.keys()
+        if not self._foresees or self._stopping or self._examples or not known:
+            return None
+        messages = [Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1) for worker in sorted(self.awaited)]
+        later = copy(self)
+        later._examples, later._unsure = dict.fromkeys(self.awaited, 1), set()
+        updates = [action for action in later._update() if isinstance(action, Update)]
+        return Foreseen(messages, updates[0]) if messages else None
 
     def close_round(self) -> list[Action]:
         """Ends a round that awaits no worker."""
@@ -152,7 +169,8 @@ class Barrier:
         self._step += 1
         self._stopping = self._is_last_step
         batches, tokens = self._batches(), self._advance().tokens
-        return [Update(self._step, examples, batches, tokens, self.wanted)]
+        # The messages of a round are received with the update that is foreseen to follow them, where one is.
+        return [Update(self._step, examples, batches, tokens, 0 if self._foresees else self.wanted)]
 
     def _batches(self) -> dict[int, int]:
         """worker -> batches that the update uses up."""

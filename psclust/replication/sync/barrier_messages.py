@@ -5,8 +5,8 @@ A worker sends a `Message` to the chief's queue and takes a `Token` from its own
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from enum import IntEnum
 from typing import Any
 
@@ -60,6 +60,18 @@ class Update:
     wanted: int
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The messages that a round still needs if all goes well, but for their `examples`, and the update that follows, but for its `examples`
+    and `batches`."""
+
+    messages: Sequence[Message]
+    update: Update
+
+    def was(self, update: Update) -> bool:
+        return replace(update, examples=self.update.examples, batches=self.update.batches) == self.update
+
+
 _NO_TOKEN = -1
 _TOKEN_WIDTH, _MESSAGE_WIDTH = len(fields(Token)), len(fields(Message))
 MESSAGE_SHAPE, TOKEN_SHAPE = [_MESSAGE_WIDTH], [_TOKEN_WIDTH]
@@ -96,16 +108,35 @@ def tokens_shape(workers: int) -> list[int]:
     return [workers, _TOKEN_WIDTH]
 
 
-def encode_update(update: Update, workers: int) -> Any:
-    """int64 [2 + workers + 4 * workers], see `decode_update`."""
+def encode_update(update: Update, workers: int, foreseen: Sequence[Message] = ()) -> Any:
+    """int64, see `DecodedUpdate`. foreseen: the messages on whose arrival the update is made, one a worker; their `examples` count, not
+    those of `update`, nor its `batches`. None: it is made at once."""
     batches = [update.batches.get(worker, 0) for worker in range(workers)]
-    return np.concatenate([[update.examples, update.wanted], batches, np.ravel(encode_tokens(update.tokens, workers))])
+    rows = np.zeros([workers, _MESSAGE_WIDTH], np.int64)
+    for message in foreseen:
+        rows[message.worker] = astuple(message)
+    numbers = [len(foreseen), update.examples, update.wanted]
+    return np.concatenate([numbers, batches, np.ravel(encode_tokens(update.tokens, workers)), np.ravel(rows)])
 
 
 def update_shape(workers: int) -> list[int]:
-    return [2 + workers * (1 + _TOKEN_WIDTH)]
+    return [3 + workers * (1 + _TOKEN_WIDTH + _MESSAGE_WIDTH)]
 
 
-def decode_update(vector: Tensor, workers: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(examples, wanted: scalars, batches: [workers], tokens: flat) of an encoded update, in a graph."""
-    return vector[0], vector[1], vector[2 : 2 + workers], vector[2 + workers :]
+@dataclass(frozen=True)
+class DecodedUpdate:
+    """An encoded update in a graph, int64 all. messages: how many to wait for before; examples, wanted: scalars; batches: [workers];
+    tokens: [4 * workers], see `encode_tokens`; foreseen: [5 * workers], of each the fields of its message, zeros without one."""
+
+    messages: Tensor
+    examples: Tensor
+    wanted: Tensor
+    batches: Tensor
+    tokens: Tensor
+    foreseen: Tensor
+
+
+def decode_update(vector: Tensor, workers: int) -> DecodedUpdate:
+    """The parts of an encoded update."""
+    tokens, foreseen = 3 + workers, 3 + workers * (1 + _TOKEN_WIDTH)
+    return DecodedUpdate(vector[0], vector[1], vector[2], vector[3:tokens], vector[tokens:foreseen], vector[foreseen:])

@@ -31,8 +31,9 @@ from psclust.replication.sync.barrier_messages import (
     tokens_shape,
     update_shape,
 )
+from psclust.replication.sync.foreseen_update import Gates, decide
 from psclust.replication.sync.stream_ops import StreamChannel, StreamOps, bring_updated, push_examples, stream_channel, stream_ops
-from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor
+from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import GradientsAndVariables, scale
@@ -92,7 +93,8 @@ class CoordinatorOps:
     pending: int32, messages waiting. receive: int64 [messages, 5], all waiting messages, `count` at least.
     sums: the accumulators that an update takes from. all_reduce: None without one. backups: None if every gradient counts.
     send: sends `tokens`. update: applies the mean of the round, unless the `stream` has, counts the step, sends the tokens of `order` and
-    receives the next messages, as `receive`.
+    receives the next messages, as `receive`. foreseen: waits for the messages of `order`, then does the same if they are those foreseen,
+    but receives no others; fetches `Decision.answer`. None with a stream.
     """
 
     workers: int
@@ -108,6 +110,7 @@ class CoordinatorOps:
     stream: StreamOps | None
     send: Operation
     update: Tensor
+    foreseen: Sequence[Tensor | Operation] | None
 
 
 def build_channel(
@@ -185,19 +188,22 @@ def coordinator_ops(
     tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
     order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
     with tf.device(layout.parameters):
-        taken: Sequence[Gradient] = ()
         applied: Sequence[Operation] = ()
-        stream = None
+        stream = decision = None
+        decoded = decode_update(tf.identity(order), workers)
         if channel.stream is None:
-            taken = [take(accumulator, variable) for accumulator, variable in zip(channel.accumulators, variables, strict=True)]
-            applied = _applied(taken, order, tower, optimizer, state, layout, settings)
+            decision = decide(decoded, workers, channel.messages.dequeue_many)
+            gates = Gates(decision, variables)
+            taken = _taken(channel, variables)
+            applied = _applied(taken, gates, tower, optimizer, state, layout, settings)
+            gates.hold(applied)
         else:
             stream = stream_ops(tower, channel.accumulators, channel.stream, optimizer, state, layout, settings)
-        _, wanted, batches, next_tokens = decode_update(order, workers)
+        batches = decision.batches if decision else decoded.batches
         with tf.control_dependencies([_counted(state, applied, batches, stream)]):
-            sent = _send(channel, tf.reshape(next_tokens, tokens.shape))
+            sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
         with tf.control_dependencies([sent]):
-            update = _receive(channel, tf.cast(wanted, tf.int32))
+            update = _receive(channel, tf.cast(decoded.wanted, tf.int32))
         return CoordinatorOps(
             workers=workers,
             round=round_,
@@ -206,22 +212,26 @@ def coordinator_ops(
             order=order,
             pending=channel.messages.size(),
             receive=_receive(channel, count),
-            sums=stream.sums if stream else accumulator_ops(channel.accumulators, variables, taken, round_),
+            sums=stream.sums if stream else accumulator_ops(channel.accumulators, variables, _taken(channel, variables), round_),
             all_reduce=_all_reduce_ops(channel.all_reduce, round_) if channel.all_reduce else None,
             backups=backup_ops(tower.contributions, channel.accumulators, layout, round_, channel.needed) if channel.needed else None,
             stream=stream,
             send=_send(channel, tokens),
             update=update,
+            foreseen=(decision.answer, sent) if decision else None,
         )
 
 
+def _taken(channel: Channel, variables: Sequence[Variable]) -> Sequence[Gradient]:
+    return [take(accumulator, variable) for accumulator, variable in zip(channel.accumulators, variables, strict=True)]
+
+
 def _applied(
-    taken: Sequence[Gradient], order: Tensor, tower: Tower, optimizer: Optimizer, state: State, layout: DeviceLayout, settings: Settings
+    taken: Sequence[Gradient], gates: Gates, tower: Tower, optimizer: Optimizer, state: State, layout: DeviceLayout, settings: Settings
 ) -> Sequence[Operation]:
     """The ops that update all variables with the mean of the sums `taken`."""
-    variables, workers = [variable for _, variable in tower.contributions], len(layout.workers)
-    factors = {variable.device: at(variable, lambda: 1.0 / tf.cast(decode_update(order, workers)[0], tf.float64)) for variable in variables}
-    mean = [(at(v, scale, sums, factors[v.device]), v) for sums, v in zip(taken, variables, strict=True)]
+    variables = [variable for _, variable in tower.contributions]
+    mean = [(at(v, scale, sums, gates.on(v.device)), v) for sums, v in zip(taken, variables, strict=True)]
     return apply_update(optimizer, *tower.divide(mean), state, layout, settings)
 
 

@@ -29,6 +29,11 @@ class StreamingBarrier(Barrier):
     def ended(self) -> bool:
         return super().ended and not self._places and not self._waiting
 
+    @property
+    def _foresees(self) -> bool:
+        # The stream updates the variables while messages are on their way.
+        return False
+
     def open(self) -> list[Action]:
         return [*super().open(), *self._begin()]
 

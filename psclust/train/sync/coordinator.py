@@ -29,7 +29,7 @@ from psclust.replication.sync.barrier_actions import (
     Stream,
     Warn,
 )
-from psclust.replication.sync.barrier_messages import Message, Update, decode_messages, encode_tokens, encode_update
+from psclust.replication.sync.barrier_messages import Foreseen, Message, Update, decode_messages, encode_tokens, encode_update
 from psclust.replication.sync.barrier_ops import CoordinatorOps
 from psclust.replication.sync.streaming import StreamingBarrier
 from psclust.replication.tf_types import Session
@@ -84,8 +84,11 @@ class BarrierCoordinator:
         self._dropped = dropped
         # Messages that came with an update.
         self._inbox: list[Message] = []
-        # A step is this one call.
+        # A step is one of these two calls.
         self._update = prepare(session, [ops.update], [ops.order])
+        self._foreseen = prepare(session, ops.foreseen, [ops.order]) if ops.foreseen else None
+        # The update of the round, if it is already made.
+        self._made: Foreseen | None = None
         self._sums = AccumulatorGroup(session, ops.sums)
         self._stream = StreamRun(session, ops.stream, self._fail) if ops.stream else None
         self._own = [AccumulatorGroup(session, own) for own in ops.backups.own] if ops.backups else []
@@ -115,7 +118,7 @@ class BarrierCoordinator:
             self._do(barrier.open())
             while not barrier.ended:
                 while barrier.awaited:
-                    for message in self._receive(barrier.wanted):
+                    for message in self._next_messages():
                         self._do(barrier.receive(message))
                     self._do(barrier.unblock())
                 self._do(barrier.close_round())
@@ -128,12 +131,29 @@ class BarrierCoordinator:
         # Another thread may be waiting in the session, the chief's own replica for a token; closing the session wakes it.
         close(self._session)
 
-    def _receive(self, count: int) -> list[Message]:
-        """All waiting messages, `count` at least."""
+    def _next_messages(self) -> list[Message]:
+        """Messages of awaited workers, one at least. If they are those foreseen, the update of the round is made."""
         if self._inbox:
             found, self._inbox = self._inbox, []
             return found
-        return decode_messages(self._session.run(self._ops.receive, {self._ops.count: count}))
+        foreseen = self._barrier.foreseen()
+        if foreseen is None or self._foreseen is None:
+            return decode_messages(self._session.run(self._ops.receive, {self._ops.count: self._barrier.wanted}))
+        (answer,) = self._foreseen(encode_update(foreseen.update, self._ops.workers, foreseen.messages))
+        if answer[0]:
+            self._made = foreseen
+        return decode_messages(answer[1:])
+
+    def _make(self, update: Update) -> None:
+        if self._stream:
+            self._stream.finish()
+        made, self._made = self._made, None
+        if made is None:
+            (received,) = self._update(encode_update(update, self._ops.workers))
+            self._inbox = decode_messages(received)
+        elif not made.was(update):
+            raise AssertionError(f"the update made, {made.update}, is not the one to make, {update}")
+        self._updated(update.step)
 
     def _do(self, actions: Iterable[Action]) -> None:
         ops, run = self._ops, self._session.run
@@ -143,11 +163,7 @@ class BarrierCoordinator:
                     if tokens:
                         run(ops.send, {ops.tokens: encode_tokens(tokens, ops.workers)})
                 case Update():
-                    if self._stream:
-                        self._stream.finish()
-                    (received,) = self._update(encode_update(action, ops.workers))
-                    self._inbox = decode_messages(received)
-                    self._updated(action.step)
+                    self._make(action)
                 case CountGradients(expected):
                     self._do(self._barrier.counted(all(count == expected for count in self._sums.counts())))
                 case Left(worker):
