@@ -91,8 +91,8 @@ def gate(far: CommandBed) -> Gate:
 def _ends_interrupted(running: Running) -> None:
     """With a word about that."""
     assert running.wait(300) == 130, running.output
-    # The last line, or the last but one of a run that has output.
-    told = [re.fullmatch(r"psclust: \w+ was stopped .*: interrupted \(Ctrl-C\)", line) for line in running.output.splitlines()[-2:]]
+    # The last line, but for where the output of a run is, and its report.
+    told = [re.fullmatch(r"psclust: \w+ was stopped .*: interrupted \(Ctrl-C\)", line) for line in running.output.splitlines()[-3:]]
     assert any(told), running.output
 
 
