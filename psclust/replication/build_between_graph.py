@@ -86,7 +86,7 @@ def build_between_graph(
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
     participant = participant_ops(tower, channel, layout, replica, updates, model.config)
-    coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config) if chief else None
+    coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config, participant) if chief else None
     narrow(model.config.wire_dtype, built)
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 

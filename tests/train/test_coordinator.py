@@ -26,6 +26,7 @@ from psclust.testing.wait import wait_until
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
 from psclust.train.sync.participant import BarrierParticipant, Grant
+from psclust.train.sync.update_offer import UpdateOffer
 
 pytestmark = pytest.mark.tensorflow
 
@@ -44,7 +45,10 @@ class Bench:
     ended: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
 
-    def drive(self, stop_at: int | None = None) -> BarrierCoordinator:
+    def drive(self, stop_at: int | None = None, offer: UpdateOffer | None = None) -> BarrierCoordinator:
+        if offer is None:
+            offer = UpdateOffer(0)
+            offer.close()
         barrier = new_barrier(self.chief, int(self.session.run(self.state.global_step)), max_steps=stop_at)
         coordinator = BarrierCoordinator(
             self.session,
@@ -53,6 +57,7 @@ class Bench:
             left=self.ended.append,
             updated=lambda step: None,
             dropped=self.dropped.append,
+            offer=offer,
         )
         coordinator.start()
         # Taken out of the way, so that every introduction is made once and the tests know which messages there are.
@@ -60,14 +65,15 @@ class Bench:
             assert self.session.run(worker.token)[0] == Kind.RESYNC
         return coordinator
 
-    def join(self, replica: int) -> BarrierParticipant:
-        participant = BarrierParticipant(self.session, self.workers[replica], Hooks())
+    def join(self, replica: int, offer: UpdateOffer | None = None) -> BarrierParticipant:
+        """offer: to the chief's own replica, which is the first."""
+        participant = BarrierParticipant(self.session, self.workers[replica], Hooks(), (self.chief, offer) if offer else None)
         assert participant.join().go
         return participant
 
-    def join_both(self) -> tuple[BarrierParticipant, BarrierParticipant]:
+    def join_both(self, offer: UpdateOffer | None = None) -> tuple[BarrierParticipant, BarrierParticipant]:
         """Tokens are handed out when both are there."""
-        one = Background(lambda: self.join(0))
+        one = Background(lambda: self.join(0, offer))
         other = self.join(1)
         return one.result(), other
 
@@ -82,7 +88,7 @@ def made_bench(replicas: int, needed: int | None = None, program: psclust.Progra
         tower = build_tower(program, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout, needed=needed)
         workers = [participant_ops(tower, channel, layout, replica, (), program.config) for replica in range(replicas)]
-        chief = coordinator_ops(tower, channel, optimizer, state, layout, program.config)
+        chief = coordinator_ops(tower, channel, optimizer, state, layout, program.config, workers[0])
         halves: list[list[Any]] = [[], []]
         for replica, worker in enumerate(workers):
             own = channel.accumulators if needed is None else own_accumulators(tower.gradients, replica)
@@ -183,19 +189,72 @@ def test_a_void_round_leaves_what_an_optimizer_changes_without_a_gradient(caplog
     assert "computed again" in caplog.text
 
 
-def test_the_chief_is_asked_about_no_update_that_it_foresees(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    coordinator = bench.drive()
-    one, other = bench.join_both()
-    _both_step(one, other)
+def _refuse(monkeypatch: pytest.MonkeyPatch, coordinator: BarrierCoordinator, *names: str) -> None:
+    """Has the coordinator fail where it makes these runs."""
 
     def asked(order: Any) -> Any:
         raise AssertionError(order)
 
-    monkeypatch.setattr(coordinator, "_update", asked)
+    for name in names:
+        monkeypatch.setattr(coordinator, name, asked)
+
+
+def test_the_chief_is_asked_about_no_update_that_it_foresees(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = bench.drive()
+    one, other = bench.join_both()
+    _both_step(one, other)
+    _refuse(monkeypatch, coordinator, "_update")
     for _ in range(3):
         _both_step(one, other)
     assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
     assert coordinator.error is None
+
+
+def test_the_replica_of_the_chief_makes_the_updates_in_its_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer = UpdateOffer(0)
+    coordinator = bench.drive(offer=offer)
+    one, other = bench.join_both(offer)
+    _both_step(one, other)
+    _refuse(monkeypatch, coordinator, "_update", "_foreseen")
+    for step in (2, 3, 4):
+        assert _both_step(one, other) == (Grant(True, step, True), Grant(True, step, True))
+    assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
+    assert bench.session.run(bench.state.positions).tolist() == [4, 4]
+    assert coordinator.error is None
+
+
+def test_when_the_replica_of_the_chief_leaves_the_others_go_on(bench: Bench) -> None:
+    offer = UpdateOffer(0)
+    coordinator = bench.drive(offer=offer)
+    one, other = bench.join_both(offer)
+    for _ in range(2):
+        _both_step(one, other)
+    stepping = Background(other.step)
+    one.leave()
+    assert stepping.result()[0] == Grant(True, 3, True)
+    assert other.step()[0] == Grant(True, 4, True)
+    other.leave()
+    assert coordinator.wait(300)
+    assert (bench.ended, coordinator.error) == ([0, 1], None)
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_a_worker_dies_while_the_replica_of_the_chief_waits_with_the_update(bench: Bench, half: bool) -> None:
+    offer = UpdateOffer(0)
+    bench.drive(offer=offer)
+    one, dead = bench.join_both(offer)
+    for _ in range(2):
+        _both_step(one, dead)
+    waiting = Background(one.step)
+    if half:
+        bench.session.run(bench.half_pushes[1], {bench.workers[1].round: dead._round})
+    successor = bench.join(1)
+    if half:
+        assert waiting.result()[0] == Grant(True, 2, False)
+        waiting = Background(one.step)
+    assert successor.step()[0] == waiting.result()[0] == Grant(True, 3, True)
+    assert _both_step(one, successor)[0] == Grant(True, 4, True)
+    assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
 
 
 def test_a_gradient_of_an_older_round_counts_for_nothing(bench: Bench) -> None:

@@ -43,7 +43,7 @@ class BackupBarrier(Barrier):
         return min(1, len(self.awaited))
 
     @property
-    def _foresees(self) -> bool:
+    def foresees(self) -> bool:
         return False
 
     def open(self) -> list[Action]:

@@ -69,7 +69,7 @@ class Barrier:
         return not self._expected and not self._examples
 
     @property
-    def _foresees(self) -> bool:
+    def foresees(self) -> bool:
         """Whether a round waits for one gradient of every worker and for nothing else."""
         return not self._all_reduce
 
@@ -101,7 +101,7 @@ class Barrier:
     def foreseen(self) -> Foreseen | None:
         """What `receive` and `close_round` will want if each awaited worker delivers a gradient; None if that cannot be said yet."""
         known = not self._unsure and self.awaited == self._incarnations.keys()
-        if not self._foresees or self._stopping or self._examples or not known:
+        if not self.foresees or self._stopping or self._examples or not known:
             return None
         messages = [Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1) for worker in sorted(self.awaited)]
         later = copy(self)
@@ -170,7 +170,7 @@ class Barrier:
         self._stopping = self._is_last_step
         batches, tokens = self._batches(), self._advance().tokens
         # The messages of a round are received with the update that is foreseen to follow them, where one is.
-        return [Update(self._step, examples, batches, tokens, 0 if self._foresees else self.wanted)]
+        return [Update(self._step, examples, batches, tokens, 0 if self.foresees else self.wanted)]
 
     def _batches(self) -> dict[int, int]:
         """worker -> batches that the update uses up."""

@@ -61,7 +61,7 @@ class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
     step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch) after one gradient was computed, pushed
-    and reported; feeds `incarnation` and `round`.
+    and reported; feeds `incarnation` and `round`. reported: its op that reports, with all that goes before.
     next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
     worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date, before a step that does not
     continue the one before; None if it has none.
@@ -71,6 +71,7 @@ class ParticipantOps:
     incarnation: Tensor
     round: Tensor
     step: Sequence[Tensor]
+    reported: Operation
     next_step: Tensor
     send: Operation
     token: Tensor
@@ -87,14 +88,16 @@ class AllReduceOps:
 
 @dataclass(frozen=True)
 class CoordinatorOps:
-    """workers: how many. round: int64, count: int32 scalar placeholders. tokens, order: placeholders for `encode_tokens` and
+    """workers: how many. round: int64, count: int32 scalar placeholders. tokens, order: to feed with `encode_tokens` and
     `encode_update`.
 
     pending: int32, messages waiting. receive: int64 [messages, 5], all waiting messages, `count` at least.
     sums: the accumulators that an update takes from. all_reduce: None without one. backups: None if every gradient counts.
     send: sends `tokens`. update: applies the mean of the round, unless the `stream` has, counts the step, sends the tokens of `order` and
     receives the next messages, as `receive`. foreseen: waits for the messages of `order`, then does the same if they are those foreseen,
-    but receives no others; fetches `Decision.answer`. None with a stream.
+    but receives no others; fetches `Decision.answer`. with_step: the same as part of a step of the chief's own replica, which then takes
+    no token: fetches (loss, examples, when its gradients were computed, answer); feeds `later_order`, and the step's. Both None with a
+    stream.
     """
 
     workers: int
@@ -111,6 +114,8 @@ class CoordinatorOps:
     send: Operation
     update: Tensor
     foreseen: Sequence[Tensor | Operation] | None
+    with_step: Sequence[Tensor | Operation] | None
+    later_order: Tensor
 
 
 def build_channel(
@@ -172,6 +177,7 @@ def participant_ops(
             incarnation=incarnation,
             round=round_,
             step=(token, loss, tower.input.examples, computed),
+            reported=reported,
             next_step=token[position(Token, "step")],
             send=channel.messages.enqueue(other),
             token=channel.tokens[replica].dequeue(),
@@ -180,17 +186,26 @@ def participant_ops(
 
 
 def coordinator_ops(
-    tower: Tower, channel: Channel, optimizer: Optimizer, state: State, layout: DeviceLayout, settings: Settings
+    tower: Tower,
+    channel: Channel,
+    optimizer: Optimizer,
+    state: State,
+    layout: DeviceLayout,
+    settings: Settings,
+    own: ParticipantOps,
 ) -> CoordinatorOps:
-    """The ops of the chief."""
+    """The ops of the chief. own: of its own replica."""
     workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]
     round_, count = tf.compat.v1.placeholder(tf.int64, [], name="round"), tf.compat.v1.placeholder(tf.int32, [], name="count")
     tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
-    order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
+    later_order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
     with tf.device(layout.parameters):
+        # Fed itself where no step is to go before. When the data has ended, a step that fails takes no messages with it.
+        with tf.control_dependencies([own.reported]):
+            order = tf.identity(later_order)
         applied: Sequence[Operation] = ()
         stream = decision = None
-        decoded = decode_update(tf.identity(order), workers)
+        decoded = decode_update(order, workers)
         if channel.stream is None:
             decision = decide(decoded, workers, channel.messages.dequeue_many)
             gates = Gates(decision, variables)
@@ -219,6 +234,8 @@ def coordinator_ops(
             send=_send(channel, tokens),
             update=update,
             foreseen=(decision.answer, sent) if decision else None,
+            with_step=(*own.step[1:], decision.answer, sent) if decision else None,
+            later_order=later_order,
         )
 
 

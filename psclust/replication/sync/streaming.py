@@ -30,7 +30,7 @@ class StreamingBarrier(Barrier):
         return super().ended and not self._places and not self._waiting
 
     @property
-    def _foresees(self) -> bool:
+    def foresees(self) -> bool:
         # The stream updates the variables while messages are on their way.
         return False
 

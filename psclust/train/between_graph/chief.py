@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from contextlib import closing
 
 import tensorflow as tf
 
-from psclust.replication.sync.barrier_ops import CoordinatorOps
+from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.train.between_graph.ended_replicas import EndedReplicas
 from psclust.train.between_graph.replica import Replica
@@ -16,7 +17,9 @@ from psclust.train.checkpoints.initializer import Source
 from psclust.train.job import Job
 from psclust.train.session import answers, close
 from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
+from psclust.train.sync.participant import BarrierParticipant
 from psclust.train.sync.takeover import take_over
+from psclust.train.sync.update_offer import UpdateOffer
 
 LOG = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class Chief(Replica):
         self._ended = EndedReplicas(job.model_dir / "ended.json", run)
         self._next_look = 0.0
         self._silent_since: dict[int, float] = {}
+        self._offer = UpdateOffer(self.number)
 
     def run(self, session: Session) -> None:
         fresh = self._prepare(session)
@@ -52,6 +56,11 @@ class Chief(Replica):
         LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
         self.job.reporter.phase("save", step)
         self.hooks.end(session)
+
+    def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
+        coordinator = self.built.coordinator
+        assert coordinator is not None
+        return BarrierParticipant(session, ops, self.hooks, (coordinator, self._offer))
 
     def agree(self, session: Session) -> None:
         self.agreement.publish(session)
@@ -94,6 +103,10 @@ class Chief(Replica):
 
     def _lead_in_step(self, session: Session, ops: CoordinatorOps, *, fresh: bool) -> None:
         """Synchronous: runs the chief's replica in this thread, the barrier in another."""
+        self._offer = UpdateOffer(self.number)
+        if self.hooks:
+            # They may fetch the step that their run leads to, which only the plain step has.
+            self._offer.close()
         barrier = new_barrier(ops, self.step(session), ended=list(self._ended), max_steps=self.job.options.max_steps, fresh=fresh)
         coordinator = BarrierCoordinator(
             session,
@@ -102,12 +115,14 @@ class Chief(Replica):
             left=lambda replica: self._left(session, replica, coordinator),
             updated=lambda step: self.saver.maybe(session, step),
             dropped=lambda replica: self.job.reporter.dropped(),
+            offer=self._offer,
         )
         if self.stop.is_set(session):
             coordinator.stop()
         coordinator.start()
         try:
-            self.train(session)
+            with closing(self._offer):
+                self.train(session)
             self._wait(lambda: coordinator.wait(_POLL_S), lambda: coordinator.awaited)
         except (tf.errors.OpError, RuntimeError) as error:
             # Whichever thread lost a server first, the other is still waiting in the same session. Closing it raises CancelledError in a

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
 from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.replication.update.step_ops import StepOps
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
@@ -126,7 +127,10 @@ class Replica:
         if self.built.step is not None:
             self._train_alone(session, self.built.step)
         if self.built.participant is not None:
-            self._train_in_step(session, BarrierParticipant(session, self.built.participant, self.hooks))
+            self._train_in_step(session, self.participant(session, self.built.participant))
+
+    def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
+        return BarrierParticipant(session, ops, self.hooks)
 
     def after_step(self, session: Session, step: int) -> None:
         """Called after every asynchronous step."""

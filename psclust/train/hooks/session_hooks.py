@@ -29,6 +29,9 @@ class Hooks:
                 raise UsageError(f"{hook!r} is not a session hook; derive it from tf.compat.v1.train.SessionRunHook")
             hook.begin()
 
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
     def start(self, session: Session) -> None:
         """Calls `after_create_session`: a new session is ready, its variables have values."""
         with session.graph.as_default():

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 from psclust.replication.sync.backups import BackupBarrier
@@ -37,6 +38,7 @@ from psclust.train.prepared_run import prepare
 from psclust.train.session import close
 from psclust.train.sync.accumulator_group import AccumulatorGroup
 from psclust.train.sync.stream_run import StreamRun
+from psclust.train.sync.update_offer import Offer, UpdateOffer
 
 LOG = logging.getLogger(__name__)
 
@@ -63,7 +65,8 @@ class BarrierCoordinator:
     """Runs `barrier` in `session`, in a thread of its own.
 
     left(worker): called when a worker has left, before it gets its STOP token. updated(step): called after each update, while nothing
-    writes to the variables. dropped(worker): called when a gradient came too late.
+    writes to the variables. dropped(worker): called when a gradient came too late. offer: to the chief's own replica, which then makes
+    updates that are foreseen.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class BarrierCoordinator:
         *,
         left: Callable[[int], None],
         updated: Callable[[int], None],
+        offer: UpdateOffer,
         dropped: Callable[[int], None] = lambda worker: None,
     ) -> None:
         self._session = session
@@ -82,6 +86,9 @@ class BarrierCoordinator:
         self._left = left
         self._updated = updated
         self._dropped = dropped
+        self._offer = offer
+        if not barrier.foresees:
+            offer.close()
         # Messages that came with an update.
         self._inbox: list[Message] = []
         # A step is one of these two calls.
@@ -124,6 +131,8 @@ class BarrierCoordinator:
                 self._do(barrier.close_round())
         except Exception as error:  # noqa: BLE001 - handed to the main thread
             self._fail(error)
+        finally:
+            self._offer.close()
 
     def _fail(self, error: Exception) -> None:
         # The first error is the cause of the others.
@@ -138,11 +147,23 @@ class BarrierCoordinator:
             return found
         foreseen = self._barrier.foreseen()
         if foreseen is None or self._foreseen is None:
+            self._offer.decline(self._barrier.round)
             return decode_messages(self._session.run(self._ops.receive, {self._ops.count: self._barrier.wanted}))
-        (answer,) = self._foreseen(encode_update(foreseen.update, self._ops.workers, foreseen.messages))
+        answer = self._offered(foreseen)
+        if answer is None:
+            (answer,) = self._foreseen(encode_update(foreseen.update, self._ops.workers, foreseen.messages))
         if answer[0]:
             self._made = foreseen
         return decode_messages(answer[1:])
+
+    def _offered(self, foreseen: Foreseen) -> Any:
+        """The answer of the chief's own replica, if it takes part."""
+        tokens = dict(foreseen.update.tokens)
+        token = tokens.pop(self._offer.worker, None)
+        if token is None:
+            return None
+        order = encode_update(replace(foreseen.update, tokens=tokens), self._ops.workers, foreseen.messages)
+        return self._offer.make(self._barrier.round, Offer(order, token))
 
     def _make(self, update: Update) -> None:
         if self._stream:

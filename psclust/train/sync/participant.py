@@ -5,12 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from psclust.replication.sync.barrier_messages import Kind, Token, decode_token
-from psclust.replication.sync.barrier_ops import ParticipantOps
+from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.prepared_run import prepare
+from psclust.train.sync.update_offer import UpdateOffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,17 @@ class Grant:
 
 
 class BarrierParticipant:
-    """One replica in the barrier, for the life of one session; `hooks` are called around every gradient."""
+    """One replica in the barrier, for the life of one session; `hooks` are called around every gradient. chief: of the chief's own
+    replica, with the updates that it is offered."""
 
-    def __init__(self, session: Session, ops: ParticipantOps, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, session: Session, ops: ParticipantOps, hooks: Hooks | None = None, chief: tuple[CoordinatorOps, UpdateOffer] | None = None
+    ) -> None:
         self._step = (hooks or Hooks()).callable(session, ops.step, [ops.incarnation, ops.round])
+        self._updates: UpdateOffer | None = None
+        if chief and chief[0].with_step:
+            self._updates = chief[1]
+            self._step_with_update = prepare(session, chief[0].with_step, [ops.incarnation, ops.round, chief[0].later_order])
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
         self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
@@ -49,16 +58,28 @@ class BarrierParticipant:
         if self._pull and not self._up_to_date:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
-        token, loss, examples, computed = self._step(self._incarnation, self._round)
-        grant = self._grant(decode_token(token))
+        token, loss, examples, computed = self._step_or_update()
+        grant = self._grant(token)
         # The system clock may have been set meanwhile.
         return replace(grant, waited_s=max(0.0, time.time() - float(computed))), float(loss), int(examples)
 
     def leave(self) -> None:
         """Reports that this replica has ended its training, and waits until the chief confirms it."""
+        if self._updates:
+            self._updates.close()
         self._send(Kind.LEAVE, self._incarnation, self._round)
         while self._grant(self._token(), any_round=True).go:
             self._send(Kind.LEAVE, self._incarnation, self._round)
+
+    def _step_or_update(self) -> tuple[Token, Any, Any, Any]:
+        """One gradient, and the update that follows it if that is offered: (the next token, loss, examples, when it was computed)."""
+        offer = self._updates.take(self._round) if self._updates else None
+        if self._updates is None or offer is None:
+            token, *made = self._step(self._incarnation, self._round)
+            return decode_token(token), *made
+        *made, answer = self._step_with_update(self._incarnation, self._round, offer.order)
+        self._updates.answer(answer)
+        return offer.token if answer[0] else self._token(), *made
 
     def _introduce(self) -> None:
         self._incarnation = secrets.randbits(62)

@@ -1,0 +1,69 @@
+"""How the chief's replica makes the foreseen update in the run of its own step: each ps then has one run less a step.
+
+The coordinator's thread offers the update of a round; the replica, in its own thread, takes it before its step and hands back the answer.
+For each round the coordinator says once whether there is an offer, and the replica waits for that word.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from psclust.replication.sync.barrier_messages import Token
+
+
+@dataclass(frozen=True)
+class Offer:
+    """order: of `encode_update`, without the replica's own token, which `token` is."""
+
+    order: Any
+    token: Token
+
+
+class UpdateOffer:
+    """Between the thread of the coordinator and that of replica number `worker`."""
+
+    def __init__(self, worker: int) -> None:
+        self.worker = worker
+        self._changed = threading.Condition()
+        self._round = 0
+        self._offer: Offer | None = None
+        self._answer: Any = None
+        self._closed = False
+
+    def make(self, round_: int, offer: Offer) -> Any:
+        """Offers the update of the round and waits for the answer, `Decision.answer`; None if the replica makes no step any more, or if
+        there was to be no offer in this round."""
+        with self._changed:
+            if self._closed or self._round >= round_:
+                return None
+            self._round, self._offer = round_, offer
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._answer is not None or self._closed)
+            answer, self._answer, self._offer = self._answer, None, None
+            return answer
+
+    def decline(self, round_: int) -> None:
+        """There is no offer in the round."""
+        with self._changed:
+            self._round = max(self._round, round_)
+            self._changed.notify_all()
+
+    def take(self, round_: int) -> Offer | None:
+        """The offer of the round, as soon as it is known whether there is one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._round >= round_ or self._closed)
+            return None if self._closed or self._round > round_ else self._offer
+
+    def answer(self, answer: Any) -> None:
+        """The update that was taken has been made, or not, as the answer says."""
+        with self._changed:
+            self._answer = answer
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """From now on nothing is offered or taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

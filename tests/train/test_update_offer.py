@@ -1,0 +1,63 @@
+"""Offers between two threads: each side waits for the other's word, and never for one that will not come."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from psclust.replication.sync.barrier_messages import Kind, Token
+from psclust.train.sync.update_offer import Offer, UpdateOffer
+
+OFFER = Offer([1, 2], Token(Kind.GO, 10, 101, 8))
+PATIENCE_S = 60
+
+
+def test_an_offer_is_taken_and_answered() -> None:
+    offers = UpdateOffer(0)
+    with ThreadPoolExecutor() as threads:
+        for round_ in (100, 101, 103):
+            made = threads.submit(offers.make, round_, OFFER)
+            assert offers.take(round_) is OFFER
+            offers.answer([round_])
+            assert made.result(PATIENCE_S) == [round_]
+
+
+def test_the_replica_waits_until_it_is_known_that_there_is_no_offer() -> None:
+    offers = UpdateOffer(0)
+    with ThreadPoolExecutor() as threads:
+        taken = threads.submit(offers.take, 101)
+        offers.decline(100)
+        assert not taken.done()
+        offers.decline(101)
+        assert taken.result(PATIENCE_S) is None
+
+
+def test_there_is_one_word_a_round() -> None:
+    offers = UpdateOffer(0)
+    offers.decline(100)
+    assert offers.make(100, OFFER) is None
+    assert offers.take(100) is None
+
+
+def test_a_round_that_is_over_has_no_offer() -> None:
+    offers = UpdateOffer(0)
+    offers.decline(102)
+    assert offers.take(100) is None
+
+
+def test_when_it_is_closed_nobody_waits() -> None:
+    offers = UpdateOffer(0)
+    with ThreadPoolExecutor() as threads:
+        made = threads.submit(offers.make, 100, OFFER)
+        assert offers.take(100) is OFFER
+        offers.close()
+        assert made.result(PATIENCE_S) is None
+    assert offers.take(101) is None
+    assert offers.make(101, OFFER) is None
+
+
+def test_one_who_waits_for_a_word_hears_that_it_is_closed() -> None:
+    offers = UpdateOffer(0)
+    with ThreadPoolExecutor() as threads:
+        taken = threads.submit(offers.take, 100)
+        offers.close()
+        assert taken.result(PATIENCE_S) is None
