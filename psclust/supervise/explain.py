@@ -56,7 +56,8 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
         for task, place in places.items()
         if place is not None and place.place in (Place.OWN, Place.SAVING, Place.RESTORING, Place.LOADING)
     }
-    blockers = {*troubles, *busy}
+    computing = {entry.plan.task for entry in clients if _computes(evidence, entry, places[entry.plan.task], set(troubles))}
+    blockers = {*troubles, *busy, *computing}
     found = {}
     for task, entry in entries.items():
         if task in troubles:
@@ -98,13 +99,20 @@ def _place(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
     return whereabouts(evidence.process(entry).threads)
 
 
+def _computes(evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]) -> bool:
+    """Whether it computes its gradient, for which it needs its input and all of its servers."""
+    if place is None or place.place is not Place.COMPUTING:
+        return False
+    return not input_thread(evidence.process(entry).threads) and not _missing_servers(evidence, entry, troubles)
+
+
 def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabouts | None], blockers: set[Task]) -> Finding:
     """What a running program does."""
     task, process, seen = entry.plan.task, evidence.process(entry), evidence.seen.get(entry.plan.task)
     place, step = places[task], seen.step if seen else None
     finding = Finding(str(task), _unknown(entry, seen, process), step=step, stack=_stack(process.main_thread, entry.plan.cwd))
     if place is not None:
-        finding = replace(finding, does=_describe(place, entry.plan.cwd))
+        finding = replace(finding, does=_describe(place, entry.plan.cwd) + _for_step(place, seen))
     if task in blockers or (place is not None and place.place in (Place.SERVING, Place.EVALUATING)):
         return finding
     created = _awaited_by_session(evidence.tails.get(task, b""))
@@ -116,6 +124,9 @@ def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabo
     if missing:
         creating = place is not None and place.place is Place.SESSION and not (seen and seen.phase == "train")
         does = Place.CREATING.value if creating else finding.does
+        if place is not None and place.place in (Place.BARRIER, Place.COMPUTING):
+            # Without a server it may be anywhere between the two.
+            does = "in a step" if step is None else f"in step {step + 1}"
         return replace(finding, does=does, waits_for=missing)
     return _among_replicas(evidence, entry, finding, places, blockers)
 
@@ -124,7 +135,7 @@ def _among_replicas(
     evidence: Evidence, entry: TaskState, finding: Finding, places: Mapping[Task, Whereabouts | None], blockers: set[Task]
 ) -> Finding:
     """A program whose servers are all well: it waits for its input, or for other replicas."""
-    task, seen = entry.plan.task, evidence.seen.get(entry.plan.task)
+    task = entry.plan.task
     others = [
         other for other, known in evidence.state.tasks.items() if other != task and known.plan.role == "program" and not known.finished
     ]
@@ -138,9 +149,13 @@ def _among_replicas(
         return replace(finding, does=f"{finding.does} (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)")
     if place is None or place.place not in (Place.BARRIER, Place.CHIEF, Place.OTHERS):
         return finding
-    step = f" for step {seen.step + 1}" if place.place is Place.BARRIER and seen and seen.step is not None else ""
     behind = culprits or [other for other in others if other in readers]
-    return replace(finding, does=f"{place.place.value}{step}", waits_for=tuple(map(str, behind)))
+    return replace(finding, waits_for=tuple(map(str, behind)))
+
+
+def _for_step(place: Whereabouts, seen: Seen | None) -> str:
+    in_step = place.place in (Place.BARRIER, Place.COMPUTING)
+    return f" for step {seen.step + 1}" if in_step and seen and seen.step is not None else ""
 
 
 def _awaited_by_session(output: bytes) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ class Place(Enum):
     RESTORING = "restoring a checkpoint"
     PEERS = "waiting for servers to answer"
     BARRIER = "in the barrier"
+    COMPUTING = "computing its gradient"
     CHIEF = "waiting for the chief to prepare the variables"
     OTHERS = "waiting for the other replicas to end"
     EVALUATING = "evaluating"
@@ -42,6 +43,7 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
     ("psclust/train/checkpoints/checkpoint.py", ("save",), Place.SAVING),
     ("psclust/train/checkpoints/checkpoint.py", ("restore",), Place.RESTORING),
     ("psclust/train/session.py", ("wait_for_peers",), Place.PEERS),
+    ("psclust/train/sync/step_watch.py", ("_while_computing",), Place.COMPUTING),
     ("psclust/train/sync/participant.py", (), Place.BARRIER),
     ("psclust/train/between_graph/agreement.py", ("compare",), Place.CHIEF),
     ("psclust/train/checkpoints/initializer.py", ("await_chief",), Place.CHIEF),
@@ -64,10 +66,13 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 
 def whereabouts(threads: Sequence[Sequence[Frame]]) -> Whereabouts | None:
     """Of a client whose main thread comes first; None if nothing is known."""
-    for thread in threads:
-        if any(_known(frame) is Place.SAVING for frame in thread):
-            return Whereabouts(Place.SAVING)
-    return _of_thread(threads[0]) if threads else None
+    beside = {_known(frame) for thread in threads for frame in thread}
+    if Place.SAVING in beside:
+        return Whereabouts(Place.SAVING)
+    main = _of_thread(threads[0]) if threads else None
+    # The run of a step that computes its gradient looks like one that waits; a hook around it is the user's own code.
+    computes = main is not None and main.place is Place.BARRIER and Place.COMPUTING in beside
+    return Whereabouts(Place.COMPUTING) if computes else main
 
 
 def input_thread(threads: Sequence[Sequence[Frame]]) -> Sequence[Frame]:

@@ -25,10 +25,21 @@ class Hold(tf.compat.v1.train.SessionRunHook):
     def before_run(self, context):
         held(f"step-{INDEX}")
 
+def computed(values):
+    # In the graph alone: a function of Python would be seen in a stack.
+    def is_there(n):
+        # A pattern that is known before would be looked for once.
+        return tf.size(tf.io.matching_files(tf.strings.join([f"compute-{INDEX}", tf.where(n >= 0, "*", "?")]))) > 0
+    held = tf.while_loop(is_there, lambda n: n + 1, [tf.cast(tf.reduce_sum(values), tf.int32)])
+    with tf.control_dependencies(tf.nest.flatten(held)):
+        return tf.identity(values)
+
 def model_fn(features, labels, mode, params):
     w, v = (tf.compat.v1.get_variable(name, [2]) for name in "wv")
-    loss = tf.reduce_sum((tf.linalg.matvec(features, w + v) - 1) ** 2)
-    return psclust.EstimatorSpec(mode, loss=loss, training_hooks=[Hold()])
+    loss = tf.reduce_sum((tf.linalg.matvec(computed(features), w + v) - 1) ** 2)
+    # Of 1 MB on, variables come back while gradients leave.
+    loss += tf.reduce_sum(tf.compat.v1.get_variable("much", [int(os.environ.get("MUCH", "1"))]) ** 2)
+    return psclust.EstimatorSpec(mode, loss=loss, training_hooks=[] if os.environ.get("UNHELD") else [Hold()])
 
 program = psclust.Program(model_fn, input_fn, lambda params: tf.compat.v1.train.GradientDescentOptimizer(0.001))
 """

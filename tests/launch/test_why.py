@@ -81,6 +81,11 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     until_why(bed, worker_0=("in the barrier for step", ["worker:1"]), worker_1=("in its own code: held (staged.py:", []))
     held.unlink()
     until_why(bed, worker_0=("training", []), worker_1=("training", []), ps_0=("serves at 127.0.0.1:", []))
+    computing = bed.write("compute-1", "")
+    expected = {"worker_0": ("in the barrier for step", ["worker:1"]), "worker_1": ("computing its gradient for step", [])}
+    until_why(bed, **expected)
+    computing.unlink()
+    until_why(bed, worker_0=("training", []))
     slow = bed.write("input-0", "")
     found = until_why(bed, worker_0=("reading input: held (staged.py:", []), worker_1=("in the barrier for step", ["worker:0"]))
     assert found["worker:1"]["for_s"] >= 2
@@ -88,7 +93,7 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     slow.unlink()
     until_why(bed, worker_0=("training", []))
     signal_task(bed, "ps:1", signal.SIGSTOP)
-    until_why(bed, ps_1=("frozen by a signal", []), worker_0=("in the barrier", ["ps:1"]), worker_1=("in the barrier", ["ps:1"]))
+    until_why(bed, ps_1=("frozen by a signal", []), worker_0=("in step", ["ps:1"]), worker_1=("in step", ["ps:1"]))
     said = bed.run("why")[1]
     assert "held up by ps:1: frozen by a signal or a debugger (SIGSTOP)" in said
     assert "worker:1, innermost first:" in said
@@ -96,6 +101,20 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     # Both were late once.
     waited = wait_until(lambda: barrier_waits(port), SECONDS, what="the time in the barrier")
     assert {task: seconds > 1.0 for task, seconds in waited.items()} == {"worker:0": True, "worker:1": True}
+    end(bed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slow", [0, 1])
+@pytest.mark.parametrize("form", [["UNHELD=1"], ["MUCH=400000"], []], ids=["the chief updates", "streamed", "hooks"])
+def test_a_slow_gradient_is_told_from_those_that_wait_for_it(bed: CommandBed, form: list[str], slow: int) -> None:
+    train(bed, *(f"--env={each}" for each in form))
+    until_why(bed, worker_0=("training", []), worker_1=("training", []))
+    held = bed.write(f"compute-{slow}", "")
+    waits = ("in the barrier for step", [f"worker:{slow}"])
+    until_why(bed, **{f"worker_{slow}": ("computing its gradient for step", []), f"worker_{1 - slow}": waits})
+    held.unlink()
+    until_why(bed, worker_0=("training", []), worker_1=("training", []))
     end(bed)
 
 
@@ -206,7 +225,7 @@ def test_a_cut_link_between_two_hosts_is_named(far: CommandBed, hosts: HostBed) 
     assert address is not None
     worker.run("ip", "route", "add", "blackhole", f"{address.partition(':')[0]}/32")
     try:
-        until_why(far, worker_1=("in the barrier", [f"ps:1 (no connection from {worker.name} to {address})"]), ps_1=("serves at", []))
+        until_why(far, worker_1=("in step", [f"ps:1 (no connection from {worker.name} to {address})"]), ps_1=("serves at", []))
     finally:
         worker.run("ip", "route", "del", "blackhole", f"{address.partition(':')[0]}/32")
     end(far)

@@ -15,6 +15,7 @@ SESSION = Frame("BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/
 STEP = Frame("BarrierParticipant.step", "/v/site-packages/psclust/train/sync/participant.py", 49)
 SAVE = Frame("Checkpoints.save", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 93)
 GENERATOR = Frame("get_iterator", "/v/site-packages/tensorflow/python/data/ops/from_generator_op.py", 1)
+COMPUTING = Frame("StepWatch._while_computing", "/v/site-packages/psclust/train/sync/step_watch.py", 60)
 OWN = Frame("nap", "/train.py", 7)
 BARRIER = ProcessFacts("S", ((SESSION, STEP),))
 
@@ -35,6 +36,9 @@ def test_replicas_wait_in_the_barrier_behind_the_one_that_is_elsewhere() -> None
         (ProcessFacts("S", ((OWN, STEP),)), "in its own code: nap (train.py:7)"),
         (ProcessFacts("S", ((SESSION, STEP), (SESSION, SAVE))), "writing a checkpoint"),
         (ProcessFacts("S", ((SESSION, STEP), (OWN, GENERATOR))), "reading input: nap (train.py:7)"),
+        (ProcessFacts("S", ((SESSION, STEP), (SESSION, COMPUTING))), "computing its gradient for step 13"),
+        (ProcessFacts("S", ((SESSION, STEP), (COMPUTING,), (OWN, GENERATOR))), "reading input: nap (train.py:7)"),
+        (ProcessFacts("S", ((OWN, STEP), (COMPUTING,))), "in its own code: nap (train.py:7)"),
     ]:
         answer = found(running(), {"worker:0": BARRIER, "worker:1": process})
         assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in the barrier for step 13", ("worker:1",))
@@ -50,6 +54,13 @@ def test_a_reader_that_waits_for_another_reason_is_not_blamed() -> None:
 def test_a_training_that_makes_steps_is_not_explained_away() -> None:
     seen = {W0: Seen(12, "train", 19.5)}
     assert found(running(), {"worker:0": BARRIER}, seen=seen)["worker:0"].does == "training"
+
+
+def test_a_gradient_is_not_computed_without_a_server() -> None:
+    computing = ProcessFacts("S", ((SESSION, STEP), (COMPUTING,)))
+    answer = found(running(), {"ps:0": ProcessFacts("T"), "worker:0": BARRIER, "worker:1": computing})
+    for task in ("worker:0", "worker:1"):
+        assert (answer[task].does, answer[task].waits_for) == ("in step 13", ("ps:0",))
 
 
 def test_programs_wait_for_servers_in_trouble() -> None:

@@ -257,6 +257,20 @@ def test_a_worker_dies_while_the_replica_of_the_chief_waits_with_the_update(benc
     assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
 
 
+def test_whether_a_gradient_is_computed_shows_while_its_step_waits_for_others(bench: Bench) -> None:
+    bench.drive()
+    one, other = bench.join_both()
+    mark = bench.workers[0].computed
+    assert mark is not None
+    assert not bench.session.run(mark.known)
+    waiting = Background(one.step)
+    wait_until(lambda: bench.session.run(mark.known), what="the gradient")
+    assert bench.session.run(mark.value) == one._round
+    assert not waiting.done
+    other.step()
+    waiting.result()
+
+
 def test_a_gradient_of_an_older_round_counts_for_nothing(bench: Bench) -> None:
     bench.drive()
     one, other = bench.join_both()

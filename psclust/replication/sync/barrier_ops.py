@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, at, push, take
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
@@ -32,11 +32,12 @@ from psclust.replication.sync.barrier_messages import (
     update_shape,
 )
 from psclust.replication.sync.foreseen_update import Gates, decide
-from psclust.replication.sync.stream_ops import StreamChannel, StreamOps, bring_updated, push_examples, stream_channel, stream_ops
+from psclust.replication.sync.stream_ops import Mark, StreamChannel, StreamOps, bring_updated, push_examples, stream_channel, stream_ops
 from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import GradientsAndVariables, scale
+from psclust.replication.variables.cell import cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.buckets import send_gradients
 from psclust.replication.wire.local_copies import LocalCopy, pull
@@ -64,7 +65,8 @@ class ParticipantOps:
     and reported; feeds `incarnation` and `round`. reported: its op that reports, with all that goes before.
     next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
     worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date, before a step that does not
-    continue the one before; None if it has none.
+    continue the one before; None if it has none. computed: the round whose gradient was computed last, on the worker alone; None if
+    computing it waits for other replicas.
     """
 
     kind: Tensor
@@ -76,6 +78,7 @@ class ParticipantOps:
     send: Operation
     token: Tensor
     pull: Operation | None = None
+    computed: Mark | None = None
 
 
 @dataclass(frozen=True)
@@ -166,9 +169,12 @@ def participant_ops(
             reported = channel.messages.enqueue(done)
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
+    last = cell("psclust/computed", tf.int64, [], host_of(layout.workers[replica]))
     # On the worker: the time at which a ps has them would take a message of its own.
     with tf.device(layout.workers[replica]), tf.control_dependencies([gradient for gradient, _ in tower.contributions]):
-        computed = tf.timestamp()
+        kept = last.set(tf.identity(round_))
+        with tf.control_dependencies([kept]):
+            computed = tf.timestamp()
     with tf.device(tower.loss.device), tf.control_dependencies(brought):
         loss = tf.identity(tower.loss) if brought else tower.loss
     with tf.device(layout.parameters):
@@ -182,6 +188,8 @@ def participant_ops(
             send=channel.messages.enqueue(other),
             token=channel.tokens[replica].dequeue(),
             pull=pull(channel.stream.copies) if channel.stream else None,
+            # In an all-reduce, a gradient waits for those of other replicas.
+            computed=None if channel.all_reduce else Mark(last.is_set(), last.read()),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.prepared_run import prepare
+from psclust.train.sync.step_watch import StepWatch
 from psclust.train.sync.update_offer import UpdateOffer
 
 
@@ -43,6 +45,7 @@ class BarrierParticipant:
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
         self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
+        self._watch = StepWatch(session, ops.computed) if ops.computed else None
         # Whether the copies of the variables are those of the step reached.
         self._up_to_date = False
         self._incarnation = 0
@@ -67,6 +70,8 @@ class BarrierParticipant:
         """Reports that this replica has ended its training, and waits until the chief confirms it."""
         if self._updates:
             self._updates.close()
+        if self._watch:
+            self._watch.end()
         self._send(Kind.LEAVE, self._incarnation, self._round)
         while self._grant(self._token(), any_round=True).go:
             self._send(Kind.LEAVE, self._incarnation, self._round)
@@ -75,11 +80,16 @@ class BarrierParticipant:
         """One gradient, and the update that follows it if that is offered: (the next token, loss, examples, when it was computed)."""
         offer = self._updates.take(self._round) if self._updates else None
         if self._updates is None or offer is None:
-            token, *made = self._step(self._incarnation, self._round)
+            with self._watched():
+                token, *made = self._step(self._incarnation, self._round)
             return decode_token(token), *made
-        *made, answer = self._step_with_update(self._incarnation, self._round, offer.order)
+        with self._watched():
+            *made, answer = self._step_with_update(self._incarnation, self._round, offer.order)
         self._updates.answer(answer)
         return offer.token if answer[0] else self._token(), *made
+
+    def _watched(self) -> AbstractContextManager[None]:
+        return self._watch.step(self._round) if self._watch else nullcontext()
 
     def _introduce(self) -> None:
         self._incarnation = secrets.randbits(62)
