@@ -221,6 +221,8 @@ class AgentClient:
         self._requests.put(_Request(lambda: method(request, timeout=_REQUEST_S), refused))
 
     def _call(self, method: Any, request: object) -> Any:
+        # An agent that stops still answers for a moment.
+        self._raise_if_lost()
         call = method.future(request, timeout=_REPLY_S, wait_for_ready=True)
         while True:
             try:
@@ -230,11 +232,14 @@ class AgentClient:
                     call.cancel()
                     raise StartError(f"{self.access.host}: {self._why_lost}.") from None
             except grpc.RpcError as error:
-                if self._contact is Contact.LOST:
-                    raise StartError(f"{self.access.host}: {self._why_lost}.") from None
+                self._raise_if_lost()
                 if (refused := refusal(error)) is not None:
                     raise Refusal(f"{self.access.host}: {refused}", refused.exit_code) from None
                 raise StartError(f"{self.access.host}: its agent at {self.access.target} does not answer ({error.details()}).") from None
+
+    def _raise_if_lost(self) -> None:
+        if self._contact is Contact.LOST:
+            raise StartError(f"{self.access.host}: {self._why_lost}.") from None
 
 
 def _id(task: Task) -> pb.TaskId:
