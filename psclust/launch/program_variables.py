@@ -47,8 +47,7 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
     one_way = _one_way(found, request)
-    copies = any(each not in one_way for each in WAYS)
-    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype, copies=copies)
+    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype, one_way=one_way)
     way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
     return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way)
 

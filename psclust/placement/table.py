@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -83,10 +83,10 @@ def tabulate(
     *,
     workers: int,
     wire_dtype: str | None = None,
-    copies: bool = True,
+    one_way: Collection[str] = (),
 ) -> Table:
-    """The table of whole `variables` on `ps` parameter servers and `workers` replicas. copies: workers compute from copies of their own,
-    where the way to train allows it. Raises UsageError for an impossible pin."""
+    """The table of whole `variables` on `ps` parameter servers and `workers` replicas. one_way: those of WAYS in which workers do not
+    compute from copies of their own. Raises UsageError for an impossible pin."""
     pieces, placed, totals = _place(variables, ps, settings)
     total, better = sum(totals), _better(variables, ps, settings)
     rows = tuple(
@@ -97,10 +97,10 @@ def tabulate(
         rows=rows,
         totals=totals,
         imbalance=imbalance(totals),
-        wire=_wires(variables, ps, settings, workers, wire_dtype, copies),
+        wire=_wires(variables, ps, settings, workers, wire_dtype, one_way),
         sparse=tuple(variable.name for variable in variables if variable.trained and variable.sparse),
         warning=warning(variables, ps, settings),
-        advised=_wires(variables, ps, better, workers, wire_dtype, copies) if better else (),
+        advised=_wires(variables, ps, better, workers, wire_dtype, one_way) if better else (),
     )
 
 
@@ -191,14 +191,14 @@ def _place(variables: Sequence[Variable], ps: int, settings: PlacementSettings) 
 
 
 def _wires(
-    variables: Sequence[Variable], ps: int, settings: PlacementSettings, workers: int, wire_dtype: str | None, copies: bool
+    variables: Sequence[Variable], ps: int, settings: PlacementSettings, workers: int, wire_dtype: str | None, one_way: Collection[str]
 ) -> tuple[Wire, ...]:
     pieces, placed, _ = _place(variables, ps, settings)
-    return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, copies) for way in WAYS)
+    return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, one_way) for way in WAYS)
 
 
 def _wire(
-    way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None, copies: bool
+    way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None, one_way: Collection[str]
 ) -> Wire:
     replicas = workers if way.endswith(" sync") else 1
     pulled, pushed = [0] * ps, [0] * ps
@@ -214,7 +214,7 @@ def _wire(
         row_elements = piece.elements // max(1, piece.shape[0] if piece.shape else 1)
         elements = rows * row_elements if piece.sparse else piece.elements
         # What comes back to a copy is its difference, which is rounded like a gradient.
-        pull = wire_bytes(piece, elements, wire_dtype, in_blocks=copies and way != IN_STEP)
+        pull = wire_bytes(piece, elements, wire_dtype, in_blocks=way not in one_way)
         push = wire_bytes(piece, elements, wire_dtype, in_blocks=True) + rows * _INDEX_BYTES
         pulled[placed[piece.name]] += pull * replicas
         pushed[placed[piece.name]] += push * replicas

@@ -9,7 +9,7 @@ import pytest
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.policies import BALANCED, ROUND_ROBIN
 from psclust.placement.streamed import unstreamed
-from psclust.placement.table import Table, format_bytes, format_size, tabulate, warning
+from psclust.placement.table import IN_STEP, Table, format_bytes, format_size, tabulate, warning
 from psclust.placement.table_text import gain_note, one_way_note
 from psclust.placement.variable import Variable
 
@@ -48,11 +48,11 @@ def test_bfloat16_halves_float32_and_nothing_else() -> None:
 
 def test_int8_is_for_large_dense_float32_and_the_rest_is_bfloat16() -> None:
     model = [Variable("large", (5, 3000)), Variable("small", (10,)), Variable("t", (20_000, 4), sparse=True, rows=5)]
-    table, without = (tabulate(model, 1, PlacementSettings(), workers=1, wire_dtype="int8", copies=copies) for copies in (True, False))
+    table, without = (tabulate(model, 1, PlacementSettings(), workers=1, wire_dtype="int8", one_way=ways) for ways in ((), (IN_STEP,)))
     # In fifteen blocks of a thousand, with a scale each. What is pulled as a whole is bfloat16.
     large, rest = 15 * 1004, 20 + 40
-    assert wire(table, "in-graph sync") == (large + rest, large + rest + 40)
-    assert wire(table, "between-graph sync") == wire(without, "in-graph sync") == (30_000 + rest, large + rest + 40)
+    assert wire(table, "in-graph sync") == wire(table, IN_STEP) == wire(without, "in-graph sync") == (large + rest, large + rest + 40)
+    assert wire(without, IN_STEP) == (30_000 + rest, large + rest + 40)
     # A size without a divisor of that order is padded.
     assert (
         wire(tabulate([Variable("prime", (10_007,))], 1, PlacementSettings(), workers=1, wire_dtype="int8"), "in-graph sync")[1] == 10_280

@@ -133,22 +133,23 @@ def test_small_variables_of_a_ps_travel_in_one_message(train_here: Callable[...,
 
 
 @pytest.mark.parametrize(
-    ("replication", "sync", "pulled"),
+    ("replication", "sync", "rows", "pulled"),
     [
-        ("between-graph", False, 30 * 1004),
-        ("in-graph", True, 30 * 1004),
-        pytest.param("in-graph", False, 30 * 1004, marks=pytest.mark.long),
-        # What is pulled as a whole is bfloat16.
-        ("between-graph", True, 2 * 30_000),
+        ("between-graph", False, 300, 30 * 1004),
+        ("in-graph", True, 300, 30 * 1004),
+        pytest.param("in-graph", False, 300, 30 * 1004, marks=pytest.mark.long),
+        # A model so small is not streamed, and what is pulled as a whole is bfloat16.
+        ("between-graph", True, 300, 2 * 30_000),
+        ("between-graph", True, 3000, 300 * 1004),
     ],
 )
 def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
-    train_here: Callable[..., Any], replication: str, sync: bool, pulled: int
+    train_here: Callable[..., Any], replication: str, sync: bool, rows: int, pulled: int
 ) -> None:
     transfers = Transfers()
 
     def model(features: Any) -> psclust.EstimatorSpec:
-        weights = tf.compat.v1.get_variable("weights", [300, 100], initializer=tf.compat.v1.ones_initializer())
+        weights = tf.compat.v1.get_variable("weights", [rows, 100], initializer=tf.compat.v1.ones_initializer())
         return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features) * tf.nn.l2_loss(weights), training_hooks=[transfers])
 
     def data() -> tf.data.Dataset:
@@ -158,10 +159,10 @@ def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
     program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="int8"))
     trained = train_here(program, replication, sync=sync, here=True, workers=1, ps=1)
     found = transfers.counts(transfers.bytes)
-    # In thirty blocks of a thousand values with a scale each; then the round of a barrier, or what the client is told of the step.
+    # In blocks of a thousand values with a scale each; then the round of a barrier, or what the client is told of the step.
     assert pulled <= found["ps0 worker0"] <= pulled + 100
-    assert 30 * 1004 <= found["worker0 ps0"] <= 30 * 1004 + 100
-    np.testing.assert_allclose(trained.values["weights"], np.full([300, 100], 0.99**20), rtol=1e-3)
+    assert rows // 10 * 1004 <= found["worker0 ps0"] <= rows // 10 * 1004 + 100
+    np.testing.assert_allclose(trained.values["weights"], np.full([rows, 100], 0.99**20), rtol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,25 @@ def _await_another(name: str, known: Any) -> None:
             wait_until(lambda: (session.run(value) != known).any(), what=f"an update of {name}")
 
 
+class CopiesAreAsSent(tf.compat.v1.train.SessionRunHook):
+    """Fails if a step would compute from a copy that is not what its ps takes it to be."""
+
+    def begin(self) -> None:
+        names = [f"layer{layer}" for layer in range(1, LAYERS)]
+        self.pairs = [[_read(f"{name}/{one}") for one in ("copy", "sent")] for name in names]
+
+    def before_run(self, run_context: Any) -> None:
+        for copy, sent in run_context.session.run(self.pairs):
+            np.testing.assert_array_equal(copy, sent)
+
+
+def _read(name: str) -> Any:
+    """The value of the resource variable of this name, also of one that is in no collection."""
+    handle = tf.compat.v1.get_default_graph().get_tensor_by_name(f"{name}:0")
+    with tf.device(handle.device):
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+
 def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
     x = features
     for layer in range(LAYERS):
@@ -81,18 +100,20 @@ def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psc
         bias = tf.compat.v1.get_variable(f"bias{layer}", [params["width"]], initializer=tf.compat.v1.zeros_initializer())
         unused = params["lazy"] and layer == 0 and tf.compat.v1.get_collection(_SECOND)
         x = tf.nn.tanh(x if unused else x + bias)
-    hooks = [tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"])] if params["stop_at"] else []
+    hooks: list[Any] = [tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"])] if params["stop_at"] else []
+    hooks += [CopiesAreAsSent()] if params["as_sent"] else []
     return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((x[:, :1] - labels) ** 2), training_hooks=hooks)
 
 
-PARAMS = {"steps": 20, "fewer": 0, "width": 500, "stop_at": 0, "mortal": "", "dies_at": 5, "mark": "", "lazy": False}
+PARAMS = {"steps": 20, "fewer": 0, "width": 500, "stop_at": 0, "mortal": "", "dies_at": 5, "mark": "", "lazy": False, "as_sent": False}
 
 
 def program(optimizer: str = "momentum", **config: Any) -> psclust.Program:
     """The second replica has `fewer` batches than the others, and if it is `lazy`, its loss does not depend on the first bias; a hook in
-    every worker asks all to stop at the step `stop_at`."""
+    every worker asks all to stop at the step `stop_at`, and one of a program that is `as_sent` fails where a copy is not."""
     return psclust.Program(_model, _input, OPTIMIZERS[optimizer], params=PARAMS, config=psclust.TrainConfig(**config), seed=1)
 
 
 trained = program()
 averaged = program("adam", average_decay=0.9, weight_decay=0.001)
+rounded = program(wire_dtype="int8").with_params({"as_sent": True})

@@ -34,12 +34,11 @@ def announce(variables: Sequence[Variable], counts: Sequence[Tensor], round_: Te
         return [stamps(variables, worker).enqueue_many(tf.repeat(stamp, count)) for worker, count in enumerate(counts)]
 
 
-def updated(variables: Sequence[Variable], worker: int, round_: Tensor) -> list[Tensor]:
-    """The values of the variables when they have been updated in `round_`."""
+def stamped(variables: Sequence[Variable], worker: int, round_: Tensor) -> list[Operation]:
+    """The ops that end when the variables have been updated in `round_`."""
     queue = stamps(variables, worker)
     with tf.device(variables[0].device):
         # A dequeue that waits holds no thread of the ps.
         start = tf.constant(_NEVER, tf.int64)
         loop = tf.while_loop(lambda last: last < round_, lambda last: queue.dequeue(), [start], parallel_iterations=1)
-        with tf.control_dependencies(tf.nest.flatten(loop)):
-            return [variable.read_value() for variable in variables]
+        return [tensor.op for tensor in tf.nest.flatten(loop)]

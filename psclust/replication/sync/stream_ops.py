@@ -19,13 +19,14 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, push, take
-from psclust.replication.sync.readiness import announce, updated
+from psclust.replication.sync.readiness import announce, stamped
 from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import GradientsAndVariables, scale
 from psclust.replication.variables.cell import Cell, cell
 from psclust.replication.variables.training_state import State
+from psclust.replication.wire.differences import difference, last_difference, level
 from psclust.replication.wire.local_copies import LocalCopy, bring, groups_of
 
 _TAKES = frozenset({"AccumulatorTakeGradient", "ResourceAccumulatorTakeGradient"})
@@ -54,8 +55,9 @@ class StreamOps:
 
     stream: updates the variables as `order` says. fill: pushes one gradient of zero, numbered `round`, into each accumulator. sums: all
     accumulators. tags, settled: see above. fence: sets all fences to `round`. roll_back: gives the variables of a ps back the values they
-    had. release: stamps `round` for all workers. settle: sets `settled` to `round`. counted: makes an op that sets it to the round of the
-    last stream, in the current control dependencies. Mappings have the device of each ps as key.
+    had. level: takes it that all copies have the values of the variables, before workers pull. release: stamps `round` for all workers.
+    settle: sets `settled` to `round`. counted: makes an op that sets it to the round of the last stream, in the current control
+    dependencies. Mappings have the device of each ps as key.
     """
 
     workers: int
@@ -68,6 +70,7 @@ class StreamOps:
     settled: Mark
     fence: Operation
     roll_back: Mapping[str, Operation]
+    level: Operation
     release: Operation
     settle: Operation
     counted: Callable[[], Operation]
@@ -97,8 +100,10 @@ def bring_updated(channel: StreamChannel, worker: int, rounds: Mapping[str, Tens
     """The ops that bring this worker's copies up to date, each when its variable has been updated in the round; `rounds` by device."""
     brought = []
     for group in groups_of(channel.copies):
-        variables = [copy.variable for copy in group]
-        brought += bring(group, updated(variables, worker, rounds[variables[0].device]), after_use=True)
+        variables, device = [copy.variable for copy in group], group[0].variable.device
+        with tf.device(device), tf.control_dependencies(stamped(variables, worker, rounds[device])):
+            arriving = [c.variable.read_value() if c.sent is None else last_difference(c.sent).read() for c in group]
+        brought += bring(group, arriving, after_use=True)
     return brought
 
 
@@ -126,8 +131,9 @@ def stream_ops(
     within = [operation for operation in reached(applied, before).values() if operation.name in new]
     written = _writers(within)
     kept, begun = _keep(written, [operation for operation in within if operation.type in _TAKES], order, tags)
+    sent = {copy.variable.op.name: copy.sent for copy in channel.copies if copy.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
-    announced = [stamp for group in groups for stamp in _announced(group, orders[group[0].device], written)]
+    announced = [stamp for group in groups for stamp in _announced(group, orders[group[0].device], written, sent)]
     every = [1] * len(layout.workers)
     both, places = [*accumulators, *channel.examples.values()], [*variables, *(anchors[device] for device in channel.examples)]
     zeros = [at(place, tf.zeros, one.accumulator_ref.op.get_attr("shape"), one.dtype) for one, place in zip(both, places, strict=True)]
@@ -142,6 +148,7 @@ def stream_ops(
         tags={device: _mark(tag) for device, tag in tags.items()},
         settled=_mark(settled),
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
+        level=tf.group(*[level(copy.variable, copy.sent) for copy in channel.copies if copy.sent is not None]),
         roll_back={device: tf.group(*[_restore(v, value) for v, value in kept if v.device == device]) for device in tags},
         release=tf.group(*[stamp for group in groups for stamp in announce(group, every, round_, [])]),
         settle=settled.set(round_),
@@ -217,9 +224,16 @@ def _writers(within: Sequence[Operation]) -> dict[str, tuple[Variable, list[Oper
     return found
 
 
-def _announced(group: Sequence[Variable], order: _Order, written: Mapping[str, tuple[Variable, list[Operation]]]) -> list[Operation]:
-    """The ops that announce the update of a group of variables to the workers."""
+def _announced(
+    group: Sequence[Variable], order: _Order, written: Mapping[str, tuple[Variable, list[Operation]]], sent: Mapping[str, Variable]
+) -> list[Operation]:
+    """The ops that announce the update of a group of variables to the workers, with what these have to know of it."""
     after = [writer for variable in group for writer in written.get(variable.op.name, (variable, []))[1]]
+    for variable in group:
+        if variable.op.name in sent:
+            with tf.device(variable.device), tf.control_dependencies(after):
+                message = difference(variable.read_value(), sent[variable.op.name])
+            after = [last_difference(sent[variable.op.name]).set(message)]
     return announce(group, order.counts, order.round, after)
 
 

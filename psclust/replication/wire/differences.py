@@ -9,19 +9,21 @@ from __future__ import annotations
 import tensorflow as tf
 
 from psclust.replication.tf_types import Operation, Tensor, Variable
+from psclust.replication.variables.cell import Cell, cell
 from psclust.replication.wire import eight_bits
 
 
-def keep_sent(variable: Variable, host: str) -> Variable:
-    """Makes the variable's ps keep what the copies of the variable have on the task `host`, and on those that get the same."""
-    task = tf.DeviceSpec.from_string(host)
+def keep_sent(variable: Variable, host: str | None) -> Variable:
+    """Makes the variable's ps keep what the copies of the variable have on the task `host`, and on those that get the same. None: on all
+    workers of a between-graph cluster; it is then in no collection, and `level` begins it."""
+    # The workers of a between-graph cluster share the ps.
+    task = tf.DeviceSpec.from_string(host) if host else None
     with tf.device(variable.device):
         return tf.compat.v1.Variable(
             variable.read_value,
             trainable=False,
-            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
-            # The workers of a between-graph cluster share the ps.
-            name=f"{variable.op.name}/sent_{task.job}_{task.task}",
+            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES] if task else [],
+            name=f"{variable.op.name}/sent" + (f"_{task.job}_{task.task}" if task else ""),
             use_resource=True,
             dtype=variable.dtype.base_dtype,
         )
@@ -32,6 +34,25 @@ def start_of(sent: Variable) -> Tensor:
     value in `sent`."""
     with tf.control_dependencies([sent.initializer]):
         return sent.read_value()
+
+
+def level(variable: Variable, sent: Variable) -> Operation:
+    """Takes it that the copies have the variable's value."""
+    with tf.device(sent.device):
+        return sent.assign(variable.read_value(), read_value=False)
+
+
+def all_sent(sent: Variable) -> Tensor:
+    """What a copy has to be in order to be as the others, for any task."""
+    with tf.device(sent.device):
+        # `narrow` would round float32 on its way.
+        bits = tf.bitcast(sent.read_value(), tf.int32)
+    return tf.bitcast(bits, tf.float32)
+
+
+def last_difference(sent: Variable) -> Cell:
+    """Where the ps keeps the difference sent last, for workers of other graphs to read."""
+    return cell(f"psclust/difference/{sent.op.name}", tf.int8, [eight_bits.message_bytes(sent.shape)], sent.device)
 
 
 def difference(value: Tensor, sent: Variable) -> Tensor:

@@ -40,6 +40,12 @@ def decode(message: Tensor, shape: tf.TensorShape) -> Tensor:
     return _values(tf.cast(tf.reshape(rounded, [rows, block]), tf.float32) * scales, shape)
 
 
+def message_bytes(shape: tf.TensorShape) -> int:
+    """The length of the message of values of `shape`."""
+    rows, block = blocks_of(shape.num_elements())
+    return rows * (block + tf.float32.size)
+
+
 def fits(value: Gradient) -> bool:
     """Whether `encode` takes the value."""
     return not isinstance(value, tf.IndexedSlices) and value.dtype == tf.float32 and value.shape.is_fully_defined()

@@ -9,7 +9,7 @@ of others still leave:
 
 The values are those that the next step would have pulled, unless other replicas update them in between, which makes an asynchronous update
 a little more stale. Copies are local variables: every session begins by pulling them, but a synchronous between-graph worker when it may
-begin. With int8 on the wire, the differences of large ones come back (see `differences`), to such a worker the whole values.
+begin. With int8 on the wire, the differences of large ones come back (see `differences`).
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ def copy_locally(
 
     Leaves as they are the first `built` ops of the current graph, and variables that a step does not update as a whole or that the model
     uses otherwise than by reading them: with sparse gradients, gathered from, assigned to, read inside functions or after other ops.
-    of_session: the session's start pulls them; otherwise `pull` has to.
+    of_session: the session's start pulls them; otherwise `pull` has to, and the copies of all workers are refreshed together.
     """
     hosts = _hosts(workers)
     # Towers that refresh the same copy, each when it likes, would add the same difference twice.
-    rounded = wire_dtype == "int8" and of_session and (together or len(hosts) == len(workers))
+    rounded = wire_dtype == "int8" and (together or len(hosts) == len(workers))
     copies: list[LocalCopy] = []
     for variable, reads in _plainly_read(gradients, built):
         sent = None
         for host, users in _users(variable, reads, hosts).items():
             if rounded and eight_bits.fits(variable) and not is_small(variable) and (sent is None or not together):
-                sent = differences.keep_sent(variable, host)
+                sent = differences.keep_sent(variable, host if of_session else None)
             copies.append(_copy(variable, host, sent, of_session=of_session))
             for user, index in users:
                 # As in `pull_once`, there is no public call that replaces an input.
@@ -103,8 +103,12 @@ def refresh(copies: Sequence[LocalCopy], built: int) -> dict[str, Operation]:
 def pull(copies: Sequence[LocalCopy]) -> Operation:
     """The op that brings all `copies`, which are on one host, up to date at once; not for a step that uses them."""
     pulled = []
-    for group in groups_of(copies):
+    for group in groups_of([copy for copy in copies if copy.sent is None]):
         pulled += bring(group, [_updated(copy.variable, set()) for copy in group], after_use=False)
+    for copy in copies:
+        if copy.sent is not None:
+            with tf.device(copy.host):
+                pulled.append(copy.copy.assign(differences.all_sent(copy.sent), read_value=False))
     return tf.group(*pulled, name="pulled_anew")
 
 

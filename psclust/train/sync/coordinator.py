@@ -122,6 +122,8 @@ class BarrierCoordinator:
     def _run(self) -> None:
         barrier = self._barrier
         try:
+            if self._stream:
+                self._stream.begin()
             self._do(barrier.open())
             while not barrier.ended:
                 while barrier.awaited:

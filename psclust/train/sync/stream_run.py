@@ -22,6 +22,10 @@ class StreamRun:
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
+    def begin(self) -> None:
+        """To be called before the barrier opens."""
+        self._session.run(self._ops.level)
+
     def do(self, action: Stream | Fill | RollBack) -> None:
         ops, run = self._ops, self._session.run
         match action:
@@ -35,6 +39,7 @@ class StreamRun:
             case RollBack(round_):
                 self.finish()
                 run(list(ops.roll_back.values()))
+                run(ops.level)
                 run(ops.settle, {ops.round: round_})
 
     def finish(self) -> None:
