@@ -43,6 +43,15 @@ def test_the_order_is_that_in_which_they_were_made_and_a_ps_does_not_wait_for_an
         assert waits == [[], [], [], [], [arrived[0].op], [arrived[1].op]]
 
 
+def test_what_waits_is_packed_when_its_turn_has_come() -> None:
+    with tf.Graph().as_default():
+        made = [tf.zeros([1]) for _ in range(3)]
+        arrived = leave_in_turn([Leaving(tensor, PS[0], 8 * MB, tf.negative) for tensor in made], WORKER)
+        packed = [tensor.op.inputs[0].op for tensor in arrived]
+        assert [op.type for op in packed] == ["Neg"] * 3
+        assert [op.inputs[0].op.control_inputs for op in packed] == [[], [], [arrived[0].op]]
+
+
 def test_they_arrive_as_they_were() -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         made = [tf.constant(np.full([3], index)) for index in range(5)]

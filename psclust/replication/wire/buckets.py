@@ -53,10 +53,10 @@ def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: st
             carried = carry([gradients[index][0] for index in indices], host_of(worker), device)
             for index, gradient in zip(indices, carried, strict=True):
                 sent[index] = (gradient, gradients[index][1])
-    arriving = leave_in_turn(list(large.values()), worker) if in_turn else [one.tensor for one in large.values()]
+    arriving = leave_in_turn(list(large.values()), worker) if in_turn else [one.packed(one.tensor) for one in large.values()]
     for index, tensor in zip(large, arriving, strict=True):
         gradient, variable = gradients[index]
-        if large[index].tensor is not gradient:
+        if _is_rounded(gradient, variable, wire_dtype):
             with tf.device(variable.device):
                 tensor = eight_bits.decode(tensor, gradient.shape)
         sent[index] = (tensor, variable)
@@ -65,8 +65,12 @@ def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: st
 
 def _leaving(gradient: Tensor, variable: Variable, worker: str, wire_dtype: str) -> Leaving:
     """A large gradient as it leaves; `narrow` does the rest if it leaves as bfloat16."""
-    if wire_dtype == "int8" and variable.trainable and eight_bits.fits(gradient):
-        message = eight_bits.encode_with_rest(gradient, variable, worker)
-        return Leaving(message, variable.device, message.shape.num_elements())
+    if _is_rounded(gradient, variable, wire_dtype):
+        length = eight_bits.message_bytes(gradient.shape)
+        return Leaving(gradient, variable.device, length, lambda turned: eight_bits.encode_with_rest(turned, variable, worker))
     halved = wire_dtype != "float32" and gradient.dtype == tf.float32
     return Leaving(gradient, variable.device, gradient.shape.num_elements() * gradient.dtype.size // (1 + halved))
+
+
+def _is_rounded(gradient: Tensor, variable: Variable, wire_dtype: str) -> bool:
+    return wire_dtype == "int8" and bool(variable.trainable) and eight_bits.fits(gradient)

@@ -10,7 +10,7 @@ one has arrived:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -24,15 +24,20 @@ _BYTES_UNDER_WAY = 4_000_000
 
 @dataclass(frozen=True)
 class Leaving:
-    """A tensor on a worker that is to leave for the ps `device`, and the bytes that it takes on the wire."""
+    """A tensor on a worker that is to leave for the ps `device`, and the bytes that it takes on the wire. pack: makes what travels of it,
+    when its turn has come: the first does not wait until all are packed. None: it travels as it is."""
 
     tensor: Tensor
     device: str
     bytes: int
+    pack: Callable[[Tensor], Tensor] | None = None
+
+    def packed(self, tensor: Tensor) -> Tensor:
+        return self.pack(tensor) if self.pack else tensor
 
 
 def leave_in_turn(leaving: Sequence[Leaving], worker: str) -> list[Tensor]:
-    """Sends them from the device `worker`. Returns them on their ps, in the same order."""
+    """Sends them from the device `worker`. Returns them, as they travelled, on their ps, in the same order."""
     made = {operation.name: number for number, operation in enumerate(tf.compat.v1.get_default_graph().get_operations())}
     arrived: dict[int, Tensor] = {}
     turns: dict[str, list[int]] = {}
@@ -43,8 +48,9 @@ def leave_in_turn(leaving: Sequence[Leaving], worker: str) -> list[Tensor]:
         first: list[Operation] = [] if awaited is None else [arrived[turn[awaited]].op]
         with tf.device(host_of(worker)), tf.control_dependencies(first):
             tensor = tf.identity(one.tensor, name="in_turn")
+        packed = one.packed(tensor)
         with tf.device(one.device):
-            arrived[index] = tf.identity(tensor, name="arrived_in_turn")
+            arrived[index] = tf.identity(packed, name="arrived_in_turn")
         turn.append(index)
     return [arrived[index] for index in range(len(leaving))]
 
