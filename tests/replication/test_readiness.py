@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from psclust.replication.sync.readiness import announce, stamps, updated
+from psclust.replication.sync.readiness import announce, stamped, stamps
 
 pytestmark = pytest.mark.tensorflow
 
@@ -15,7 +15,8 @@ def test_stamps_of_older_rounds_are_skipped_and_each_worker_has_its_own() -> Non
         variable = tf.compat.v1.get_variable("v", [], initializer=tf.compat.v1.constant_initializer(7.0))
         round_ = tf.compat.v1.placeholder(tf.int64, [])
         enqueued = announce([variable], [tf.constant(1, tf.int64), tf.constant(0, tf.int64)], round_, [])
-        (value,) = updated([variable], 0, round_)
+        with tf.control_dependencies(stamped([variable], 0, round_)):
+            value = variable.read_value()
         sizes = [stamps([variable], worker).size() for worker in (0, 1)]
         session.run(variable.initializer)
         for number in (3, 5, 7):
