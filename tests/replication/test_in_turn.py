@@ -34,13 +34,32 @@ def test_two_or_as_many_as_fill_the_window_are_under_way(sizes: list[int], await
         assert {(t.op.device, t.op.inputs[0].op.device) for t in arrived} == {(PS[0], WORKER)}
 
 
-def test_the_order_is_that_in_which_they_were_made_and_a_ps_does_not_wait_for_another() -> None:
+def test_the_order_is_that_in_which_they_were_made() -> None:
     with tf.Graph().as_default():
-        made = [tf.zeros([1]) for _ in range(6)]
-        last_first = [Leaving(tensor, PS[index % 2], 8 * MB) for index, tensor in enumerate(made)][::-1]
+        made = [tf.zeros([1]) for _ in range(4)]
+        last_first = [Leaving(tensor, PS[0], 8 * MB) for tensor in made][::-1]
         arrived = leave_in_turn(last_first, WORKER)[::-1]
-        waits = [tensor.op.inputs[0].op.control_inputs for tensor in arrived]
-        assert waits == [[], [], [], [], [arrived[0].op], [arrived[1].op]]
+        assert [tensor.op.inputs[0].op.control_inputs for tensor in arrived] == [[], [], [arrived[0].op], [arrived[1].op]]
+
+
+@pytest.mark.parametrize(
+    ("leaving", "awaited"),
+    [
+        ([(0, 8), (1, 8), (0, 8), (1, 8), (0, 8), (1, 8)], [[], [], [], [], [0, 1], [1, 0]]),
+        ([(0, 2), (1, 2), (0, 2), (1, 2), (0, 2), (1, 2), (0, 2), (1, 2)], [[], [], [], [], [0], [1], [2, 1], [3, 0]]),
+        ([(0, 8), (0, 8), (0, 8), (1, 2), (1, 2), (1, 2)], [[], [], [0], [], [], [3]]),
+        ([(0, 8), (1, 2), (0, 8), (1, 2), (0, 8), (1, 2)], [[], [], [], [], [0, 1], [1]]),
+        ([(0, 1), (1, 1), (0, 1), (1, 1)], [[], [], [], []]),
+    ],
+    ids=["large", "of half the window", "for one ps before the other", "unequal loads", "all at once"],
+)
+def test_a_ps_waits_for_what_another_had_before_it_by_shares_of_what_leaves_for_them(
+    leaving: list[tuple[int, int]], awaited: list[list[int]]
+) -> None:
+    with tf.Graph().as_default():
+        arrived = leave_in_turn([Leaving(tf.zeros([1]), PS[ps], size * MB) for ps, size in leaving], WORKER)
+        waits = [{op.name for op in tensor.op.inputs[0].op.control_inputs} for tensor in arrived]
+        assert waits == [{arrived[index].op.name for index in those} for those in awaited]
 
 
 def test_what_waits_is_packed_when_its_turn_has_come() -> None:
