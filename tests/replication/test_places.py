@@ -262,6 +262,33 @@ def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
     assert table.as_tensor() is tf.convert_to_tensor(table)
 
 
+@pytest.mark.parametrize("use", ["matmul", "gather"])
+def test_the_gradient_of_a_whole_is_taken_apart_as_tensorflow_would(use: str) -> None:
+    import tensorflow as tf
+
+    from psclust.replication.variables.places import Places
+
+    places = Places(1, PlacementSettings(max_shard_bytes=24))
+    with tf.compat.v1.variable_scope("", custom_getter=places.getter()):
+        table = tf.compat.v1.get_variable("table", [7, 2])
+    factor = tf.constant(np.random.default_rng(0).random((7, 3), np.float32))
+    ids = tf.constant([6, 0, 3, 0])
+
+    def loss(whole: Any) -> Any:
+        return tf.matmul(whole, factor, transpose_a=True) ** 2 if use == "matmul" else tf.gather(whole, ids) ** 2
+
+    shards = list(table)
+    plain = tf.concat(shards, 0)
+    got, expected = tf.gradients(loss(table.as_tensor()), shards), tf.gradients(loss(plain), shards)
+    assert [type(gradient) for gradient in got] == [type(gradient) for gradient in expected]
+    assert ("Slice" in {gradient.op.inputs[0].op.type for gradient in got}) == (use == "matmul")
+    with tf.compat.v1.Session() as session:
+        session.run(table.initializer)
+        pairs = zip(got, expected, strict=True)
+        for one, other in session.run([(tf.convert_to_tensor(a), tf.convert_to_tensor(b)) for a, b in pairs]):
+            np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("loss", ["nce_loss", "sampled_softmax_loss"])
 def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> None:
     import tensorflow as tf

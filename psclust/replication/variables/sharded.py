@@ -2,8 +2,8 @@
 
 Adds to TensorFlow's `PartitionedVariable`: `tf.gather` and every `embedding_lookup` read only the rows they need, each from its shard,
 whatever partition strategy the caller names (TensorFlow's default in `compat.v1`, `mod`, would give every row another number, so its
-meaning would depend on the number of shards); other uses concatenate the whole value once in each replica; operators work; and the
-initial value does not depend on the shards.
+meaning would depend on the number of shards); other uses concatenate the whole value once in each replica, and what is taken apart again,
+its gradient, is seldom copied; operators work; and the initial value does not depend on the shards.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.ops import gradient_registry
 from tensorflow.python.ops.variables import PartitionedVariable
 from tensorflow.python.util.dispatch import register_dispatchable_type
 
 from psclust.placement.partition import shard_name
-from psclust.replication.tf_types import Operation, Tensor, Tensors, Variable
+from psclust.replication.tf_types import Gradient, Operation, Tensor, Tensors, Variable
 
 # Initial values up to this size are computed as a whole and split; above, every shard computes its own, where it is.
 _WHOLE_BYTES = 1 << 28
+_ROWS_OF_WHOLE = "PsclustRowsOfWhole"
 
 
 @register_dispatchable_type
@@ -57,9 +59,29 @@ class ShardedVariable(PartitionedVariable):
     def read_value(self) -> Tensor:
         return self._concat()
 
+    def _concat(self) -> Tensor:
+        with tf.compat.v1.get_default_graph().gradient_override_map({"ConcatV2": _ROWS_OF_WHOLE}):
+            return super()._concat()
+
     @property
     def initializer(self) -> Operation:
         return tf.group(*[shard.initializer for shard in self])
+
+
+def _rows_of_whole(concat: Operation, gradient: Gradient) -> list[Any]:
+    """The gradients of the shards. TensorFlow takes a range of a vector without a copy if it begins and ends at 64 bytes, ranges of rows
+    only if each row does."""
+    if isinstance(gradient, tf.IndexedSlices):
+        return list(gradient_registry.lookup("ConcatV2")(concat, gradient))
+    values, above, parts = tf.reshape(gradient, [-1]), 0, []
+    for shard in concat.inputs[:-1]:
+        count = shard.shape.num_elements()
+        parts.append(tf.reshape(tf.slice(values, [above], [count]), shard.shape))
+        above += count
+    return [*parts, None]
+
+
+tf.RegisterGradient(_ROWS_OF_WHOLE)(_rows_of_whole)
 
 
 def _operator(name: str) -> Callable[..., Tensor]:
