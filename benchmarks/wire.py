@@ -2,9 +2,10 @@
 
     python benchmarks/wire.py [--gbit 1] [--models skewed] [--ways ...] [--steps 8] [--rounds 3] [--torch PYTHON]
 
-Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends. The models are those of
-`training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of 2 MB on links
-of 1 Gbit/s and of 8 MB on faster ones (`--shard`), but for the table of `embedding`, which stays whole; the others into shards of 8 MB.
+Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends, TCP's cubic. The models
+are those of `training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of
+2 MB on links of 1 Gbit/s and of 8 MB on faster ones (`--shard`), but for the table of `embedding`, which stays whole; the others into
+shards of 8 MB.
 Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two seconds, after the first six;
 medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link, both ways at once. `--torch`:
 an interpreter with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores of this machine. As root, on
@@ -37,6 +38,7 @@ HERE = Path(__file__).parent / "training"
 MODEL_MB = {"skewed": 89.4, "small": 0.41, "large": 19.1, "embedding": 0.55}
 # Of a link of 1 Gbit/s, in MB a second, without the headers of Ethernet, IP, TCP and HTTP/2.
 MB_A_GBIT = 119.6
+CONGESTION_CONTROL = "cubic"  # Linux's default
 WARM_STEPS, LEAST_S = 6, 2.0
 _STEP = re.compile(r"^(\S+:0) +\| .*?step (\d+)")
 CUT = ("--placement", "balanced", "--max-shard-bytes", "{shard}")
@@ -126,12 +128,16 @@ def measure_all(bed: HostBed, gbit: float, model: str, ways: Sequence[str], opti
 
 
 def shape(bed: HostBed, gbit: float) -> None:
-    """Limits the link of every host at both ends."""
+    """Limits the link of every host at both ends. Whatever this machine's own default is, connections share a link as most hosts' do: bbr
+    lets one of two workers have most of it for a tenth of a second and longer."""
     for index, host in enumerate(bed.hosts):
         assert host.network is not None
         limit = ["root", "tbf", "rate", f"{gbit}gbit", "burst", f"{max(256, round(256 * gbit))}kb", "latency", "50ms"]
         subprocess.run(["tc", "qdisc", "add", "dev", f"{host.network.bridge}-{index + 1}", *limit], check=True)
         subprocess.run(host.command("tc", "qdisc", "add", "dev", "eth0", *limit), check=True)
+        shown = subprocess.run(host.command("ip", "route", "show", "dev", "eth0"), check=True, capture_output=True, text=True)
+        for route in shown.stdout.splitlines():
+            subprocess.run(host.command("ip", "route", "change", *route.split(), "dev", "eth0", "congctl", CONGESTION_CONTROL), check=True)
 
 
 # Runs a way until it is left; yields when its first worker has said which step.
