@@ -30,6 +30,7 @@ def start(request: Request) -> object:
     except ImportError as error:
         raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install it: pip install tensorflow") from error
     config = tf.compat.v1.ConfigProto()
+    config.experimental.disable_thread_spinning = True
     if request.threads is not None:
         config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = request.threads
     if request.devices is not None:

@@ -34,10 +34,15 @@ def server_def(
     cluster: Cluster, job: str, task: int, *, port: int | None = None, threads: int | None = None, devices: int | None = None
 ) -> bytes:
     """The serialized ServerDef. port: to listen on, if not the one that peers dial. threads: size of both thread pools (inter-op and
-    intra-op); None: one per core. devices: number of CPU devices, and of GPUs at most; None: one CPU and all GPUs."""
+    intra-op); None: one per core. devices: number of CPU devices, and of GPUs at most; None: one CPU and all GPUs.
+
+    Idle threads of the pools sleep at once: by default they look for work for a while first, which takes CPU from the host's other tasks
+    and from the threads that serve the wire.
+    """
     jobs = b"".join(_field(1, _job(name, tasks)) for name, tasks in cluster.items())
     config = b"" if devices is None else b"".join(_field(1, _field(1, kind) + _number(2, devices)) for kind in (b"CPU", b"GPU"))
     config += b"" if threads is None else _number(2, threads) + _number(5, threads)
+    config += _field(16, _number(9, 1))  # experimental.disable_thread_spinning
     return b"".join(
         [
             _field(1, jobs),

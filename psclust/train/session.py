@@ -39,11 +39,13 @@ _POLL_S = 0.1
 
 def session_config(context: TaskContext) -> Any:
     """A ConfigProto whose device filters name the tasks that the session uses, so that it waits for no others: in-graph all ps and
-    workers, between-graph all ps and the process's own task. This process gets one device for each of its towers."""
+    workers, between-graph all ps and the process's own task. This process gets one device for each of its towers. Idle threads sleep at
+    once, as in bare servers (`server_def`)."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
     config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=filters)
+    config.experimental.disable_thread_spinning = True
     for kind in ("CPU", "GPU"):
         own = sum(name.startswith(f"/device:{kind}:") for name in context.devices)
         if own:

@@ -14,7 +14,7 @@ def test_the_smallest_definition_byte_by_byte() -> None:
     task = b"\x08\x00" + b"\x12\x04a:12"
     job = b"\x0a\x02ps" + b"\x12\x08" + task
     cluster = b"\x0a\x0e" + job
-    expected = b"\x0a\x10" + cluster + b"\x12\x02ps" + b"\x18\x00" + b"\x22\x00" + b"\x2a\x04grpc"
+    expected = b"\x0a\x10" + cluster + b"\x12\x02ps" + b"\x18\x00" + b"\x22\x05" + b"\x82\x01\x02\x48\x01" + b"\x2a\x04grpc"
     assert server_def({"ps": {0: "a:12"}}, "ps", 0) == expected
 
 
@@ -34,9 +34,9 @@ def test_tensorflow_reads_what_was_meant(tensorflow: ForkServer) -> None:
         "jobs = {job.name: dict(job.tasks) for job in d.cluster.job}\n"
         "print(jobs['ps'] == {0: 'p:1', 7: 'q:2'}, jobs['worker'] == {i: f'host-{i}:{20000 + i}' for i in range(150)}, len(jobs))\n"
         "print(d.job_name, d.task_index, d.port, d.protocol, c.intra_op_parallelism_threads, c.inter_op_parallelism_threads)\n"
-        "print(sorted(c.device_count.items()))"
+        "print(sorted(c.device_count.items()), c.experimental.disable_thread_spinning)"
     )
-    expected = "True True 2\nworker 140 2301 grpc 200 200\n[('CPU', 3), ('GPU', 3)]\n"
+    expected = "True True 2\nworker 140 2301 grpc 200 200\n[('CPU', 3), ('GPU', 3)] True\n"
     assert tensorflow.run([sys.executable, "-c", code]) == (0, expected)
 
 

@@ -121,6 +121,7 @@ def test_a_session_waits_for_the_tasks_it_uses_and_no_others() -> None:
     client = session_config(TaskContext(Task("client", 0), cluster, "in-graph"))
     assert list(worker.device_filters) == ["/job:ps", "/job:worker/task:1"]
     assert list(client.device_filters) == ["/job:ps", "/job:client/task:0", "/job:worker"]
+    assert worker.experimental.disable_thread_spinning
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
