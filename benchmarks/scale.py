@@ -4,8 +4,9 @@
 
 The `small` model of `training/models.py`, between-graph, started by `psclust up`. "up": seconds until all servers answer. "first step":
 until the first worker says a step. "step": seconds of a step (asynchronous: of as many updates as there are workers), the mean of
-`--steps` updates at least. "ps": `psclust ps` beside the training. "GB": proportional memory of all processes. "down": from Ctrl-C to the
-end of `up`. On an otherwise idle machine; its cores are shared by all tasks, so a step grows with the workers whatever psclust does.
+`--steps` updates and three seconds at least. "ps": `psclust ps` beside the training. "GB": proportional memory of all processes.
+"down": from Ctrl-C to the end of `up`. On an otherwise idle machine; its cores are shared by all tasks, so a step grows with the workers
+whatever psclust does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -27,6 +28,7 @@ import psutil
 import rows
 
 HERE = Path(__file__).parent / "training"
+SECONDS = 3.0
 UNITS = {"up": "s", "first_step": "s", "step": "s", "ps": "s", "gigabytes": "GB", "down": "s"}
 _SAID = re.compile(r"^(?:psclust: bench is (?P<up>up)\b|worker:0 +\| step (?P<step>\d+))")
 
@@ -78,10 +80,7 @@ def measure(workers: int, ps: int, update: str, steps: int) -> Measurement:
             text=True,
         )
         try:
-            said = _said(up)
-            up_at = next(now for now, step in said if step is None)
-            first = next((now, step) for now, step in said if step is not None)
-            last = next((now, step) for now, step in said if step is not None and step >= first[1] + steps)
+            up_at, first, last = _reached(_said(up), steps)
             listed = time.monotonic()
             subprocess.run([*command[:3], "ps"], cwd=HERE, env=environ, stdout=subprocess.DEVNULL, check=True)
             ps_s = time.monotonic() - listed
@@ -94,6 +93,20 @@ def measure(workers: int, ps: int, update: str, steps: int) -> Measurement:
     updates = workers if update == "async" else 1
     step_s = (last[0] - first[0]) / (last[1] - first[1]) * updates
     return Measurement(up_at - began, first[0] - began, step_s, ps_s, gigabytes, down_s)
+
+
+def _reached(said: Iterable[tuple[float, int | None]], steps: int) -> tuple[float, tuple[float, int], tuple[float, int]]:
+    """When the cluster was up; when which step was said first, and when one that is `steps` and SECONDS later. Where processes wait long
+    for a core, a worker says steps before the cluster is said to be up, and several lines arrive at once."""
+    up_at, first = 0.0, (0.0, 0)
+    for now, step in said:
+        if step is None:
+            up_at = up_at or now
+        elif not first[0]:
+            first = now, step
+        elif up_at and step >= first[1] + steps and now >= first[0] + SECONDS:
+            return up_at, first, (now, step)
+    raise AssertionError("`said` ends the program")
 
 
 def _said(up: subprocess.Popen[str]) -> Iterator[tuple[float, int | None]]:
