@@ -10,6 +10,7 @@ from typing import NoReturn
 from psclust.errors import PsclustError, StartError
 from psclust.runtime.bare_server import Request, not_started, parse, wait_for_a_signal
 from psclust.runtime.quiet_import import quiet_import
+from psclust.runtime.server_def import server_def
 
 
 def serve(argv: Sequence[str]) -> NoReturn:
@@ -29,19 +30,11 @@ def start(request: Request) -> object:
             import tensorflow as tf
     except ImportError as error:
         raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install it: pip install tensorflow") from error
-    config = tf.compat.v1.ConfigProto()
-    config.experimental.disable_thread_spinning = True
-    if request.threads is not None:
-        config.intra_op_parallelism_threads = config.inter_op_parallelism_threads = request.threads
-    if request.devices is not None:
-        config.device_count["CPU"] = config.device_count["GPU"] = request.devices
-    definition = tf.train.ServerDef(job_name=request.job, task_index=request.task, protocol="grpc", port=request.port or 0)
-    for job, tasks in request.cluster.items():
-        definition.cluster.job.add(name=job).tasks.update(tasks)
+    encoded = server_def(request.cluster, request.job, request.task, port=request.port, threads=request.threads, devices=request.devices)
     try:
         for path in request.op_libraries:
             tf.load_op_library(path)
-        return tf.distribute.Server(definition, config=config)
+        return tf.distribute.Server(tf.train.ServerDef.FromString(encoded))
     except (tf.errors.OpError, RuntimeError) as error:
         raise StartError(not_started(request, str(getattr(error, "message", error)))) from error
 
