@@ -114,7 +114,7 @@ def measure_all(bed: HostBed, gbit: float, model: str, ways: Sequence[str], opti
     times: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(options.rounds):
         for way, each in times.items():
-            shard = options.shard or shard_for(gbit, model)
+            shard = options.shard or shard_for(gbit, model, WAYS[way])
             start = ddp(bed, options.torch, _DDP[way]) if way in _DDP else ours(bed, WAYS[way], model, shard)
             each.append(measure(start, options.steps) * (2 if WAYS[way].together else 1))
             print(f"{gbit:g} Gbit/s  {model:<10} {way:<32} {each[-1]:7.3f} s", file=sys.stderr, flush=True)
@@ -152,11 +152,13 @@ def measure(start: Start, steps: int) -> float:
     return (last[0] - first[0]) / (last[1] - first[1])
 
 
-def shard_for(gbit: float, model: str) -> str:
+def shard_for(gbit: float, model: str, way: Way) -> str:
     """What the docs advise."""
     if model == "embedding":
         return "64MB"
-    return "2MB" if gbit <= 1 else "8MB"
+    if gbit > 1:
+        return "8MB"
+    return "2MB" if any("wire_dtype" in argument for argument in way.arguments) else "1MB"
 
 
 def ours(bed: HostBed, way: Way, model: str, shard: str) -> Start:

@@ -22,9 +22,9 @@ import tensorflow as tf
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Tensor
 
-# To a ps at a time, but two tensors at least; and by as much may what has left for a ps be ahead of what has arrived on another. With less
-# a link of 1 Gbit/s was idle at times, with more the first arrived late.
-_BYTES_UNDER_WAY = 4_000_000
+# To a ps at a time, but two tensors at least; and by as much may what has left for a ps be ahead of what has arrived on another. With more,
+# the first arrived late on a link of 1 Gbit/s.
+_BYTES_UNDER_WAY = 2_000_000
 
 
 @dataclass(frozen=True)
