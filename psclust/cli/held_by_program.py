@@ -25,17 +25,22 @@ class _Requests(threading.Thread):
 
     def __init__(self, program: int) -> None:
         super().__init__(name="requests", daemon=True)
-        self.stop = self.now = False
+        # Each is written by one thread only.
+        self.now = self._asked = self._left = False
         self._program = program
+
+    @property
+    def stop(self) -> bool:
+        return self._asked or self._left
 
     def run(self) -> None:
         for line in sys.stdin:
-            self.stop, self.now = True, self.now or line.strip() == "now"
-        self.stop = True
+            self._asked, self.now = True, self.now or line.strip() == "now"
+        self._asked = True
 
     def look(self) -> None:
         # Children that the program has forked keep its pipe open.
-        self.stop = self.stop or os.getppid() != self._program
+        self._left = os.getppid() != self._program
 
 
 def stay_held(program: int, run: HeldRun, statuses: StatusStream, notes: StartupNotes, interrupts: Interrupts) -> int:

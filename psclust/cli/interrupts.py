@@ -47,8 +47,9 @@ class Interrupts:
 
     def unseen(self) -> list[int]:
         """The ordinals of the signals since the last call."""
-        fresh = list(range(self._seen + 1, self._count + 1))
-        self._seen = self._count
+        count = self._count  # Read once: a signal may come between any two instructions.
+        fresh = list(range(self._seen + 1, count + 1))
+        self._seen = count
         return fresh
 
     def _note(self, number: int, frame: object) -> None:

@@ -80,7 +80,8 @@ def test_prometheus_finds_every_metric_of_a_run(bed: CommandBed, tmp_path: Path)
     port = free_ports(2)
     bed.write("reports.py", REPORTS)
     bed.write("psclust.yaml", json.dumps({**PLAIN, "metrics": port}))
-    assert bed.run("up", "-d", env=with_fake_gpu(tmp_path, "reports.py"))[0] == 0
+    code, said = bed.run("up", "-d", env=with_fake_gpu(tmp_path, "reports.py"))
+    assert code == 0, said
     assert len(NAMES) > 10
     with prometheus(tmp_path / "prometheus", port, port + 1) as address:
         wait_until(lambda: len(ask(address, "psclust_task_global_step")) == 2, what="a scrape")
