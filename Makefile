@@ -70,11 +70,11 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
 
-$(VENV)/.demo: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
+$(VENV)/.demo: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.c)
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[examples]"
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/pip setup.py psclust/runtime/bind_shim.c
+$(VENV)/.test: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.c)
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[test]"
 	@touch $@
 

@@ -1,6 +1,7 @@
 """Package metadata and the optional bind shim; settings of tools are in pyproject.toml."""
 
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, find_packages, setup
 
@@ -18,6 +19,8 @@ LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 # Since 2.21 TensorFlow does not bring it.
 TENSORBOARD = "tensorboard>=2.20"
 
+PLAIN: Any = {"optional": True, "py_limited_api": True}
+
 setup(
     name="psclust",
     version="0.1.0",
@@ -33,12 +36,13 @@ setup(
         "psclust.cli.run_report": ["*.html"],
         "psclust.control": ["*.proto"],
         "psclust.examples": ["*.ipynb"],
-        "psclust.runtime": ["bind_shim.c"],
+        "psclust.runtime": ["*.c"],
     },
-    # Not a Python module: a shared library, loaded into servers with LD_PRELOAD. Optional: without a C compiler psclust still installs,
-    # and `psclust up` reports that it is missing.
+    # Not Python modules but shared libraries, one loaded into servers with LD_PRELOAD, one by TensorFlow. Optional: without a C compiler
+    # psclust still installs; `psclust up` reports that the shim is missing, programs that would use the kernels that those are.
     ext_modules=[
-        Extension("psclust.runtime._bind_shim", ["psclust/runtime/bind_shim.c"], libraries=["dl"], optional=True, py_limited_api=True)
+        Extension(f"psclust.runtime._{name}", [f"psclust/runtime/{name}.c"], libraries=["dl"], extra_compile_args=["-O3"], **PLAIN)
+        for name in ("bind_shim", "wire_kernels")
     ],
     # One wheel for every Python.
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

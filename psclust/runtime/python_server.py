@@ -11,6 +11,7 @@ from psclust.errors import PsclustError, StartError
 from psclust.runtime.bare_server import Request, not_started, parse, wait_for_a_signal
 from psclust.runtime.quiet_import import quiet_import
 from psclust.runtime.server_def import server_def
+from psclust.runtime.wire_kernels import python_ops
 
 
 def serve(argv: Sequence[str]) -> NoReturn:
@@ -34,6 +35,7 @@ def start(request: Request) -> object:
     try:
         for path in request.op_libraries:
             tf.load_op_library(path)
+        python_ops()
         return tf.distribute.Server(tf.train.ServerDef.FromString(encoded))
     except (tf.errors.OpError, RuntimeError) as error:
         raise StartError(not_started(request, str(getattr(error, "message", error)))) from error

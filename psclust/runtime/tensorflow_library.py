@@ -7,9 +7,10 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from psclust.errors import StartError
+from psclust.runtime.wire_kernels import wire_kernels
 
 NAME = "libtensorflow_cc.so.2"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -80,9 +81,14 @@ def _open(path: str) -> int:
 
 
 def load_library() -> Library:
-    """Find and load the library. Raises StartError."""
+    """Find and load the library, with psclust's own kernels if they are there. Raises StartError."""
     with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
-        return Library(find_library())
+        library = Library(find_library())
+        # Without them, clients build graphs that do not need them.
+        if own := wire_kernels():
+            with suppress(Refused):
+                library.load_ops(own)
+        return library
 
 
 def find_library() -> str:

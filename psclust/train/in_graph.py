@@ -23,6 +23,7 @@ from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
+from psclust.train.kernel_check import with_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
@@ -49,6 +50,7 @@ class _Client:
 def train_in_graph(job: Job) -> None:
     """Trains until the data of all towers ends or the wanted step is reached, and writes a checkpoint of the result."""
     target = start_server(job.context)
+    job = with_kernels(job, target)
     layout = _layout(job, target)
     sync, bounded = job.context.sync or job.context.task is None, job.context.max_staleness is not None
     graph, built = build_placed(job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded))

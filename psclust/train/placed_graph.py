@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.places import FunctionsOnVariables
+from psclust.replication.wire import kernels
 from psclust.train.job import Job
 
 _Built = TypeVar("_Built")
@@ -21,6 +22,8 @@ def build_placed(job: Job, layout: DeviceLayout, build: Callable[[DeviceLayout],
     graph = job.new_graph()
     try:
         with graph.as_default():
+            if job.context.kernels:
+                kernels.use()
             return graph, build(layout)
     except FunctionsOnVariables as found:
         return build_placed(job, replace(layout, placed=found.placed), build)

@@ -51,9 +51,10 @@ def _install(environment: Path, *arguments: str) -> None:
     assert installed.returncode == 0, installed.stderr
 
 
-def test_it_has_the_shim_and_the_page_and_no_tests(wheel: Path) -> None:
+def test_it_has_the_libraries_and_the_page_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert any(name.startswith("psclust/runtime/_bind_shim") for name in names)
+    for library in ("_bind_shim", "_wire_kernels"):
+        assert any(name.startswith(f"psclust/runtime/{library}") for name in names)
     assert "psclust/cli/run_report/page.html" in names
     assert not any(name.startswith("tests/") for name in names)
 

@@ -88,7 +88,7 @@ def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
         tree(tmp_path / "missing")
 
 
-def test_psclust_itself_goes_with_its_shim_under_a_name_for_every_python() -> None:
+def test_psclust_itself_goes_with_its_libraries_under_names_for_every_python() -> None:
     names = [entry.path for entry in package_tree().entries]
     assert {"psclust/__init__.py", "psclust/agent/agent.proto", "psclust/reach/python/on_host/store.py"} <= set(names)
-    assert [name for name in names if name.endswith(".so")] == ["psclust/runtime/_bind_shim.so"]
+    assert [name for name in names if name.endswith(".so")] == ["psclust/runtime/_bind_shim.so", "psclust/runtime/_wire_kernels.so"]

@@ -68,7 +68,7 @@ def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_B
 
 
 def package_tree() -> Tree:
-    """psclust itself. The bind shim gets a name that any Python version loads: it is a plain library, built for none in particular."""
+    """psclust itself. Its plain libraries get names that any Python version finds: they are built for none in particular."""
     package = Path(psclust.__file__).parent
     entries = []
     for path in sorted(package.rglob("*")):
@@ -76,7 +76,7 @@ def package_tree() -> Tree:
             continue
         name = f"psclust/{path.relative_to(package).as_posix()}"
         if path.suffix == ".so":
-            name = "psclust/runtime/_bind_shim.so"
+            name = f"{name.partition('.')[0]}.so"
         entries.append(_entry(package, path, name))
     return Tree("psclust", None, tuple(entries))
 

@@ -58,11 +58,6 @@ def last_difference(sent: Variable) -> Cell:
 def difference(value: Tensor, sent: Variable) -> Tensor:
     """The message that tells the holders of `sent` of the new `value` of the variable."""
     with tf.device(sent.device):
-        message, arriving = eight_bits.encode(value - sent.read_value())
-        with tf.control_dependencies([sent.assign_add(arriving, read_value=False)]):
+        message, known = eight_bits.encode_difference(value, sent.read_value())
+        with tf.control_dependencies([sent.assign(known, read_value=False)]):
             return tf.identity(message)
-
-
-def add(message: Tensor, copy: Variable) -> Operation:
-    """Brings the copy up to date, in the current device scope and control dependencies."""
-    return copy.assign_add(eight_bits.decode(message, copy.shape), read_value=False)

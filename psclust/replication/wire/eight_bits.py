@@ -3,16 +3,19 @@
 The value of the largest magnitude in a block becomes 127 or -127, the others keep their ratio to it, rounded to the nearest whole number:
 the error is at most half a scale. What rounding takes from a gradient is kept on its worker and added to the next one, so that the sum over
 the steps is right (error feedback; Seide et al., 1-bit stochastic gradient descent, Interspeech 2014). A block with a value that is not
-finite arrives as values that are not finite.
+finite arrives as values that are not finite. Graphs that may do this by psclust's own kernels (see `kernels`) send the same messages.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import tensorflow as tf
 
 from psclust.placement.wire_bytes import blocks_of
 from psclust.replication.device_layout import host_of
-from psclust.replication.tf_types import Gradient, Tensor, Variable
+from psclust.replication.tf_types import Gradient, Operation, Tensor, Variable
+from psclust.replication.wire import kernels
 
 _LARGEST = 127.0
 # 1 / scale has to be finite. Blocks of smaller values travel as zeros.
@@ -32,12 +35,40 @@ def encode(values: Tensor) -> tuple[Tensor, Tensor]:
     return message, _values(rounded * scales, values.shape)
 
 
+def encode_sum(values: Tensor, left: Tensor) -> tuple[Tensor, Tensor]:
+    """(the message of values + left; what rounding takes from them)."""
+    if fused := kernels.in_use():
+        return _fused(fused, values, left, difference=False)
+    total = values + left
+    message, arriving = encode(total)
+    return message, total - arriving
+
+
+def encode_difference(values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """(the message that `add` understands, of values - known; what one that knew `known` knows when it has arrived)."""
+    if fused := kernels.in_use():
+        return _fused(fused, values, known, difference=True)
+    message, arriving = encode(values - known)
+    return message, known + arriving
+
+
 def decode(message: Tensor, shape: tf.TensorShape) -> Tensor:
     """The float32 values of `shape` that `encode` has put into `message`."""
     rows, block = blocks_of(shape.num_elements())
+    if fused := kernels.in_use():
+        return tf.reshape(fused.psclust_decode(message, count=shape.num_elements(), block=block), shape)
     rounded, scales = tf.split(message, [rows * block, rows * tf.float32.size])
     scales = tf.bitcast(tf.reshape(scales, [rows, 1, tf.float32.size]), tf.float32)
     return _values(tf.cast(tf.reshape(rounded, [rows, block]), tf.float32) * scales, shape)
+
+
+def add(message: Tensor, variable: Variable) -> Operation:
+    """Adds the values of a message to the variable."""
+    if fused := kernels.in_use():
+        _, block = blocks_of(variable.shape.num_elements())
+        added = fused.psclust_decode_add(message, variable.read_value(), block=block)
+        return variable.assign(tf.reshape(added, variable.shape), read_value=False)
+    return variable.assign_add(decode(message, variable.shape), read_value=False)
 
 
 def message_bytes(shape: tf.TensorShape) -> int:
@@ -62,10 +93,16 @@ def encode_with_rest(gradient: Tensor, variable: Variable, worker: str) -> Tenso
             use_resource=True,
             dtype=tf.float32,
         )
-        total = gradient + left.read_value()
-        message, arriving = encode(total)
-        with tf.control_dependencies([left.assign(total - arriving, read_value=False)]):
+        message, rest = encode_sum(gradient, left.read_value())
+        with tf.control_dependencies([left.assign(rest, read_value=False)]):
             return tf.identity(message)
+
+
+def _fused(fused: Any, values: Tensor, base: Tensor, *, difference: bool) -> tuple[Tensor, Tensor]:
+    _, block = blocks_of(values.shape.num_elements())
+    message, kept = fused.psclust_encode(values, base, block=block, difference=difference)
+    message.set_shape([message_bytes(values.shape)])
+    return message, tf.reshape(kept, values.shape)
 
 
 def _blocks(values: Tensor) -> Tensor:

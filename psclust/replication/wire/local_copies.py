@@ -130,7 +130,7 @@ def bring(group: Sequence[LocalCopy], values: Sequence[Tensor], *, after_use: bo
     kept = []
     for copy, value in zip(group, values, strict=True):
         with tf.device(copy.host), tf.control_dependencies([copy.read.op] if after_use else []):
-            kept.append(copy.copy.assign(value, read_value=False) if copy.sent is None else differences.add(value, copy.copy))
+            kept.append(copy.copy.assign(value, read_value=False) if copy.sent is None else eight_bits.add(value, copy.copy))
     return kept
 
 

@@ -24,6 +24,7 @@ from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
+from psclust.train.kernel_check import with_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
@@ -42,10 +43,10 @@ class Replica:
     def __init__(self, job: Job) -> None:
         context = job.context
         assert context.task is not None
-        self.job = job
         self.number = context.replicas.index(context.task)
-        self._build(context.layout)
         self._target = start_server(context)
+        self.job = with_kernels(job, self._target)
+        self._build(self.job.context.layout)
 
     def _build(self, layout: DeviceLayout) -> None:
         context, config = self.job.context, self.job.program.config

@@ -1,0 +1,31 @@
+"""Locates psclust's own TensorFlow kernels, `wire_kernels.c`, an op library that servers load at their start and clients with a graph that
+uses it. They are optional, as `setup.py` says: `replication/wire/kernels.py` asks who has them."""
+
+from __future__ import annotations
+
+import os
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Any
+
+VARIABLE = "PSCLUST_WIRE_KERNELS"
+"""Set to 0, it keeps a process from loading them."""
+
+
+def wire_kernels() -> str | None:
+    """The path of the library; None if it could not be built, or is not wanted."""
+    if os.environ.get(VARIABLE) == "0":
+        return None
+    start = os.path.join(os.path.dirname(__file__), "_wire_kernels")
+    return next((start + suffix for suffix in EXTENSION_SUFFIXES if os.path.exists(start + suffix)), None)
+
+
+def python_ops() -> Any:
+    """The module of their ops, loaded into this interpreter's TensorFlow; None if there are none for it."""
+    import tensorflow as tf
+
+    path = wire_kernels()
+    try:
+        found = tf.load_op_library(path) if path else None
+    except (tf.errors.OpError, RuntimeError):  # of another architecture, or refused by the linker
+        return None
+    return found if hasattr(found, "psclust_encode") else None
