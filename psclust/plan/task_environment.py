@@ -88,6 +88,10 @@ def library_environment(here: HostEnvironment) -> dict[str, str]:
         "TF_GRPC_REUSE_PORT": "1",  # psclust reserves the port with a socket of its own
         "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
         "TF_GRPC_WORKER_CACHE_QUEUES": "4",  # default: 64, a thread each
+        # Memory of tensors is kept for the next step: malloc gives large ones back to the system, which clears each page for the next
+        # tensor. The limit, by default 64 GB, is out of reach.
+        "TF_CPU_ALLOCATOR_USE_BFC": "true",
+        "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(16 << 20),
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "PYTHONUNBUFFERED": "1",
     }
