@@ -43,11 +43,13 @@ class Way:
     against: Sequence[str] = ()
 
 
+# psclust starts rivals, too, but they allocate memory as they do where it does not.
+RIVAL = ("--env", "TF_CPU_ALLOCATOR_USE_BFC=false")
 OURS = ("ours:{model}", "--log-seconds", "0.25")
 WAYS = (
-    Way("by hand async", ("by_hand.py", "--model", "{model}")),
-    Way("by hand sync", ("by_hand.py", "--model", "{model}", "--sync"), sync=True),
-    Way("coordinator", ("--replication", "coordinator", "coordinator.py", "{model}")),
+    Way("by hand async", (*RIVAL, "by_hand.py", "--model", "{model}")),
+    Way("by hand sync", (*RIVAL, "by_hand.py", "--model", "{model}", "--sync"), sync=True),
+    Way("coordinator", (*RIVAL, "--replication", "coordinator", "coordinator.py", "{model}")),
     Way("between-graph async", ("--async", *OURS), against=("by hand async", "coordinator")),
     Way("in-graph async", ("--replication", "in-graph", "--async", *OURS), against=("by hand async", "coordinator")),
     Way("between-graph sync", ("--sync", *OURS), sync=True, against=("by hand sync", "coordinator")),

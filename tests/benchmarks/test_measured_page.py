@@ -44,6 +44,24 @@ def test_a_table_has_the_medians_with_ways_down_and_cases_across(page: ModuleTyp
     ]
 
 
+def test_more_cases_than_ways_go_down(page: ModuleType) -> None:
+    from rows import Row
+
+    found = [
+        Row("scale", "8 workers", "step", "s", [0.5]),
+        Row("scale", "8 workers", "memory", "GB", [2.0]),
+        Row("scale", "32 workers", "step", "s", [1.5]),
+        Row("scale", "128 workers", "step", "s", [3.0]),
+    ]
+    assert page.table(found).splitlines() == [
+        "|  | step: s | memory: GB |",
+        "| --- | --- | --- |",
+        "| 8 workers | 0.5 | 2 |",
+        "| 32 workers | 1.5 |  |",
+        "| 128 workers | 3 |  |",
+    ]
+
+
 def test_every_figure_of_the_page_is_there(page: ModuleType) -> None:
     for part in (DOCS / "performance.md").read_text().split("](performance/")[1:]:
         assert (DOCS / "performance" / part.split(")")[0]).is_file()
