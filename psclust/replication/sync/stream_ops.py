@@ -98,13 +98,13 @@ def push_examples(channel: StreamChannel, examples: Mapping[str, Tensor], rounds
 
 def bring_updated(channel: StreamChannel, worker: int, rounds: Mapping[str, Tensor]) -> list[Operation]:
     """The ops that bring this worker's copies up to date, each when its variable has been updated in the round; `rounds` by device."""
-    brought = []
-    for group in groups_of(channel.copies):
+
+    def arriving(group: Sequence[LocalCopy]) -> list[Tensor]:
         variables, device = [copy.variable for copy in group], group[0].variable.device
         with tf.device(device), tf.control_dependencies(stamped(variables, worker, rounds[device])):
-            arriving = [c.variable.read_value() if c.sent is None else last_difference(c.sent).read() for c in group]
-        brought += bring(group, arriving, after_use=True)
-    return brought
+            return [c.variable.read_value() if c.sent is None else last_difference(c.sent).read() for c in group]
+
+    return [operation for operations in bring(channel.copies, arriving).values() for operation in operations]
 
 
 def stream_ops(

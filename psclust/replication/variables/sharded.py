@@ -9,7 +9,7 @@ its gradient, is seldom copied; operators work; and the initial value does not d
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -68,20 +68,29 @@ class ShardedVariable(PartitionedVariable):
         return tf.group(*[shard.initializer for shard in self])
 
 
-def _rows_of_whole(concat: Operation, gradient: Gradient) -> list[Any]:
-    """The gradients of the shards. TensorFlow takes a range of a vector without a copy if it begins and ends at 64 bytes, ranges of rows
-    only if each row does."""
+def is_whole(operation: Operation) -> bool:
+    """Whether its output is the whole value of a partitioned variable, whose shards are its inputs but the last."""
+    return operation.type == "ConcatV2" and operation.node_def.attr["_gradient_op_type"].s.decode() == _ROWS_OF_WHOLE
+
+
+def taken_apart(whole: Tensor, shapes: Iterable[Any]) -> list[Tensor]:
+    """Its rows as values of these shapes, one after another. TensorFlow takes a range of a vector without a copy if it begins and ends at
+    64 bytes, ranges of rows only if each row does."""
+    values, above, parts = tf.reshape(whole, [-1]), 0, []
+    for shape in shapes:
+        count = shape.num_elements()
+        parts.append(tf.reshape(tf.slice(values, [above], [count]), shape))
+        above += count
+    return parts
+
+
+def _gradients_of_shards(concat: Operation, gradient: Gradient) -> list[Any]:
     if isinstance(gradient, tf.IndexedSlices):
         return list(gradient_registry.lookup("ConcatV2")(concat, gradient))
-    values, above, parts = tf.reshape(gradient, [-1]), 0, []
-    for shard in concat.inputs[:-1]:
-        count = shard.shape.num_elements()
-        parts.append(tf.reshape(tf.slice(values, [above], [count]), shard.shape))
-        above += count
-    return [*parts, None]
+    return [*taken_apart(gradient, [shard.shape for shard in concat.inputs[:-1]]), None]
 
 
-tf.RegisterGradient(_ROWS_OF_WHOLE)(_rows_of_whole)
+tf.RegisterGradient(_ROWS_OF_WHOLE)(_gradients_of_shards)
 
 
 def _operator(name: str) -> Callable[..., Tensor]:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from psclust.placement.wire_bytes import blocks_of
 from psclust.replication.device_layout import host_of
-from psclust.replication.tf_types import Gradient, Operation, Tensor, Variable
+from psclust.replication.tf_types import Gradient, Tensor, Variable
 from psclust.replication.wire import kernels
 
 _LARGEST = 127.0
@@ -62,13 +62,12 @@ def decode(message: Tensor, shape: tf.TensorShape) -> Tensor:
     return _values(tf.cast(tf.reshape(rounded, [rows, block]), tf.float32) * scales, shape)
 
 
-def add(message: Tensor, variable: Variable) -> Operation:
-    """Adds the values of a message to the variable."""
+def add(message: Tensor, values: Tensor) -> Tensor:
+    """The values with those of a message added."""
     if fused := kernels.in_use():
-        _, block = blocks_of(variable.shape.num_elements())
-        added = fused.psclust_decode_add(message, variable.read_value(), block=block)
-        return variable.assign(tf.reshape(added, variable.shape), read_value=False)
-    return variable.assign_add(decode(message, variable.shape), read_value=False)
+        _, block = blocks_of(values.shape.num_elements())
+        return tf.reshape(fused.psclust_decode_add(message, values, block=block), values.shape)
+    return values + decode(message, values.shape)
 
 
 def message_bytes(shape: tf.TensorShape) -> int:

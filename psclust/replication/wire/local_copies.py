@@ -14,7 +14,7 @@ begin. With int8 on the wire, the differences of large ones come back (see `diff
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,11 @@ import tensorflow as tf
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.update.gradients import GradientsAndVariables
+from psclust.replication.variables.sharded import is_whole, taken_apart
 from psclust.replication.wire import differences, eight_bits
 from psclust.replication.wire.buckets import carry, is_small
 from psclust.replication.wire.pulls import same_task
+from psclust.replication.wire.whole import can_be_put_together, put_together
 
 # What a variable's handle may be used for, apart from the update, for a copy to do: to read it, and to initialize it.
 _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsInitializedOp"})
@@ -33,14 +35,26 @@ _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsIni
 
 @dataclass(frozen=True)
 class LocalCopy:
-    """The copy of `variable` on the device `host`, a task's CPU. read: the value that a step computes from. sent: what the copy has, on the
-    ps; None if the whole value comes back. Copies that are refreshed together share it."""
+    """The copy of `variable` on the device `host`, a task's CPU. copy: what keeps it; of a shard, together with the other shards. value:
+    what a step reads of `copy`; read: the part of it that is the variable's. sent: what the copy has, on the ps; None if the whole value
+    comes back. Copies that are refreshed together share it."""
 
     variable: Variable
     host: str
     copy: Variable
+    value: Tensor
     read: Tensor
     sent: Variable | None = None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A copy to be made. users: the inputs in its task that are values of the variable."""
+
+    variable: Variable
+    host: str
+    users: Sequence[tuple[Operation, int]]
+    sent: Variable | None
 
 
 def copy_locally(
@@ -62,16 +76,24 @@ def copy_locally(
     hosts = _hosts(workers)
     # Towers that refresh the same copy, each when it likes, would add the same difference twice.
     rounded = wire_dtype == "int8" and (together or len(hosts) == len(workers))
-    copies: list[LocalCopy] = []
+    wanted: list[_Wanted] = []
     for variable, reads in _plainly_read(gradients, built):
         sent = None
         for host, users in _users(variable, reads, hosts).items():
             if rounded and eight_bits.fits(variable) and not is_small(variable) and (sent is None or not together):
                 sent = differences.keep_sent(variable, host if of_session else None)
-            copies.append(_copy(variable, host, sent, of_session=of_session))
-            for user, index in users:
-                # As in `pull_once`, there is no public call that replaces an input.
-                user._update_input(index, copies[-1].read)
+            wanted.append(_Wanted(variable, host, users, sent))
+    copies = _of_wholes(wanted, of_session)
+    there = {(copy.variable.ref(), copy.host) for copy in copies}
+    for one in wanted:
+        if (one.variable.ref(), one.host) not in there:
+            copy, value = _copy([one], one.variable.op.name, of_session)
+            copies.append(LocalCopy(one.variable, one.host, copy, value, value, one.sent))
+    reads_of = {(copy.variable.ref(), copy.host): copy.read for copy in copies}
+    for one in wanted:
+        for user, index in one.users:
+            # As in `pull_once`, there is no public call that replaces an input.
+            user._update_input(index, reads_of[one.variable.ref(), one.host])
     return copies
 
 
@@ -93,23 +115,23 @@ def refresh(copies: Sequence[LocalCopy], built: int) -> dict[str, Operation]:
             values[copy.variable.ref()] = _updated(copy.variable, new)
         if copy.sent is not None and copy.sent.ref() not in messages:
             messages[copy.sent.ref()] = differences.difference(values[copy.variable.ref()], copy.sent)
-    assigned: dict[str, list[Operation]] = {}
-    for group in groups_of(copies):
-        arriving = [messages[c.sent.ref()] if c.sent is not None else values[c.variable.ref()] for c in group]
-        assigned.setdefault(group[0].host, []).extend(bring(group, arriving, after_use=True))
-    return {host: _group(host, operations) for host, operations in assigned.items()}
+
+    def arriving(group: Sequence[LocalCopy]) -> list[Tensor]:
+        return [messages[c.sent.ref()] if c.sent is not None else values[c.variable.ref()] for c in group]
+
+    return {host: _group(host, operations) for host, operations in bring(copies, arriving).items()}
 
 
 def pull(copies: Sequence[LocalCopy]) -> Operation:
     """The op that brings all `copies`, which are on one host, up to date at once; not for a step that uses them."""
-    pulled = []
+    values = []
     for group in groups_of([copy for copy in copies if copy.sent is None]):
-        pulled += bring(group, [_updated(copy.variable, set()) for copy in group], after_use=False)
+        values += _on_host(group, [_updated(copy.variable, set()) for copy in group])
     for copy in copies:
         if copy.sent is not None:
             with tf.device(copy.host):
-                pulled.append(copy.copy.assign(differences.all_sent(copy.sent), read_value=False))
-    return tf.group(*pulled, name="pulled_anew")
+                values.append((copy, differences.all_sent(copy.sent)))
+    return tf.group(*[operation for each in _keep(values, after_use=False).values() for operation in each], name="pulled_anew")
 
 
 def groups_of(copies: Sequence[LocalCopy]) -> Sequence[Sequence[LocalCopy]]:
@@ -122,16 +144,15 @@ def groups_of(copies: Sequence[LocalCopy]) -> Sequence[Sequence[LocalCopy]]:
     return list(groups.values())
 
 
-def bring(group: Sequence[LocalCopy], values: Sequence[Tensor], *, after_use: bool) -> list[Operation]:
-    """The ops that give the copies of a group their `values`, which are on the ps; a copy with `sent` gets the difference. after_use: not
-    before the step has read the copy."""
-    if len(group) > 1:
-        values = carry(values, group[0].variable.device, group[0].host)
-    kept = []
-    for copy, value in zip(group, values, strict=True):
-        with tf.device(copy.host), tf.control_dependencies([copy.read.op] if after_use else []):
-            kept.append(copy.copy.assign(value, read_value=False) if copy.sent is None else eight_bits.add(value, copy.copy))
-    return kept
+def bring(copies: Sequence[LocalCopy], arriving: Callable[[Sequence[LocalCopy]], Sequence[Tensor]]) -> dict[str, list[Operation]]:
+    """host -> the ops that bring its copies up to date, not before the step has read them. arriving: the values of a group of copies (see
+    `groups_of`) on the ps; the difference for one with `sent`."""
+    values = []
+    for group in groups_of(copies):
+        for copy, value in _on_host(group, arriving(group)):
+            with tf.device(copy.host):
+                values.append((copy, value if copy.sent is None else eight_bits.add(value, copy.read)))
+    return _keep(values, after_use=True)
 
 
 def _hosts(workers: Iterable[str]) -> list[str]:
@@ -174,17 +195,74 @@ def _users(variable: Variable, reads: Sequence[Tensor], hosts: Sequence[str]) ->
     return found
 
 
-def _copy(variable: Variable, host: str, sent: Variable | None, *, of_session: bool) -> LocalCopy:
+def _of_wholes(wanted: Sequence[_Wanted], of_session: bool) -> list[LocalCopy]:
+    """The copies of shards of variables that the model reads as a whole, one for all on each host; the model then reads that."""
+    parts: dict[Operation, dict[int, _Wanted]] = {}
+    for one in wanted:
+        for user, index in one.users:
+            if is_whole(user):
+                parts.setdefault(user, {})[index] = one
+    made: dict[Any, list[LocalCopy]] = {}
+    for whole, by_index in parts.items():
+        shards = [by_index[index] for index in sorted(by_index)]
+        if len(shards) < len(whole.inputs) - 1 or not can_be_put_together([one.variable for one in shards]):
+            continue
+        key = shards[0].host, *(one.variable.ref() for one in shards)
+        if key not in made:
+            made[key] = _shards(shards, of_session)
+        for user in list(whole.outputs[0].consumers()):
+            for index in (index for index, used in enumerate(user.inputs) if used is whole.outputs[0]):
+                user._update_input(index, made[key][0].value)
+    return [copy for each in made.values() for copy in each]
+
+
+def _shards(shards: Sequence[_Wanted], of_session: bool) -> list[LocalCopy]:
+    """Parts of one copy."""
+    copy, value = _copy(shards, shards[0].variable.op.name.rpartition("/")[0], of_session)
+    with tf.device(shards[0].host):
+        reads = taken_apart(value, [one.variable.shape for one in shards])
+    return [LocalCopy(one.variable, one.host, copy, value, read, one.sent) for one, read in zip(shards, reads, strict=True)]
+
+
+def _copy(shards: Sequence[_Wanted], name: str, of_session: bool) -> tuple[Variable, Tensor]:
+    """(a copy of these variables, one after another; what a step reads of it)."""
+    host = shards[0].host
+
+    def initial() -> Tensor:
+        values = [one.variable.read_value() if one.sent is None else differences.start_of(one.sent) for one in shards]
+        return values[0] if len(values) == 1 else put_together(values)
+
     with tf.device(host):
         copy = tf.compat.v1.Variable(
-            variable.read_value if sent is None else lambda: differences.start_of(sent),
+            initial,
             trainable=False,
             collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES] if of_session else [],
-            name=f"{variable.op.name}/copy",
+            name=f"{name}/copy",
             use_resource=True,
-            dtype=variable.dtype.base_dtype,
+            dtype=shards[0].variable.dtype.base_dtype,
         )
-        return LocalCopy(variable, host, copy, copy.read_value(), sent)
+        return copy, copy.read_value()
+
+
+def _on_host(group: Sequence[LocalCopy], values: Sequence[Tensor]) -> list[tuple[LocalCopy, Tensor]]:
+    """The copies of a group with their values, on the ps, as they arrive on the host."""
+    return list(zip(group, carry(values, group[0].variable.device, group[0].host) if len(group) > 1 else values, strict=True))
+
+
+def _keep(values: Sequence[tuple[LocalCopy, Tensor]], *, after_use: bool) -> dict[str, list[Operation]]:
+    """host -> the ops that give its copies their values. after_use: not before the step has read them."""
+    parts: dict[Any, list[tuple[LocalCopy, Tensor]]] = {}
+    for copy, value in values:
+        parts.setdefault(copy.copy.ref(), []).append((copy, value))
+    kept: dict[str, list[Operation]] = {}
+    for each in parts.values():
+        first, value = each[0]
+        with tf.device(first.host):
+            if len(each) > 1:
+                value = put_together([value for _, value in each])
+            with tf.control_dependencies([first.value.op] if after_use else []):
+                kept.setdefault(first.host, []).append(first.copy.assign(value, read_value=False))
+    return kept
 
 
 def writers(variable: Variable, new: set[str]) -> list[Operation]:

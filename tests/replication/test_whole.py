@@ -1,0 +1,96 @@
+"""The whole value of a partitioned variable on its worker: put together as shards arrive, read without a copy."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import psclust
+from psclust.placement.placement_settings import PlacementSettings
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.build_in_graph import build_in_graph
+from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.graph_walk import before, reached
+from psclust.replication.wire.whole import can_be_put_together, put_together
+
+pytestmark = pytest.mark.tensorflow
+
+WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
+
+
+@pytest.mark.parametrize(("rows", "others"), [([400, 400, 400], (250,)), ([7, 6, 6], (64,)), ([128, 64], ()), ([3, 5], (10, 20))])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.bfloat16])
+def test_parts_stand_one_after_another(rows: list[int], others: tuple[int, ...], dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    parts = [rng.integers(0, 100, (count, *others)) for count in rows]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        # Fed, so that nothing is computed before it runs.
+        fed = {tf.compat.v1.placeholder(dtype, part.shape): part for part in parts}
+        whole = put_together(list(fed))
+        assert whole.shape == (sum(rows), *others)
+        np.testing.assert_array_equal(session.run(tf.cast(whole, tf.int64), fed), np.concatenate(parts))
+
+
+def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_value_keeps_it() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        late = tf.queue.FIFOQueue(1, tf.float32, [[64, 100]])
+        first, last = tf.fill([64, 100], tf.compat.v1.placeholder(tf.float32, [], name="value")), late.dequeue()
+        kept = tf.compat.v1.Variable(tf.zeros([128, 100]), use_resource=True)
+        session.run(kept.initializer)
+        before_ = kept.read_value()
+        whole = put_together([first, last])
+        with tf.control_dependencies([before_]):
+            assigned = kept.assign(whole, read_value=False)
+        with tf.control_dependencies([assigned]):
+            seen = tf.identity(before_)
+        for value in (1.0, 2.0):
+            found: list[Any] = []
+            run = threading.Thread(target=lambda value=value, found=found: found.append(session.run(seen, {"value:0": value})))
+            run.start()
+            session.run(late.enqueue(tf.fill([64, 100], -value)))
+            run.join()
+            assert (found[0][:64] == value - 1).all()
+            assert (found[0][64:] == 1 - value).all()
+        assert (session.run(kept)[[0, 127]] == [[2.0], [-2.0]]).all()
+
+
+def test_short_rows_are_left_to_concat() -> None:
+    with tf.Graph().as_default():
+        assert can_be_put_together([tf.zeros([30, 64]), tf.zeros([31, 64])])
+        assert not can_be_put_together([tf.zeros([30, 63]), tf.zeros([31, 63])])
+
+
+def _model(features: Any, labels: Any) -> psclust.EstimatorSpec:
+    get = tf.compat.v1.get_variable
+    x = tf.matmul(tf.matmul(features, get("first", [100, 3000])), get("second", [3000, 100]))
+    return psclust.EstimatorSpec("train", loss=tf.reduce_mean((x + get("bias", [100])) ** 2))
+
+
+def _data() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors((tf.ones([4, 100]), tf.zeros([4], tf.int64))).repeat()
+
+
+@pytest.mark.parametrize("wire_dtype", ["float32", "int8"])
+@pytest.mark.parametrize("how", ["in-graph sync", "in-graph async", "between-graph sync", "between-graph async"])
+def test_a_step_does_not_begin_with_putting_shards_together(how: str, wire_dtype: str) -> None:
+    replication, mode = how.split()
+    program = psclust.Program(
+        _model, _data, lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), config=psclust.TrainConfig(wire_dtype=wire_dtype)
+    )
+    cut = PlacementSettings("balanced", max_shard_bytes=400_000)
+    with tf.Graph().as_default() as graph:
+        if replication == "in-graph":
+            build_in_graph(program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync")
+        else:
+            build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], cut), 0, sync=mode == "sync", chief=False)
+        copies = {op.name: op.outputs[0] for op in graph.get_operations() if op.type == "VarHandleOp" and "/copy" in op.name}
+        hosts = 2 if replication == "in-graph" else 1
+        assert sorted(name.split("/")[-2] for name in copies) == sorted(["bias", "first", "second"] * hosts)
+        multiplied = [op for op in graph.get_operations() if op.type == "MatMul"]
+        assert multiplied
+        for operation in multiplied:
+            assert not [op for op in reached([operation], before).values() if op.type == "ConcatV2"]
