@@ -5,7 +5,8 @@
 Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends, TCP's cubic. The models
 are those of `training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of
 1 MB on links of 1 Gbit/s, of 2 MB where they travel in fewer bytes, and of 8 MB on faster ones (`--shard`), but for the table of
-`embedding`, which stays whole; the others into shards of 8 MB.
+`embedding`, which stays whole; the others into shards of 8 MB. `small` is next to all in one variable: as `psclust plan` advises for
+1 Gbit/s, psclust and ParameterServerStrategy cut it into shards of 128 KiB there, so that both ps have a part.
 Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two seconds, after the first six;
 medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link, both ways at once. `--torch`:
 an interpreter with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores of this machine. As root, on
@@ -52,8 +53,8 @@ IN_GRAPH = ("--replication", "in-graph")
 
 @dataclass(frozen=True)
 class Way:
-    """arguments: of `psclust up`, `{model}` and `{shard}` filled in. together: whether a counted step is one of any worker, not one
-    of each. skewed_only: for no other model."""
+    """arguments: of `psclust up`, `{model}`, `{shard}` and a rival's `{most}` filled in. together: whether a counted step is one of any
+    worker, not one of each. skewed_only: for no other model."""
 
     arguments: Sequence[str] = ()
     together: bool = False
@@ -64,7 +65,7 @@ WAYS: Mapping[str, Way] = {
     "by hand, round robin": Way((*RIVAL, "by_hand.py", "--model", "{model}"), together=True),
     "by hand, tuned": Way((*RIVAL, "by_hand_tuned.py"), together=True, skewed_only=True),
     "by hand, tuned, bfloat16": Way((*RIVAL, "by_hand_tuned.py", "--bfloat16"), together=True, skewed_only=True),
-    "ParameterServerStrategy": Way((*RIVAL, "--replication", "coordinator", "coordinator.py", "{model}", "8MB"), together=True),
+    "ParameterServerStrategy": Way((*RIVAL, "--replication", "coordinator", "coordinator.py", "{model}", "{most}"), together=True),
     "PyTorch DDP": Way(skewed_only=True),
     "PyTorch DDP, fp16": Way(skewed_only=True),
     "between-graph async": Way((*CUT, "--async", *OURS), together=True),
@@ -117,7 +118,8 @@ def measure_all(bed: HostBed, gbit: float, model: str, ways: Sequence[str], opti
     for _ in range(options.rounds):
         for way, each in times.items():
             shard = options.shard or shard_for(gbit, model, WAYS[way])
-            start = ddp(bed, options.torch, _DDP[way]) if way in _DDP else ours(bed, WAYS[way], model, shard)
+            most = most_for(gbit, model)
+            start = ddp(bed, options.torch, _DDP[way]) if way in _DDP else ours(bed, WAYS[way], model, shard, most)
             each.append(measure(start, options.steps) * (2 if WAYS[way].together else 1))
             print(f"{gbit:g} Gbit/s  {model:<10} {way:<32} {each[-1]:7.3f} s", file=sys.stderr, flush=True)
     bound = MODEL_MB[model] / (gbit * MB_A_GBIT)
@@ -155,16 +157,23 @@ def measure(start: Start, steps: int) -> float:
 
 
 def shard_for(gbit: float, model: str, way: Way) -> str:
-    """What the docs advise."""
+    """What the docs advise, and `psclust plan`."""
     if model == "embedding":
         return "64MB"
     if gbit > 1:
         return "8MB"
-    return "2MB" if any("wire_dtype" in argument for argument in way.arguments) else "1MB"
+    if any("wire_dtype" in argument for argument in way.arguments):
+        return "2MB"
+    return "128KiB" if model == "small" else "1MB"
 
 
-def ours(bed: HostBed, way: Way, model: str, shard: str) -> Start:
-    arguments = [argument.format(model=model, shard=shard) for argument in way.arguments]
+def most_for(gbit: float, model: str) -> int:
+    """The bytes of a rival's shards, at most."""
+    return 128 << 10 if model == "small" and gbit <= 1 else 8_000_000
+
+
+def ours(bed: HostBed, way: Way, model: str, shard: str, most: int) -> Start:
+    arguments = [argument.format(model=model, shard=shard, most=most) for argument in way.arguments]
 
     @contextmanager
     def start() -> Iterator[Iterator[tuple[float, int]]]:

@@ -1,5 +1,5 @@
 """The same models with TensorFlow 2's ParameterServerStrategy: one closure a batch, gradients applied as they come. With a second argument,
-large variables are cut into shards of 8 MB."""
+variables are cut into shards of at most so many bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 model = models.MODELS[sys.argv[1]]
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
-partitioner = tf.distribute.experimental.partitioners.MaxSizePartitioner(8_000_000) if len(sys.argv) > 2 else None
+partitioner = tf.distribute.experimental.partitioners.MaxSizePartitioner(int(sys.argv[2])) if len(sys.argv) > 2 else None
 strategy = tf.distribute.ParameterServerStrategy(resolver, partitioner)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 made: dict[str, Any] = {}

@@ -99,6 +99,10 @@ def test_what_the_advice_saves_is_said() -> None:
     said = gain_note(table, "in-graph sync", 1.0, {})
     assert said is not None
     assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx([13.6, 27.2], rel=0.02)
+    assert "messages" not in said
+    fast = gain_note(table, "in-graph sync", 100.0, {})
+    assert fast is not None
+    assert "0.136 ms in place of 0.272 ms. The messages to more ps may take longer than that saves." in fast
     assert gain_note(tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2), "in-graph sync", 1.0, {}) is None
 
 
