@@ -4,9 +4,9 @@
     python benchmarks/suite.py --only launch wire  # measures these anew, keeps the numbers of the others
     python benchmarks/suite.py --only              # measures nothing, draws what is there
 
-As root, on an otherwise idle machine; all of it takes about two hours, with `--rounds 1` forty minutes. Rivals are measured in the same run
-as what they are compared with. `--torch PYTHON` gives an interpreter with PyTorch, a rival on the wire. What rounding on the wire costs in
-accuracy is measured apart, by `wire_accuracy.py`.
+As root, on an otherwise idle machine with 17 GB; all of it takes about two hours, with `--rounds 1` forty minutes. Rivals are measured in
+the same run as what they are compared with. `--torch PYTHON` gives an interpreter with PyTorch, a rival on the wire. What rounding on the
+wire costs in accuracy is measured apart, by `wire_accuracy.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MEASURED = DOCS / "performance" / "measured.json"
 BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
     "placement": [[]],
     "first_step": [[]],
-    "launch": [["--servers", "1", "4", "16", "64", "128"]],
+    "launch": [["--servers", "1", "4", "16", "64", "128", "256"]],
     "replication": [[]],
     "hosts": [[]],
     "scale": [[]],
@@ -62,9 +62,14 @@ def main() -> None:
 
 
 def replaced(found: Sequence[rows.Row], measured: Sequence[rows.Row]) -> list[rows.Row]:
-    """`found` without what was measured anew, and that."""
-    anew = {(row.benchmark, row.case, row.way, row.unit) for row in measured}
-    return [*(row for row in found if (row.benchmark, row.case, row.way, row.unit) not in anew), *measured]
+    """`found` with what was measured anew, in its place."""
+    anew = {_key(row): row for row in measured}
+    kept = [anew.pop(_key(row), row) for row in found]
+    return [*kept, *anew.values()]
+
+
+def _key(row: rows.Row) -> tuple[str, ...]:
+    return row.benchmark, row.case, row.way, row.unit
 
 
 def run(name: str, arguments: Sequence[str]) -> list[rows.Row]:

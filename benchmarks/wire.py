@@ -4,9 +4,9 @@
 
 Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends, TCP's cubic. The models
 are those of `training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of
-1 MB on links of 1 Gbit/s, of 2 MB where they travel in fewer bytes, and of 8 MB on faster ones (`--shard`), but for the table of
-`embedding`, which stays whole; the others into shards of 8 MB. `small` is next to all in one variable: as `psclust plan` advises for
-1 Gbit/s, psclust and ParameterServerStrategy cut it into shards of 128 KiB there, so that both ps have a part.
+1 MB on links of 1 Gbit/s, of 2 MB where they travel in fewer bytes, and of 8 MB on faster ones (`--shard`); the others into shards of 8 MB.
+`small` and `embedding` are next to all in one variable. psclust leaves it whole, but for float32 at 1 Gbit/s: as `psclust plan` advises, it
+is cut into shards of 128 KiB and 32 MiB there, so that both ps have a part, ParameterServerStrategy's as well.
 Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two seconds, after the first six;
 medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link, both ways at once. `--torch`:
 an interpreter with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores of this machine. As root, on
@@ -37,6 +37,8 @@ from psclust.testing.hosts import HostBed, host_bed
 HERE = Path(__file__).parent / "training"
 # MB of float32 that a step of one worker pulls, and pushes.
 MODEL_MB = {"skewed": 89.4, "small": 0.41, "large": 19.1, "embedding": 0.55}
+# What `psclust plan` advises to cut next to all of a model into, on 1 Gbit/s.
+ADVISED_KIB = {"small": 128, "embedding": 32 << 10}
 # Of a link of 1 Gbit/s, in MB a second, without the headers of Ethernet, IP, TCP and HTTP/2.
 MB_A_GBIT = 119.6
 CONGESTION_CONTROL = "cubic"  # Linux's default
@@ -158,18 +160,17 @@ def measure(start: Start, steps: int) -> float:
 
 def shard_for(gbit: float, model: str, way: Way) -> str:
     """What the docs advise, and `psclust plan`."""
-    if model == "embedding":
-        return "64MB"
+    narrow = any("wire_dtype" in argument for argument in way.arguments)
+    if model in ADVISED_KIB:
+        return f"{ADVISED_KIB[model]}KiB" if gbit <= 1 and not narrow else "64MB"
     if gbit > 1:
         return "8MB"
-    if any("wire_dtype" in argument for argument in way.arguments):
-        return "2MB"
-    return "128KiB" if model == "small" else "1MB"
+    return "2MB" if narrow else "1MB"
 
 
 def most_for(gbit: float, model: str) -> int:
     """The bytes of a rival's shards, at most."""
-    return 128 << 10 if model == "small" and gbit <= 1 else 8_000_000
+    return min(8_000_000, ADVISED_KIB[model] << 10) if model in ADVISED_KIB and gbit <= 1 else 8_000_000
 
 
 def ours(bed: HostBed, way: Way, model: str, shard: str, most: int) -> Start:

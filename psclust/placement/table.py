@@ -170,9 +170,11 @@ def _advice(variables: Sequence[Variable], ps: int, settings: PlacementSettings,
 
 
 def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> list[int]:
-    """Powers of two up to the mean of the ps, the largest first."""
+    """Powers of two, the largest first: up to the mean of the ps, and the next one if most bytes are in a table, of which only rows travel,
+    so that its shards need not be small."""
     mean = max(1, sum(variable.bytes for variable in variables) // ps)
-    size = 1 << (mean.bit_length() - 1)
+    largest = max(variables, key=lambda variable: variable.bytes)
+    size = 1 << (mean.bit_length() - (not largest.sparse))
     sizes = []
     while size >= _SMALLEST_SHARD:
         if settings.max_shard_bytes is None or size < settings.max_shard_bytes:

@@ -69,7 +69,7 @@ def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(
     assert code == 0, said
     assert "at least: how many rows a batch touches is not known before training (table)" in said
     assert "warning: ps:0 holds 100 % of the variables' bytes (2.0 times the mean), 64.0 kB of them in table; " in said
-    assert "write placement: {policy: balanced, max_shard_bytes: 16KiB} to partition table." in said
+    assert "write placement: {policy: balanced, max_shard_bytes: 32KiB} to partition table." in said
 
 
 @pytest.mark.long
