@@ -9,6 +9,8 @@ import pytest
 from ml_dtypes import bfloat16
 from trained import same
 
+from psclust.placement.placement_settings import PlacementSettings
+
 pytestmark = pytest.mark.tensorflow
 
 
@@ -26,6 +28,28 @@ def test_they_get_the_values_of_one_process(train_here: Callable[..., Any], repl
     import deep
 
     same(train_here(deep.program()), train_here(deep.program(), replication, sync=sync, workers=workers))
+
+
+@pytest.mark.parametrize(
+    ("replication", "wire_dtype", "largest"),
+    [
+        # Of 32 or 34 kB: some are small, which travel together and so in another order, and some are not.
+        ("in-graph", "float32", 34_000),
+        ("in-graph", "int8", 34_000),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (("between-graph", "float32", 34_000), ("in-graph", "float32", 20_000), ("between-graph", "int8", 20_000))
+        ),
+    ],
+)
+def test_shards_that_are_read_as_a_whole_are_in_the_order_of_their_rows(
+    train_here: Callable[..., Any], replication: str, wire_dtype: str, largest: int
+) -> None:
+    import wide
+
+    program, cut = wide.program(wire_dtype=wire_dtype).with_params({"steps": 5}), PlacementSettings("balanced", max_shard_bytes=largest)
+    alone = train_here(wide.program().with_params({"steps": 5}))
+    same(alone, train_here(program, replication, sync=True, placement=cut), rtol=1e-4 if wire_dtype == "float32" else 0.1)
 
 
 @pytest.mark.long

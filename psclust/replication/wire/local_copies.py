@@ -9,7 +9,8 @@ of others still leave:
 
 The values are those that the next step would have pulled, unless other replicas update them in between, which makes an asynchronous update
 a little more stale. Copies are local variables: every session begins by pulling them, but a synchronous between-graph worker when it may
-begin. With int8 on the wire, the differences of large ones come back (see `differences`).
+begin. With int8 on the wire, the differences of large ones come back (see `differences`). The shards of a variable that the model reads as
+a whole share one copy (see `whole`).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsIni
 @dataclass(frozen=True)
 class LocalCopy:
     """The copy of `variable` on the device `host`, a task's CPU. copy: what keeps it; of a shard, together with the other shards. value:
-    what a step reads of `copy`; read: the part of it that is the variable's. sent: what the copy has, on the ps; None if the whole value
-    comes back. Copies that are refreshed together share it."""
+    what a step reads of `copy`; read: the part of it that is the variable's; part: which. sent: what the copy has, on the ps; None if the
+    whole value comes back. Copies that are refreshed together share it."""
 
     variable: Variable
     host: str
@@ -45,6 +46,7 @@ class LocalCopy:
     value: Tensor
     read: Tensor
     sent: Variable | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,10 @@ def _shards(shards: Sequence[_Wanted], of_session: bool) -> list[LocalCopy]:
     copy, value = _copy(shards, shards[0].variable.op.name.rpartition("/")[0], of_session)
     with tf.device(shards[0].host):
         reads = taken_apart(value, [one.variable.shape for one in shards])
-    return [LocalCopy(one.variable, one.host, copy, value, read, one.sent) for one, read in zip(shards, reads, strict=True)]
+    return [
+        LocalCopy(one.variable, one.host, copy, value, read, one.sent, part)
+        for part, (one, read) in enumerate(zip(shards, reads, strict=True))
+    ]
 
 
 def _copy(shards: Sequence[_Wanted], name: str, of_session: bool) -> tuple[Variable, Tensor]:
@@ -259,7 +264,8 @@ def _keep(values: Sequence[tuple[LocalCopy, Tensor]], *, after_use: bool) -> dic
         first, value = each[0]
         with tf.device(first.host):
             if len(each) > 1:
-                value = put_together([value for _, value in each])
+                # In the order of their rows: messages have another.
+                value = put_together([value for _, value in sorted(each, key=lambda pair: pair[0].part)])
             with tf.control_dependencies([first.value.op] if after_use else []):
                 kept.setdefault(first.host, []).append(first.copy.assign(value, read_value=False))
     return kept
