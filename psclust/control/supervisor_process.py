@@ -76,16 +76,16 @@ def _remove_made_hosts(folder: RunFolder) -> None:
 
 def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     """Be the supervisor until the run has ended."""
-    # Imports gRPC, which must not be in use when its process forks.
-    from psclust.control.remote_transport import RemoteTransport
-
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
     own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.job_ports is not None)))
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
-    transport = RemoteTransport(local, request.folder, supervisor)
     for python, load, env in request.warm:
         local.warm(python, load, env)
+    # Imports gRPC, which must not be in use when its process forks, and for which TensorFlow need not wait.
+    from psclust.control.remote_transport import RemoteTransport
+
+    transport = RemoteTransport(local, request.folder, supervisor)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, ports=request.job_ports)
     stop_board = start_board(request.board, request.environ, supervisor.note) if request.board is not None else lambda: None

@@ -173,7 +173,7 @@ def _command(request: _Request, entry: JobPlan, task: Task, python: str) -> tupl
     facts = request.scripts.get(entry.name, ScriptFacts())
     preload: Preload | None = None
     if file.preload and facts.hides is None and program.is_forkable(args):
-        preload = "keras" if facts.names_keras else "tensorflow"
+        preload = "keras" if facts.names_keras else "psclust" if program.is_psclust else "tensorflow"
     return (*program.argv(python), *args), preload
 
 

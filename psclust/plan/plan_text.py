@@ -10,6 +10,7 @@ from psclust.plan.task_plan import Plan, TaskPlan
 _HOW = {
     "library": "forked, library loaded",
     "tensorflow": "forked, TensorFlow imported",
+    "psclust": "forked, TensorFlow and psclust imported",
     "keras": "forked, TensorFlow and Keras imported",
     None: "executed",
 }

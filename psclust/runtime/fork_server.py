@@ -1,6 +1,6 @@
 """A process that has TensorFlow in memory and forks a task per request. It is run as a file,
 
-    python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|keras|nothing --socket FD
+    python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|psclust|keras|nothing --socket FD
 
 FD is one end of a Unix stream socket; the client, `psclust/transport/fork_server_client.py`, has the other. Every message, both ways, is
 JSON behind a length (`psclust.framing`).
@@ -40,6 +40,7 @@ if __name__ == "__main__":
 from psclust import framing
 from psclust.errors import PsclustError
 from psclust.runtime import linux_process, preload, start_task
+from psclust.runtime.roomy_frames import in_one_chunk
 
 
 def main() -> None:
@@ -109,4 +110,4 @@ def send(requests: socket.socket, message: Mapping[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    in_one_chunk(main)

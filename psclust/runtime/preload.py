@@ -6,14 +6,15 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from psclust.errors import StartError
 from psclust.runtime import linux_process
-from psclust.runtime.keras_when_used import keras_when_used
-from psclust.runtime.tensorflow_library import Library, environment_while_loading, load_library
+from psclust.runtime.tensorflow_import import no_collection, tensorflow_import
+from psclust.runtime.tensorflow_library import Library, load_library
 
 if TYPE_CHECKING:
     from psclust.runtime.forked_interpreter import Interpreter
@@ -38,8 +39,8 @@ def library() -> Loaded:
     return _refuse_threads(Loaded(environment, library=load_library()))
 
 
-def tensorflow(with_keras: bool = False) -> Loaded:
-    """The Python package, for programs."""
+def tensorflow(also: str | None = None) -> Loaded:
+    """The Python package, for programs. also: another module they use, which may be missing."""
     import psclust.runtime.run_in_fork  # noqa: F401 - every child needs it
     from psclust.runtime.forked_interpreter import Interpreter
 
@@ -47,14 +48,13 @@ def tensorflow(with_keras: bool = False) -> Loaded:
     path = list(sys.path)
     # BLAS threads would not survive a fork; a child gets the number in its environment.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    # The import makes millions of objects and no garbage; the collector would take a fifth of the time.
-    gc.disable()
     try:
-        with environment_while_loading({}):
-            with keras_when_used():
+        with no_collection():
+            with tensorflow_import({}):
                 import tensorflow.compat.v1  # noqa: F401
-            if with_keras:
-                import_module("keras")
+            if also is not None:
+                with suppress(ModuleNotFoundError):
+                    import_module(also)
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install what is missing.") from error
@@ -64,14 +64,14 @@ def tensorflow(with_keras: bool = False) -> Loaded:
     _restore("OPENBLAS_NUM_THREADS", environment)
     # A collection in a child would touch these objects, and thereby copy their pages.
     gc.freeze()
-    gc.enable()
     return _refuse_threads(Loaded(environment, interpreter=Interpreter.snapshot(environment, path)))
 
 
 KINDS: Mapping[str, Callable[[], Loaded]] = {
     "library": library,
     "tensorflow": tensorflow,
-    "keras": partial(tensorflow, with_keras=True),
+    "psclust": partial(tensorflow, also="psclust.train.command_line"),
+    "keras": partial(tensorflow, also="keras"),
     "nothing": nothing,
 }
 

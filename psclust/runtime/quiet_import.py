@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from psclust.runtime.keras_when_used import keras_when_used
-from psclust.runtime.tensorflow_library import environment_while_loading
+from psclust.runtime.tensorflow_import import tensorflow_import
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
@@ -23,7 +22,7 @@ def quiet_import() -> Iterator[None]:
     stderr, aside = os.dup(2), os.memfd_create("stderr")
     os.dup2(aside, 2)
     try:
-        with environment_while_loading({_LEVEL: "2"}), keras_when_used():
+        with tensorflow_import({_LEVEL: "2"}):
             yield
     finally:
         sys.stderr.flush()

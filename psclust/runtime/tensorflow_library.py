@@ -28,7 +28,7 @@ class Library:
 
     def __init__(self, path: str) -> None:
         try:
-            self._c = ctypes.CDLL(path, handle=_open(path))
+            self._c = ctypes.CDLL(path, handle=open_lazily(path))
             self._declare()
         except (OSError, AttributeError) as error:
             raise StartError(f"{path}: cannot be used as TensorFlow's C library: {error}. Reinstall it: pip install tensorflow") from error
@@ -68,7 +68,7 @@ class Library:
             raise Refused(bytes(self._c.TF_Message(self._status)).decode(errors="replace"))
 
 
-def _open(path: str) -> int:
+def open_lazily(path: str) -> int:
     """dlopen with lazy binding, which ctypes does not offer: binding some 230,000 functions, of which a server calls few, takes a third of
     the load time. Raises OSError."""
     c = ctypes.CDLL(None)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 # What the fork server of a task has loaded; a task without one is executed, not forked.
-Preload = Literal["library", "tensorflow", "keras"]
+Preload = Literal["library", "tensorflow", "psclust", "keras"]
 
 # fmt: off
 LIBRARY_READS = (

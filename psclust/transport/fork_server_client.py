@@ -27,7 +27,13 @@ from psclust.spec.preload_limits import Preload
 from psclust.transport.open_files import explain_shortage
 
 Load = Preload | Literal["nothing"]
-_LOADED = {"library": "TensorFlow's library", "tensorflow": "TensorFlow", "keras": "TensorFlow and Keras", "nothing": "anything"}
+_LOADED = {
+    "library": "TensorFlow's library",
+    "tensorflow": "TensorFlow",
+    "psclust": "TensorFlow",
+    "keras": "TensorFlow and Keras",
+    "nothing": "anything",
+}
 _REMEDY_KILLED = "Perhaps the memory was used up, or a limit of it (ulimit -v)."
 _REMEDY_EXITED = "Name a Python from 3.10 on that has TensorFlow (`python:`, --python)."
 _EXIT_S = 5.0  # for the exit code of a process whose socket has closed

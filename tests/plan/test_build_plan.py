@@ -252,6 +252,11 @@ def test_other_commands_are_executed(command: list[str]) -> None:
     assert made[Task("worker", 0)].argv[0] == ("python" if command[0] == "python" else command[0])
 
 
+def test_tasks_of_a_psclust_program_are_forked_from_one_that_has_imported_psclust() -> None:
+    made = plan(program="train:program", jobs={"worker": 1})
+    assert made[Task("worker", 0)].preload == "psclust"
+
+
 def test_tasks_of_a_script_that_names_keras_are_forked_from_one_that_has_imported_it() -> None:
     made = plan(program="train.py", script_text="from tensorflow.keras import layers\n")
     assert {task.preload for task in made.tasks} == {"keras"}

@@ -192,6 +192,20 @@ def test_keras_is_there_where_it_is_asked_for_or_registers_optimizers(preload: s
 
 
 @pytest.mark.tensorflow
+def test_what_a_psclust_program_imports_is_there() -> None:
+    server = ForkServer("psclust")
+    source = "import sys; there = len(sys.modules); import psclust.train.command_line; print(len(sys.modules) - there)"
+    assert server.run([sys.executable, "-c", source]) == (0, "0\n")
+    assert server.close() == 0
+
+
+@pytest.mark.tensorflow
+def test_after_the_import_the_interpreter_is_as_before(tensorflow: ForkServer) -> None:
+    source = "import gc, typing; print(gc.isenabled(), 'compile' in vars(typing))"
+    assert tensorflow.run([sys.executable, "-c", source]) == (0, "True False\n")
+
+
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("preload", ["library", "tensorflow"])
 def test_an_interpreter_without_tensorflow_is_named(preload: str) -> None:
     server = ForkServer(preload, ["-I", "-S"])
