@@ -14,7 +14,7 @@ class StopFlag:
     """Adds its op to the current graph. Reading costs a round trip, so `poll` reads twice a second."""
 
     def __init__(self, state: State) -> None:
-        self._flag = state.stop
+        self._now = state.now
         self._set = state.ask_to_stop()
         self._next = 0.0
 
@@ -22,7 +22,7 @@ class StopFlag:
         session.run(self._set)
 
     def is_set(self, session: Session) -> bool:
-        return bool(session.run(self._flag)[0])
+        return bool(session.run(self._now)[2][0])
 
     def poll(self, session: Session) -> bool:
         """As `is_set`, but False between two reads."""
