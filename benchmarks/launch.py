@@ -5,13 +5,14 @@
 The two take turns, several rounds each, on an otherwise idle machine. "seconds" runs from the start of the command until the last of the
 N ports accepts (the median of the rounds). "PSS" is the proportional memory of one server in MB, the mean of all; "besides" is what psclust
 itself needs on top, once for the whole cluster: the command, the guard, the supervisor and the fork server. By hand the ports are chosen
-beforehand, as people do.
+beforehand, as people do. "memory" is what the kernel alone takes for as much memory: N forked processes that write to each of its pages.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import mmap
 import os
 import signal
 import socket
@@ -56,14 +57,17 @@ def main() -> None:
     found: list[rows.Row] = []
     print(f"{'servers':>7}  {'way':<8}  {'seconds':>8}  {'PSS/MB':>7}  {'besides/MB':>10}  {'times sooner':>12}")
     for count in options.servers:
-        psclust, by_hand = [], []
+        psclust, by_hand, memory_alone = [], [], []
         for _ in range(options.rounds):
             psclust.append(measure_psclust(count))
+            memory_alone.append(measure_memory(count, psclust[-1].pss))
             if count <= options.by_hand_up_to:
                 by_hand.append(measure_by_hand(count))
         show(count, "psclust", psclust, None)
         if by_hand:
             show(count, "by hand", by_hand, psclust)
+        print(f"{count:>7}  {'memory':<8}  {statistics.median(memory_alone):>8.2f}", flush=True)
+        found.append(rows.Row("launch", str(count), "memory alone", "s", memory_alone))
         for way, rounds in (("psclust", psclust), ("by hand", by_hand)):
             found.append(rows.Row("launch", str(count), way, "s", [each.seconds for each in rounds]))
             found.append(rows.Row("launch", str(count), way, "MB a server", [each.pss for each in rounds]))
@@ -114,6 +118,30 @@ def measure_by_hand(count: int) -> Measurement:
             process.kill()
             process.wait()
     return Measurement(seconds, pss / count, 0)
+
+
+def measure_memory(count: int, megabytes: float) -> float:
+    """Seconds until `count` forked processes have written to each page of so much memory, and still have it."""
+    written, tell = os.pipe()
+    began = time.monotonic()
+    pids = []
+    for _ in range(count):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            own = mmap.mmap(-1, int(megabytes * 2**20), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            for page in range(0, len(own), mmap.PAGESIZE):
+                own[page] = 1
+            os.write(tell, b".")
+            signal.pause()
+    for _ in pids:
+        os.read(written, 1)
+    seconds = time.monotonic() - began
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    os.close(written)
+    os.close(tell)
+    return seconds
 
 
 def until_all_accept(ports: Sequence[int], began: float) -> float:
