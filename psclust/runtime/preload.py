@@ -40,7 +40,7 @@ def library() -> Loaded:
 
 
 def tensorflow(also: str | None = None) -> Loaded:
-    """The Python package, for programs. also: another module they use, which may be missing."""
+    """The Python package, for programs. also: another module they use."""
     import psclust.runtime.run_in_fork  # noqa: F401 - every child needs it
     from psclust.runtime.forked_interpreter import Interpreter
 
@@ -53,7 +53,8 @@ def tensorflow(also: str | None = None) -> Loaded:
             with tensorflow_import({}):
                 import tensorflow.compat.v1  # noqa: F401
             if also is not None:
-                with suppress(ModuleNotFoundError):
+                # Where it fails, it fails in a program that needs it, with its traceback.
+                with suppress(Exception):
                     import_module(also)
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":

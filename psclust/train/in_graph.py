@@ -14,8 +14,9 @@ import tensorflow as tf
 from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
-from psclust.replication.tf_types import Session
+from psclust.replication.tf_types import Graph, Session
 from psclust.replication.update.step_ops import StepOps
+from psclust.replication.wire import kernels
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
@@ -23,7 +24,7 @@ from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
-from psclust.train.kernel_check import with_kernels
+from psclust.train.kernel_check import with_kernels, without_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
@@ -39,6 +40,7 @@ _POLL_S = 0.05
 @dataclass(frozen=True)
 class _Client:
     job: Job
+    graph: Graph
     layout: DeviceLayout
     built: InGraph
     variables: Initializer
@@ -52,6 +54,24 @@ def train_in_graph(job: Job) -> None:
     target = start_server(job.context)
     job = with_kernels(job, target)
     layout = _layout(job, target)
+    client = _client(job, layout)
+
+    def attempt() -> None:
+        nonlocal client
+        graph = client.graph
+        try:
+            with explained(graph), open_session(target, graph, session_config(job.context)) as session:
+                _train(client, session)
+        except kernels.Lost as lost:
+            LOG.warning("%s", lost)
+            client = _client(without_kernels(job), layout)
+            attempt()
+
+    recover(attempt, job.context, lambda: job.reporter.steps)
+
+
+def _client(job: Job, layout: DeviceLayout) -> _Client:
+    """Builds the graph."""
     sync, bounded = job.context.sync or job.context.task is None, job.context.max_staleness is not None
     graph, built = build_placed(job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded))
     with graph.as_default():
@@ -65,14 +85,9 @@ def train_in_graph(job: Job) -> None:
         )
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
         saver = Saver(checkpoints, job.save_s, job.program.config.save_steps, lambda: job.reporter.during("saving"))
-        client = _Client(job, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks)
+        client = _Client(job, graph, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks)
     graph.finalize()
-
-    def attempt() -> None:
-        with explained(graph), open_session(target, graph, session_config(job.context)) as session:
-            _train(client, session)
-
-    recover(attempt, job.context, lambda: job.reporter.steps)
+    return client
 
 
 def _layout(job: Job, target: str) -> DeviceLayout:

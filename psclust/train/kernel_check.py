@@ -40,6 +40,10 @@ def with_kernels(job: Job, target: str) -> Job:
     return replace(job, context=replace(context, kernels=not lacking))
 
 
+def without_kernels(job: Job) -> Job:
+    return replace(job, context=replace(job.context, kernels=False))
+
+
 def _lacking(context: TaskContext, target: str) -> list[str]:
     """The tasks of this session that cannot run them."""
     assert context.cluster is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from psclust.testing.command import CommandBed
+from psclust.testing.wait import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
@@ -55,3 +56,32 @@ def test_they_are_used_where_all_tasks_have_them(bed: CommandBed, replication: s
     assert ("kernels are missing" in said) == (lacking is not None), said
     if lacking is not None:
         assert f"kernels are missing on {lacking}. Install gcc" in said
+
+
+@pytest.mark.parametrize(
+    ("replication", "clients"),
+    [("between-graph", ["worker:0", "worker:1"]), pytest.param("in-graph", ["client:0"], marks=pytest.mark.long)],
+)
+def test_training_goes_on_with_a_ps_that_comes_back_without_them(bed: CommandBed, replication: str, clients: list[str]) -> None:
+    bed.write("mine.py", PROGRAM.replace("repeat(10)", "repeat()"))
+
+    def up(ps: str) -> None:
+        jobs = f"jobs: {{ps: {{count: 2, {ps}}}, worker: 2}}"
+        bed.write("cluster.yaml", f"name: {bed.name}\nreplication: {replication}\nprogram: mine:program\n{jobs}\n")
+        code, output = bed.run("up", "-d", "-f", "cluster.yaml")
+        assert code == 0, output
+
+    def steps(client: str, first: str) -> bool:
+        _, built, after = bed.log(client).rpartition(first)
+        return bool(built) and "step " in after
+
+    up("")
+    wait_until(lambda: all(steps(client, USED) for client in clients), what="a step")
+    up(WITHOUT)
+    wait_until(lambda: all(steps(client, "kernels:\n") for client in clients), what="a step without kernels")
+    for client in clients:
+        assert bed.log(client).count("has come back without psclust's kernels") == 1
+        task = bed.task(client)
+        assert task is not None
+        assert task.attempt == 1
+    assert bed.run("down", bed.name)[0] == 0

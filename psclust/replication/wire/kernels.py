@@ -6,15 +6,26 @@ the graphs have TensorFlow's own ops, which send the same messages and take thre
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
 import tensorflow as tf
 
+from psclust.errors import PsclustError
 from psclust.replication.tf_types import Operation, Tensor
 from psclust.runtime.wire_kernels import python_ops
 
 _IN_USE = "psclust/kernels"
+# Of the server that refused a graph.
+_PLACE = re.compile(r"/job:(\w+)/replica:0/task:(\d+)")
+
+
+class Lost(PsclustError):
+    """A task has been started again without them. The graph must be built again."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__(f"{task} has come back without psclust's kernels; int8 takes about three times the CPU from now on")
 
 
 @cache
@@ -40,3 +51,11 @@ def trial(device: str) -> tuple[Operation, Tensor]:
     message = tf.compat.v1.placeholder(tf.int8, [8])
     with tf.device(device):
         return loaded().psclust_decode(message, count=4, block=4).op, message
+
+
+def lost(error: Any) -> Lost | None:
+    """Of the NotFoundError of a step; None for any other than of a graph that uses them where they are missing now."""
+    if "'Psclust" not in str(error.message):
+        return None
+    place = _PLACE.search(str(error.message))
+    return Lost(f"{place[1]}:{place[2]}" if place else "a task")

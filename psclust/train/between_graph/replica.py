@@ -15,6 +15,7 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.replication.update.step_ops import StepOps
+from psclust.replication.wire import kernels
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
@@ -24,7 +25,7 @@ from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
-from psclust.train.kernel_check import with_kernels
+from psclust.train.kernel_check import with_kernels, without_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
@@ -93,12 +94,16 @@ class Replica:
     def attempt(self) -> None:
         """Trains in one session, to the end of the training."""
         config = session_config(self.job.context)
-        with explained(self.graph), open_session(self._target, self.graph, config) as session:
-            placed = self.agree(session)
-            if placed is None:
-                self.run(session)
-                return
-        # The same variables in another order: build the graph again, with each where the chief has it.
+        try:
+            with explained(self.graph), open_session(self._target, self.graph, config) as session:
+                placed = self.agree(session)
+                if placed is None:
+                    self.run(session)
+                    return
+        except kernels.Lost as lost:
+            LOG.warning("%s", lost)
+            self.job, placed = without_kernels(self.job), None
+        # Build the graph again, without kernels, or with the same variables in another order, each where the chief has it.
         self._build(replace(self.job.context.layout, placed=placed))
         self.attempt()
 
