@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import rows
+from rivals import RIVAL
 
 HERE = Path(__file__).parent / "training"
 WARM_S = 3.0
@@ -43,8 +44,6 @@ class Way:
     against: Sequence[str] = ()
 
 
-# psclust starts rivals, too, but they allocate memory as they do where it does not.
-RIVAL = ("--env", "TF_CPU_ALLOCATOR_USE_BFC=false")
 OURS = ("ours:{model}", "--log-seconds", "0.25")
 WAYS = (
     Way("by hand async", (*RIVAL, "by_hand.py", "--model", "{model}")),

@@ -31,6 +31,7 @@ from pathlib import Path
 
 import psutil
 import rows
+from rivals import RIVAL
 
 from psclust.testing.hosts import HostBed, host_bed
 
@@ -44,8 +45,6 @@ MB_A_GBIT = 119.6
 CONGESTION_CONTROL = "cubic"  # Linux's default
 WARM_STEPS, LEAST_S = 6, 2.0
 _STEP = re.compile(r"^(\S+:0) +\| .*?step (\d+)")
-# psclust starts rivals, too, but they allocate memory as they do where it does not.
-RIVAL = ("--env", "TF_CPU_ALLOCATOR_USE_BFC=false")
 CUT = ("--placement", "balanced", "--max-shard-bytes", "{shard}")
 OURS = ("ours:{model}", "--log-seconds", "0.1")
 HALF = ("--config", "wire_dtype=bfloat16")
