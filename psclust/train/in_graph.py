@@ -127,8 +127,9 @@ def _train(client: _Client, session: Session) -> None:
             _run_threads(client, session, TowerStalenessBound(clocks, job.context.max_staleness))
     step = int(session.run(state.global_step))
     client.saver.save(session, step)
-    LOG.info("trained to step %d%s", step, job.reporter.remarks)
+    # First: whoever reads the line may end the ps, which the run no longer needs.
     job.reporter.phase("save", step)
+    LOG.info("trained to step %d%s", step, job.reporter.remarks)
     client.hooks.end(session)
 
 

@@ -53,8 +53,9 @@ class Chief(Replica):
             self._lead_in_step(session, self.built.coordinator, fresh=fresh)
         step = self.step(session)
         self.saver.save(session, step)
-        LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
+        # First: whoever reads the line may end the ps, which the run no longer needs.
         self.job.reporter.phase("save", step)
+        LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
         self.hooks.end(session)
 
     def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
