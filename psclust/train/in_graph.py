@@ -127,7 +127,7 @@ def _train(client: _Client, session: Session) -> None:
             _run_threads(client, session, TowerStalenessBound(clocks, job.context.max_staleness))
     step = int(session.run(state.global_step))
     client.saver.save(session, step)
-    # First: whoever reads the line may end the ps, which the run no longer needs.
+    # First: a reader of the line may end the ps, which the run no longer needs.
     job.reporter.phase("save", step)
     LOG.info("trained to step %d%s", step, job.reporter.remarks)
     client.hooks.end(session)

@@ -53,7 +53,7 @@ class Chief(Replica):
             self._lead_in_step(session, self.built.coordinator, fresh=fresh)
         step = self.step(session)
         self.saver.save(session, step)
-        # First: whoever reads the line may end the ps, which the run no longer needs.
+        # First: a reader of the line may end the ps, which the run no longer needs.
         self.job.reporter.phase("save", step)
         LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
         self.hooks.end(session)
