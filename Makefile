@@ -25,6 +25,7 @@ test-long: system test-system $(VENV)/.test
 # About two hours, on an otherwise idle machine; `make bench bench="--only wire"` measures a part.
 bench: system test-system $(VENV)/.test
 	$(BIN)/pip install -q -e ".[bench]"
+	$(BIN)/python -m compileall -q psclust  # as pip does for users
 	$(BIN)/python benchmarks/suite.py $(bench)
 
 # What the examples learn, a report and a recorded terminal, in docs/pictures/: about five minutes.
