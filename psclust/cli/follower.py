@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from psclust.cli import streams
@@ -43,14 +43,15 @@ class Follower:
         self._show_events(status)
         self._find_logs(status)
         behind = False
-        over = {task.task: task.attempt - (task.phase not in _OVER) for task in status.tasks}
+        tasks = {task.task: task for task in status.tasks}
+        over = {name: task.attempt - (task.phase not in _OVER) for name, task in tasks.items()}
         for task, attempt, reader in self._readers.values():
             lines = reader.read()
             behind = behind or reader.behind
             if lines is not None:
                 self._show_lines(task, lines, reader.redrawn)
                 continue
-            self._show_unkept(status, task, attempt, reader)
+            self._show_unkept(tasks, task, attempt, reader)
             if attempt <= over.get(task, attempt):
                 self._show_lines(task, reader.finish())
         self.view.footer(self._footer(status))
@@ -59,11 +60,11 @@ class Follower:
     def finish(self, status: RunStatus, stop: Callable[[], bool] = streams.reader_has_left) -> None:
         """Print the rest of every log, until `stop` is true."""
         self._find_logs(status)
-        stopped = False
+        tasks, stopped = {task.task: task for task in status.tasks}, False
         for task, attempt, reader in self._readers.values():
             while not (stopped := stopped or stop()) and (lines := reader.read()) is not None:
                 self._show_lines(task, lines)
-            self._show_unkept(status, task, attempt, reader)
+            self._show_unkept(tasks, task, attempt, reader)
             self._show_lines(task, reader.finish())
 
     def has_just_shown(self, task: str | None) -> bool:
@@ -88,11 +89,10 @@ class Follower:
                 self._readers[path] = (task.task, attempt, LogReader(path, offset=begin.get(path, 0)))
             self._attempts[task.task] = task.attempt
 
-    def _show_unkept(self, status: RunStatus, name: str, attempt: int, reader: LogReader) -> None:
+    def _show_unkept(self, tasks: Mapping[str, TaskStatus], name: str, attempt: int, reader: LogReader) -> None:
         """Show the output that found no room in the log, which has been read to its end."""
-        task = next((task for task in status.tasks if task.task == name and task.attempt == attempt), None)
-        shown = self._lost.get((name, attempt), 0)
-        if task is None or task.lost_output <= shown:
+        task, shown = tasks.get(name), self._lost.get((name, attempt), 0)
+        if task is None or task.attempt != attempt or task.lost_output <= shown:
             return
         self._lost[name, attempt] = task.lost_output
         unkept = task.unkept.encode("latin-1")[shown - task.lost_output :]

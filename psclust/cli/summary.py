@@ -28,8 +28,9 @@ def render_waits(plan: Plan, status: RunStatus) -> str:
     """What the cluster waits for before it is up; empty if there is nothing to report."""
     loads: dict[str, list[str]] = {}
     silent = []
+    preloads = {str(entry.task): entry.preload for entry in plan.tasks}
     for task in status.tasks:
-        preload = next((entry.preload for entry in plan.tasks if str(entry.task) == task.task), None)
+        preload = preloads.get(task.task)
         if task.phase == "starting" and task.pid is None and preload is not None:
             loads.setdefault("TensorFlow's library" if preload == "library" else "TensorFlow", []).append(task.task)
         elif task.pid is not None and task.role == "server" and task.address and not task.served:

@@ -23,7 +23,7 @@ def write_status(folder: RunFolder, status: RunStatus) -> None:
     """Replace the status; on a full disk, the last status goes into the space reserved for it. Raises OSError if an earlier one finds no
     room."""
     try:
-        write_atomically(folder.status, status.to_json(indent=1))
+        write_atomically(folder.status, status.to_json())
     except OSError:
         if not status.ended:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -118,3 +119,17 @@ def test_a_progress_bar_of_keras_is_one_line_without_its_backspaces() -> None:
     assert splitter.feed(f"{bar}\x08\x08\x08\r{bar}\x08\x08".encode()) == []
     assert splitter.redrawn == bar
     assert splitter.feed(f"\r{bar}2\n".encode()) == [f"{bar}2\n"]
+
+
+def test_a_log_without_new_lines_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("one\n")
+    reader = LogReader(tmp_path / "a.log")
+    opened: list[object] = []
+    watching = [True]  # a hook stays for good
+    sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" and watching else None)
+    assert reader.read() == ["one\n"]
+    assert str(reader.path) in opened
+    opened.clear()
+    assert [reader.read() for _ in range(3)] == [None] * 3
+    watching.clear()
+    assert str(reader.path) not in opened
