@@ -124,7 +124,7 @@ class RunFolder:
 
     def log(self, task: Task, attempt: int) -> Path:
         """stdout and stderr of one attempt, as one stream."""
-        return self.logs / f"{task.job}-{task.index}.{attempt}.log"
+        return self.logs / log_name(task, attempt)
 
     def progress(self, task: Task) -> Path:
         """Where the task's program reports its progress."""
@@ -263,6 +263,10 @@ class ClusterFolder:
         """The live run, or the last one."""
         link = self.path / "current"
         return RunFolder(link.resolve()) if link.exists() else None
+
+
+def log_name(task: Task, attempt: int) -> str:
+    return f"{task.job}-{task.index}.{attempt}.log"
 
 
 def _records_end(path: Path) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from psclust import __version__
-from psclust.rundir.folder import RunFolder
+from psclust.rundir.folder import RunFolder, log_name
 from psclust.rundir.log_tail import tail, tail_of
 from psclust.rundir.status import RunStatus, TaskStatus
 from psclust.spec.cluster import Task
@@ -25,6 +25,7 @@ def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Tas
     epoch = time.time() - now
     outcome = state.outcome or Outcome(False, 1, "")
     known = state.outcome is not None
+    logs = str(folder.logs)
     return RunStatus(
         name=name,
         run=folder.id,
@@ -32,7 +33,7 @@ def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Tas
         phase=state.phase.value,
         supervisor=os.getpid(),
         began=state.began + epoch,
-        tasks=tuple(_task_status(entry, folder, outputs, epoch) for entry in state.tasks.values()),
+        tasks=tuple(_task_status(entry, logs, outputs, epoch) for entry in state.tasks.values()),
         ok=outcome.ok if known else None,
         exit_code=outcome.exit_code if known else None,
         text=outcome.text if known else None,
@@ -47,7 +48,7 @@ def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Tas
     )
 
 
-def _task_status(entry: TaskState, folder: RunFolder, outputs: Mapping[Task, Output], epoch: float) -> TaskStatus:
+def _task_status(entry: TaskState, logs: str, outputs: Mapping[Task, Output], epoch: float) -> TaskStatus:
     task = entry.plan.task
     output = outputs.get(task)
     return TaskStatus(
@@ -63,7 +64,7 @@ def _task_status(entry: TaskState, folder: RunFolder, outputs: Mapping[Task, Out
         since=entry.since + epoch,
         joined=entry.joined,
         served=entry.stage is Stage.ANSWERED,
-        log=str(folder.log(task, entry.attempt)) if entry.attempt else None,
+        log=os.path.join(logs, log_name(task, entry.attempt)) if entry.attempt else None,
         lost_output=output.lost if output else 0,
         unkept=output.unkept.decode("latin-1") if output else "",
     )

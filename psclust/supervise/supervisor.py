@@ -32,7 +32,7 @@ from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
 from psclust.supervise.task_finding import Finding, render
-from psclust.transport.api import Transport
+from psclust.transport.api import Output, Transport
 from psclust.transport.process_facts import Inspected
 
 LOG = logging.getLogger(__name__)
@@ -273,13 +273,15 @@ class Supervisor:
 
     def _publish(self, *, final: bool = False) -> None:
         now = time.monotonic()
-        lost = {task: self._transport.output(task).lost for task in self._state.tasks}
-        self._status_stale = self._status_stale or lost != self._lost  # clients that follow the run show what found no room on disk
-        if not final and (not self._status_stale or now - self._status_written < _STATUS_S):
+        if not final and now - self._status_written < _STATUS_S:
+            return
+        outputs = self._outputs()
+        lost = {task: output.lost for task, output in outputs.items()}  # clients that follow the run show what found no room on disk
+        if not final and not self._status_stale and lost == self._lost:
             return
         if self._state.outcome is not None and self._state.outcome.cause is not None:
             self._transport.drain(self._state.outcome.cause, _DRAIN_S if final else 0)
-        outputs = {task: self._transport.output(task) for task in self._state.tasks}
+            outputs = self._outputs()
         status = snapshot(self._state, self.folder, self.name, outputs, now)
         self._status_stale, self._status_written, self._lost = False, now, lost
         try:
@@ -290,6 +292,9 @@ class Supervisor:
             self._version += 1
             self._status = status
             self._changed.notify_all()
+
+    def _outputs(self) -> dict[Task, Output]:
+        return {task: self._transport.output(task) for task in self._state.tasks}
 
 
 def _brief(item: object) -> str:
