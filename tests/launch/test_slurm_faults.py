@@ -96,7 +96,7 @@ def test_when_srun_is_killed_its_step_ends_and_the_tasks_move(spare: CommandBed)
 def test_without_all_of_srun_the_run_goes_on_and_ends_as_ever(spare: CommandBed) -> None:
     running = start(spare, workers=3, lasts_s=8)
     os.killpg(os.getpgid(sruns(spare, "n1")[0].pid), signal.SIGKILL)
-    assert sruns(spare, "n1") == []
+    wait_until(lambda: sruns(spare, "n1") == [], what="the end of srun")
     assert running.wait() == 0, running.output
     assert "attempt 2" not in running.output
 
