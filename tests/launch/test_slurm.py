@@ -132,7 +132,7 @@ def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_alloca
     bed.write("task.py", "import time\nprint('here', flush=True)\ntime.sleep(1000)\n")
     bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: task.py\npreload: false\nrole_by: none\n")
     verbs = ("up -d", "ps", "exec -- true", "down --purge")
-    script = " && ".join(" ".join([*PSCLUST, verb]) for verb in verbs) + "; squeue --steps --noheader"
+    script = " && ".join(" ".join([*PSCLUST, verb]) for verb in verbs) + "; squeue --steps --noheader --jobs=$SLURM_JOB_ID"
     bed.command = ("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "sh", "-c")
     code, said = bed.run(script)
     assert code == 0, said

@@ -104,7 +104,8 @@ def test_without_all_of_srun_the_run_goes_on_and_ends_as_ever(spare: CommandBed)
 @pytest.mark.long
 def test_when_an_agent_is_killed_its_step_ends_too(spare: CommandBed, slurm: SlurmBed) -> None:
     running = start(spare, workers=3, lasts_s=1000)
-    assert len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 3
+    # Of an earlier test's job some may still be there.
+    wait_until(lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 3, what="three steps")
     agent_on(spare, "n1").kill()
     wait_until(lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 2, what="the end of its step")
     wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
