@@ -48,24 +48,28 @@ def tensorflow(also: str | None = None) -> Loaded:
     path = list(sys.path)
     # BLAS threads would not survive a fork; a child gets the number in its environment.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    with no_collection():
+        _import_tensorflow(also)
+        # A collection in a child would touch these objects, and thereby copy their pages; one here, before, would visit all of them.
+        gc.freeze()
+    _restore("OPENBLAS_NUM_THREADS", environment)
+    return _refuse_threads(Loaded(environment, interpreter=Interpreter.snapshot(environment, path)))
+
+
+def _import_tensorflow(also: str | None) -> None:
     try:
-        with no_collection():
-            with tensorflow_import({}):
-                import tensorflow.compat.v1  # noqa: F401
-            if also is not None:
-                # Where it fails, it fails in a program that needs it, with its traceback.
-                with suppress(Exception):
-                    import_module(also)
+        with tensorflow_import({}):
+            import tensorflow.compat.v1  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install what is missing.") from error
         raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow") from error
     except Exception as error:
         raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {type(error).__name__}: {error}") from error
-    _restore("OPENBLAS_NUM_THREADS", environment)
-    # A collection in a child would touch these objects, and thereby copy their pages.
-    gc.freeze()
-    return _refuse_threads(Loaded(environment, interpreter=Interpreter.snapshot(environment, path)))
+    if also is not None:
+        # Where it fails, it fails in a program that needs it, with its traceback.
+        with suppress(Exception):
+            import_module(also)
 
 
 KINDS: Mapping[str, Callable[[], Loaded]] = {
