@@ -133,14 +133,15 @@ def measure_memory(count: int, megabytes: float) -> float:
                 own[page] = 1
             os.write(tell, b".")
             signal.pause()
+    os.close(tell)
     for _ in pids:
-        os.read(written, 1)
+        if not os.read(written, 1):
+            sys.exit(f"not all of {count} processes got {megabytes:.0f} MB")
     seconds = time.monotonic() - began
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     os.close(written)
-    os.close(tell)
     return seconds
 
 

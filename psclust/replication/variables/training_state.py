@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,6 +20,14 @@ DONE = "psclust/done"
 STOP = "psclust/stop"
 # Variables that a new training does not restore from a checkpoint.
 PASSING = frozenset({DONE, STOP})
+
+
+class Now(NamedTuple):
+    """Variables of a State, or their values: what a session's run of it returns."""
+
+    global_step: Any
+    positions: Any
+    stop: Any
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,9 @@ class State:
     inputs: int = 1
 
     @property
-    def now(self) -> list[Variable]:
+    def now(self) -> Now:
         """What clients look at between steps, always all of it: TensorFlow takes 10 to 20 ms for the first run of each set of fetches."""
-        return [self.global_step, self.positions, self.stop]
+        return Now(self.global_step, self.positions, self.stop)
 
     def advance(
         self, after: Sequence[Operation], replica: int | None = None, batches: Tensor | None = None, *, counted: bool = False

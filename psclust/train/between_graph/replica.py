@@ -204,7 +204,7 @@ class Replica:
         return self.hooks.stop_requested or self.job.end_request.received
 
     def step(self, session: Session) -> int:
-        return int(session.run(self.state.now)[0])
+        return int(session.run(self.state.now).global_step)
 
     def done(self, session: Session) -> list[int]:
         """The replicas marked as ended."""
@@ -228,4 +228,4 @@ class Replica:
             raise no_data(f"the input of {self.job.context.task}")
 
     def _position(self, session: Session) -> int:
-        return int(session.run(self.state.now)[1][self.number * self.state.inputs])
+        return int(session.run(self.state.now).positions[self.number * self.state.inputs])

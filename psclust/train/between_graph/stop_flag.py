@@ -22,7 +22,7 @@ class StopFlag:
         session.run(self._set)
 
     def is_set(self, session: Session) -> bool:
-        return bool(session.run(self._now)[2][0])
+        return bool(session.run(self._now).stop[0])
 
     def poll(self, session: Session) -> bool:
         """As `is_set`, but False between two reads."""
