@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from psclust.errors import StartError
-from psclust.runtime.keras_when_used import keras_when_used
+from psclust.runtime.signatures_when_asked import signatures_when_asked
 from psclust.runtime.tensorflow_library import environment_while_loading, find_library, open_lazily
+from psclust.runtime.when_used import loaded_when_used
 
 
 @contextmanager
 def tensorflow_import(settings: Mapping[str, str]) -> Iterator[None]:
     """`import tensorflow` inside. settings: see `environment_while_loading`."""
-    with environment_while_loading(settings), keras_when_used(), _annotations_compiled_once(), no_collection():
+    with environment_while_loading(settings), loaded_when_used(), signatures_when_asked(), _constraints_made_once(), no_collection():
         # Python's own import of an extension would bind each function of the library it needs. Where it is missing, the import says so.
         with suppress(StartError, OSError):
             open_lazily(find_library())
@@ -24,14 +25,25 @@ def tensorflow_import(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _annotations_compiled_once() -> Iterator[None]:
-    """TensorFlow's modules of ops write the names of thirty types in 18,000 places, and `typing` compiles each of them."""
+def _constraints_made_once() -> Iterator[None]:
+    """TensorFlow's modules of ops name thirty types 18,000 times, as what a TypeVar may be, and `typing` makes an object of each."""
     names = vars(typing)
-    names["compile"] = functools.cache(compile)
+    check: Callable[..., Any] = names["_type_check"]
+    made: dict[str, Any] = {}
+
+    def once(wanted: Any, message: str, *others: Any, **settings: Any) -> Any:
+        if type(wanted) is not str or not message.startswith("TypeVar(") or others or settings:
+            return check(wanted, message, *others, **settings)
+        found = made.get(wanted)
+        if found is None:
+            found = made[wanted] = check(wanted, message)
+        return found
+
+    names["_type_check"] = once
     try:
         yield
     finally:
-        del names["compile"]
+        names["_type_check"] = check
 
 
 @contextmanager

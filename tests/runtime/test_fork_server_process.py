@@ -18,6 +18,33 @@ pytestmark = pytest.mark.process
 
 SLEEP = ["sleep", "60"]
 
+SELDOM_USED = """
+import sys, numpy, tensorflow as tf
+from tensorflow.python.keras import callbacks
+from tensorflow.python.keras.engine import training_arrays_v1
+from tensorflow.python.keras.saving import hdf5_format
+from psclust.runtime.when_used import STAND_INS
+print({*STAND_INS} & {*sys.modules})
+print(tf.lite.TFLiteConverter.__name__, tf.lite.TFLiteConverter.__name__, tf.compat.v1.lite.TFLiteConverter.__name__)
+import tensorflow.compat.v2
+print(tf.compat.v2.float32.name, tf.compat.v1.compat.as_str.__name__)
+import scipy.sparse
+print(*map(training_arrays_v1.issparse, (numpy.eye(2), scipy.sparse.csr_matrix(numpy.eye(2)))))
+print(hdf5_format.h5py.File.__name__, callbacks.requests.get.__name__)
+print({name for name in STAND_INS if name in sys.modules and sys.modules[name].__spec__ is None})
+"""
+
+SIGNATURES = """
+import inspect, re, tensorflow as tf
+from tensorflow.python.util import tf_inspect
+for number, place in enumerate([tf, tf.raw_ops, tf.nn, tf.strings, tf.compat.v1, tf.compat.v1.train]):
+    for name in dir(place):
+        function = getattr(place, name)
+        if inspect.isfunction(function):
+            told = f"{number} {name} {inspect.signature(function)} {tf_inspect.getfullargspec(function)}"
+            print(re.sub("0x[0-9a-f]+", "", told))
+"""
+
 
 def test_it_says_that_it_is_ready_and_how_long_that_took(plain: ForkServer) -> None:
     assert plain.first_message["ready"] is True
@@ -178,6 +205,20 @@ def test_keras_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> N
     source = "import sys, tensorflow as tf; print('keras' in sys.modules, tf.keras.__name__, 'keras' in sys.modules)"
     code, said = tensorflow.run([sys.executable, "-c", source])
     assert (code, said.split()) == (0, ["False", "keras._tf_keras.keras", "True"])
+
+
+@pytest.mark.tensorflow
+def test_what_few_programs_use_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> None:
+    code, said = tensorflow.run([sys.executable, "-c", SELDOM_USED])
+    assert (code, said) == (0, "set()\nTFLiteConverterV2 TFLiteConverterV2 TFLiteConverter\nfloat32 as_str\nFalse True\nFile get\nset()\n")
+
+
+@pytest.mark.tensorflow
+def test_tensorflows_functions_have_the_signatures_they_have_after_a_plain_import(tensorflow: ForkServer) -> None:
+    plain = subprocess.run([sys.executable, "-c", SIGNATURES], capture_output=True, text=True, check=True)
+    assert len(plain.stdout) > 100_000
+    code, said = tensorflow.run([sys.executable, "-c", SIGNATURES])
+    assert (code, {*said.splitlines()} ^ {*plain.stdout.splitlines()}) == (0, set())
 
 
 @pytest.mark.tensorflow
