@@ -103,6 +103,34 @@ def test_averaged_weights_are_in_the_checkpoint_under_tensorflows_names(
     assert not np.allclose(shadow, trained.values["output"], rtol=1e-4)
 
 
+def test_averages_are_those_of_tensorflow() -> None:
+    import tensorflow as tf
+
+    from psclust.replication.update.moving_average import move_averages
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        step = v1.train.get_or_create_global_step()
+        whole = v1.get_variable("whole", [3], initializer=v1.truncated_normal_initializer(seed=1), use_resource=True)
+        split = v1.get_variable("split", [5], tf.float64, partitioner=v1.fixed_size_partitioner(2), use_resource=True)
+        variables = [whole, *split]
+        theirs = tf.train.ExponentialMovingAverage(0.9, step, name="Theirs")
+        moved = [variable.assign_add(tf.ones_like(variable)) for variable in variables] + [step.assign_add(1)]
+        with tf.control_dependencies(moved):
+            both = [theirs.apply(variables), *move_averages(variables, 0.9, step)]
+        session.run(v1.global_variables_initializer())
+        for _ in range(20):
+            session.run(both)
+        found = {variable.op.name: value for variable, value in zip(v1.global_variables(), session.run(v1.global_variables()), strict=True)}
+        shadows = [variable for variable in v1.global_variables() if variable.op.name.endswith("/ExponentialMovingAverage")]
+        parts = [variable._save_slice_info.full_name for variable in shadows if variable._save_slice_info]
+    assert len(shadows) == 3
+    assert parts == ["split/ExponentialMovingAverage"] * 2
+    for name in (variable.op.name.removesuffix("/ExponentialMovingAverage") for variable in shadows):
+        np.testing.assert_allclose(found[f"{name}/ExponentialMovingAverage"], found[f"{name}/Theirs"], rtol=1e-6)
+        assert not np.allclose(found[name], found[f"{name}/Theirs"], rtol=1e-2)
+
+
 def test_evaluation_uses_the_averages(train_here: Callable[..., Any]) -> None:
     import toys
 

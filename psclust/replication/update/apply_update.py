@@ -17,6 +17,7 @@ from psclust.replication.statistics.batch_norm import move
 from psclust.replication.tf_types import Operation, Optimizer
 from psclust.replication.towers.replica_context import Statistic
 from psclust.replication.update.gradients import GradientsAndVariables, clip, decay
+from psclust.replication.update.moving_average import move_averages
 from psclust.replication.variables.training_state import State
 
 # Marks the error message of an update with values that are not finite.
@@ -43,11 +44,9 @@ def apply_update(
             moved = [move(statistic.variable, statistic.value, 1 - statistic.momentum) for statistic in statistics]
         if settings.average_decay is None:
             return [applied, *moved]
-        # With num_updates, the average forgets the initial values soon: its decay is min(decay, (1 + step) / (10 + step)).
-        # TensorFlow names its variables `<variable>/ExponentialMovingAverage`.
-        average = tf.compat.v1.train.ExponentialMovingAverage(settings.average_decay, tf.cast(state.global_step, tf.float32))
         with tf.control_dependencies([applied]):
-            return [average.apply(tf.compat.v1.trainable_variables()), *moved]
+            averages = move_averages(tf.compat.v1.trainable_variables(), settings.average_decay, state.global_step)
+        return [*averages, *moved]
 
 
 def _all_finite(gradients: GradientsAndVariables, state: State) -> Operation:

@@ -1,0 +1,27 @@
+"""Moving averages of the weights, as `tf.compat.v1.train.ExponentialMovingAverage` keeps them, and under its names,
+`<variable>/ExponentialMovingAverage`, with a third of its ops: it reads the initial value of each from a `tf.cond`, for variables that
+are not initialized together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from tensorflow.python.training.slot_creator import create_slot
+
+from psclust.replication.statistics.batch_norm import move
+from psclust.replication.tf_types import Operation, Tensor, Variable
+
+NAME = "ExponentialMovingAverage"
+
+
+def move_averages(variables: Sequence[Variable], decay: float, step: Tensor) -> Sequence[Operation]:
+    """The ops that move the averages of `variables`, in the current control dependencies. The decay is min(decay, (1 + step) / (10 +
+    step)), so that an average soon forgets the initial value, with which it begins. Each average is where its variable is."""
+    updates = tf.cast(step, tf.float32)
+    rate = 1 - tf.minimum(decay, (1 + updates) / (10 + updates))
+    with tf.init_scope():
+        averages = [create_slot(variable, variable.initial_value, NAME) for variable in variables]
+    return [
+        move(average, variable.read_value(), tf.cast(rate, average.dtype)) for average, variable in zip(averages, variables, strict=True)
+    ]
