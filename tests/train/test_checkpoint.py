@@ -63,6 +63,21 @@ def test_what_was_saved_is_restored(tmp_path: Path, use_resource: bool) -> None:
         assert model.value == [7.0, 7.0]
 
 
+def test_a_graph_gets_the_ops_that_restore_when_they_are_first_needed(tmp_path: Path) -> None:
+    def restoring(model: Model) -> int:
+        return sum(op.type == "RestoreV2" for op in model.session.graph.get_operations())
+
+    with _model(tmp_path) as model:
+        model.session.graph.finalize()
+        model.variables.prepare(model.session, model.checkpoints)
+        prefix = model.checkpoints.save(model.session, 3)
+        assert restoring(model) == 0
+        for _ in range(2):
+            model.checkpoints.restore(model.session, prefix)
+            assert restoring(model) == 3
+        assert model.session.graph.finalized
+
+
 def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
     with _model(tmp_path) as model:
         model.variables.prepare(model.session, model.checkpoints)

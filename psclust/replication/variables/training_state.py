@@ -27,6 +27,7 @@ class Now(NamedTuple):
 
     global_step: Any
     positions: Any
+    done: Any
     stop: Any
 
 
@@ -46,7 +47,7 @@ class State:
     @property
     def now(self) -> Now:
         """What clients look at between steps, always all of it: TensorFlow takes 10 to 20 ms for the first run of each set of fetches."""
-        return Now(self.global_step, self.positions, self.stop)
+        return Now(self.global_step, self.positions, self.done, self.stop)
 
     def advance(
         self, after: Sequence[Operation], replica: int | None = None, batches: Tensor | None = None, *, counted: bool = False

@@ -13,7 +13,9 @@ from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.train.between_graph.ended_replicas import EndedReplicas
 from psclust.train.between_graph.replica import Replica
+from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Source
+from psclust.train.checkpoints.saver import Saver
 from psclust.train.job import Job
 from psclust.train.session import answers, close
 from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
@@ -41,6 +43,11 @@ class Chief(Replica):
         self._next_look = 0.0
         self._silent_since: dict[int, float] = {}
         self._offer = UpdateOffer(self.number)
+
+    def _build_own(self) -> None:
+        job, config = self.job, self.job.program.config
+        self.checkpoints = Checkpoints(self.variables.all, job.model_dir, job.context.layout.client, config)
+        self.saver = Saver(self.checkpoints, job.save_s, config.save_steps, lambda: job.reporter.during("saving"))
 
     def run(self, session: Session) -> None:
         fresh = self._prepare(session)

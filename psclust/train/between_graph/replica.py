@@ -19,9 +19,7 @@ from psclust.replication.wire import kernels
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
-from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer
-from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
@@ -50,7 +48,7 @@ class Replica:
         self._build(self.job.context.layout)
 
     def _build(self, layout: DeviceLayout) -> None:
-        context, config = self.job.context, self.job.program.config
+        config = self.job.program.config
         self.graph, self.built = build_placed(self.job, layout, self._build_model)
         with self.graph.as_default():
             self.state = self.built.state
@@ -60,14 +58,16 @@ class Replica:
             self.hooks = Hooks(self._hooks(layout))
             self.variables = Initializer(self.built.tower.spec.scaffold)
             refuse_unshared(self.variables.all, layout)
-            self.checkpoints = Checkpoints(self.variables.all, self.job.model_dir, context.layout.client, config)
-            self.saver = Saver(self.checkpoints, self.job.save_s, config.save_steps, lambda: self.job.reporter.during("saving"))
+            self._build_own()
             self.stop = StopFlag(self.state)
             self._bound = self._staleness_bound()
             self._marked = tf.compat.v1.placeholder(tf.int32, [], name="replica")
             self._flag = tf.compat.v1.placeholder(tf.int64, [], name="done")
             self._mark_done = self.state.mark_done(self._marked, self._flag)
         self.graph.finalize()
+
+    def _build_own(self) -> None:
+        """Adds what only one replica has."""
 
     def _build_model(self, layout: DeviceLayout) -> BetweenGraph:
         context = self.job.context
@@ -208,7 +208,7 @@ class Replica:
 
     def done(self, session: Session) -> list[int]:
         """The replicas marked as ended."""
-        return np.flatnonzero(session.run(self.state.done)).tolist()
+        return np.flatnonzero(session.run(self.state.now).done).tolist()
 
     def mark_done(self, session: Session, replica: int, *, done: bool) -> None:
         session.run(self._mark_done, {self._marked: replica, self._flag: int(done)})

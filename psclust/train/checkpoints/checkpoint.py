@@ -8,7 +8,8 @@ tensor under the variable's full name, so a model may be partitioned in another 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.tf_types import Session, Tensor, Variable
+from psclust.replication.tf_types import Graph, Operation, Session, Tensor, Variable
 from psclust.replication.variables.training_state import PASSING, POSITIONS
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
 from psclust.train.config import TrainConfig
@@ -35,8 +36,17 @@ class _Entry:
     shape: Any
 
 
+@dataclass(frozen=True, slots=True)
+class _Restoring:
+    """Ops. assign: name of a variable -> gives it its value. positions: the values for POSITIONS, to be fed."""
+
+    assign: Mapping[str, Operation]
+    positions: Tensor | None
+
+
 class Checkpoints:
-    """The checkpoints of `variables` in `directory`; adds its ops to the current graph. `device` is the process that drives the session."""
+    """The checkpoints of `variables` in `directory`; adds its ops to the current graph, those that restore when they are first needed.
+    `device` is the process that drives the session."""
 
     def __init__(self, variables: Sequence[Variable], directory: Path, device: str, config: TrainConfig | None = None) -> None:
         config = config or TrainConfig()
@@ -44,14 +54,12 @@ class Checkpoints:
         self._sharded = config.sharded
         self._entries = [entry_of(variable) for variable in variables if variable.op.name not in PASSING]
         self._guard = config.nan_guard
-        here = _cpu_of(device)
+        self._here = _cpu_of(device)
+        self._restoring: _Restoring | None = None
         with tf.name_scope("checkpoint"):
-            with tf.device(here):
+            with tf.device(self._here):
                 self._prefix = tf.compat.v1.placeholder(tf.string, [], name="prefix")
-            self._save = self._save_parts(here) if config.sharded else self._save_all(here)
-            restored = [(entry, self._load(entry, _cpu_of(entry.variable.device) if config.sharded else here)) for entry in self._entries]
-            self._assign = {entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored}
-            self._positions = next((value for entry, value in restored if entry.name == POSITIONS), None)
+            self._save = self._save_parts(self._here) if config.sharded else self._save_all(self._here)
 
     def _save_all(self, device: str) -> Any:
         values = [_read(entry.variable) for entry in self._entries]
@@ -76,8 +84,15 @@ class Checkpoints:
         with tf.device(device), tf.control_dependencies(saves):
             return tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=tf.stack(names), destination_prefix=self._prefix, delete_old_dirs=True)
 
-    def _load(self, entry: _Entry, device: str) -> Any:
-        with tf.device(device):
+    def _build_restoring(self, graph: Graph) -> _Restoring:
+        """Most sessions restore nothing, and each op of a graph costs every new run of its sessions time, also a run without it."""
+        with _open_again(graph), graph.as_default(), tf.name_scope("restored"):
+            restored = [(entry, self._load(entry)) for entry in self._entries]
+            assign = {entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored}
+            return _Restoring(assign, next((value for entry, value in restored if entry.name == POSITIONS), None))
+
+    def _load(self, entry: _Entry) -> Any:
+        with tf.device(_cpu_of(entry.variable.device) if self._sharded else self._here):
             (value,) = tf.raw_ops.RestoreV2(
                 prefix=self._prefix,
                 tensor_names=[entry.name],
@@ -125,11 +140,25 @@ class Checkpoints:
         checkpoint lacks a variable or has it in another shape."""
         reader = tf.train.load_checkpoint(prefix)
         refuse_another_model(prefix, self._entries, reader.get_variable_to_shape_map())
+        self._restoring = restoring = self._restoring or self._build_restoring(session.graph)
         feed = {self._prefix: prefix}
-        if self._positions is not None:
-            feed[self._positions] = spread(reader.get_tensor(POSITIONS), int(self._positions.shape[0]))
+        if restoring.positions is not None:
+            feed[restoring.positions] = spread(reader.get_tensor(POSITIONS), int(restoring.positions.shape[0]))
         for chosen in (True, False):
-            session.run([assign for name, assign in self._assign.items() if (name in first) is chosen], feed)
+            session.run([assign for name, assign in restoring.assign.items() if (name in first) is chosen], feed)
+
+
+@contextmanager
+def _open_again(graph: Graph) -> Iterator[None]:
+    """Ops can be added to a finalized graph inside; a session of it learns of them in its next run."""
+    finalized = graph.finalized
+    # TensorFlow's Python has no public name for it, as its own savers have no other way.
+    graph._unsafe_unfinalize()
+    try:
+        yield
+    finally:
+        if finalized:
+            graph.finalize()
 
 
 def entry_of(variable: Variable) -> _Entry:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.tf_types import Session, Variable
+from psclust.replication.tf_types import Operation, Session, Variable
 from psclust.replication.variables.training_state import STOP
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.scaffold import ScaffoldOps
@@ -67,13 +67,12 @@ class Initializer:
         session.run([variable.initializer for variable in missing if variable.op.name != STOP])
         if missing and not latest:
             self._scaffold.initialize(session)
-        session.run([variable.initializer for variable in last])
-        self.start_local(session)
+        self.start_local(session, [variable.initializer for variable in last])
         return Source.CHECKPOINT if latest else Source.INITIAL if missing else Source.ALIVE
 
-    def start_local(self, session: Session) -> None:
-        """Initializes the variables and tables of this process only."""
-        session.run(self._local)
+    def start_local(self, session: Session, also: Sequence[Operation] = ()) -> None:
+        """Initializes the variables and tables of this process only, and runs `also`."""
+        session.run([self._local, *also])
         self._scaffold.start_local(session)
 
     def await_chief(self, session: Session, deadline_s: float) -> None:
