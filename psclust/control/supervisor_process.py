@@ -33,11 +33,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SupervisorRequest:
-    """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start at once. lock: the run's lock, held
-    open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. job_ports: set in a batch job: then SIGTERM lets
-    programs save their work, as a batch system sends it to all processes of a job before it kills them, and other machines that share the
-    run's folder reach the supervisor on one of these ports (a range, or auto). metrics: a listening socket for Prometheus. board: the run's
-    TensorBoard."""
+    """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start, the slowest first. lock: the
+    run's lock, held open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. job_ports: set in a batch job:
+    then SIGTERM lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other
+    machines that share the run's folder reach the supervisor on one of these ports (a range, or auto). metrics: a listening socket for
+    Prometheus. board: the run's TensorBoard."""
 
     folder: RunFolder
     name: str
@@ -80,11 +80,14 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
     own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.job_ports is not None)))
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
-    for python, load, env in request.warm:
+    # Each takes a core while it loads, and so does gRPC: first the one that takes longest.
+    for python, load, env in request.warm[:1]:
         local.warm(python, load, env)
-    # Imports gRPC, which must not be in use when its process forks, and for which TensorFlow need not wait.
+    # Imports gRPC, which must not be in use when its process forks.
     from psclust.control.remote_transport import RemoteTransport
 
+    for python, load, env in request.warm[1:]:
+        local.warm(python, load, env)
     transport = RemoteTransport(local, request.folder, supervisor)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, ports=request.job_ports)

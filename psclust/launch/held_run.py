@@ -140,6 +140,7 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
     from psclust.control.supervisor_process import SupervisorRequest, launch
 
     warm = [] if other_hosts(request.file) else [(task.argv[0], task.preload, task.env) for task in request.draft.tasks if task.preload]
+    warm.sort(key=lambda one: one[1] == "library")  # the quickest, last
     # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
     lease, held = os.pipe()
     environ, library = request.launcher.environ, library_environment(request.launcher)
