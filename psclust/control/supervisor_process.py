@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SupervisorRequest:
-    """Settings of a new supervisor. warm: interpreter, preload and environment of fork servers to start, the slowest first. lock: the
+    """Settings of a new supervisor. warm: interpreter, preload and environment of the fork server to start at once. lock: the
     run's lock, held open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. job_ports: set in a batch job:
     then SIGTERM lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other
     machines that share the run's folder reach the supervisor on one of these ports (a range, or auto). metrics: a listening socket for
@@ -43,7 +43,7 @@ class SupervisorRequest:
     name: str
     environ: Mapping[str, str]
     library_env: Mapping[str, str]
-    warm: Sequence[tuple[str, Load, Mapping[str, str]]]
+    warm: tuple[str, Load, Mapping[str, str]] | None
     lock: int
     lease: int
     job_ports: str | None = None
@@ -80,14 +80,11 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
     own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.job_ports is not None)))
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
-    # Each takes a core while it loads, and so does gRPC: first the one that takes longest.
-    for python, load, env in request.warm[:1]:
-        local.warm(python, load, env)
+    if request.warm is not None:
+        local.warm(*request.warm)
     # Imports gRPC, which must not be in use when its process forks.
     from psclust.control.remote_transport import RemoteTransport
 
-    for python, load, env in request.warm[1:]:
-        local.warm(python, load, env)
     transport = RemoteTransport(local, request.folder, supervisor)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, ports=request.job_ports)

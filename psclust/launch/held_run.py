@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,10 +16,12 @@ from psclust.launch.host_agents import other_hosts
 from psclust.launch.metrics_port import listen_for_metrics
 from psclust.launch.up_request import UpRequest
 from psclust.plan.task_environment import library_environment
+from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status, write_status
 from psclust.spec.port_range import is_range
+from psclust.transport.fork_server_client import Load
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
@@ -133,16 +135,22 @@ class HeldRun:
         force_stop(self.folder, _GONE_S)
 
 
+def _slowest_load(draft: Plan) -> tuple[str, Load, Mapping[str, str]] | None:
+    """What some task is forked from: interpreter, preload and environment. Other fork servers start with their tasks: each takes a core
+    while it loads."""
+    loads = [(task.argv[0], task.preload, task.env) for task in draft.tasks if task.preload]
+    return min(loads, key=lambda load: load[1] == "library", default=None)
+
+
 @contextmanager
 def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Callable[[], int] = lambda: 0) -> Iterator[HeldRun]:
     """Fork the run's supervisor, which begins to load what tasks here are forked from. `lock`: of `ClusterFolder.lock`, closed here. This
     process must have a single thread. Raises StartError where there can be no more processes, or the port for metrics is taken."""
     from psclust.control.supervisor_process import SupervisorRequest, launch
 
-    warm = [] if other_hosts(request.file) else [(task.argv[0], task.preload, task.env) for task in request.draft.tasks if task.preload]
-    warm.sort(key=lambda one: one[1] == "library")  # the quickest, last
     # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
     lease, held = os.pipe()
+    warm = None if other_hosts(request.file) else _slowest_load(request.draft)
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
         ports = request.file.ports if is_range(request.file.ports) else "auto"
