@@ -18,7 +18,7 @@ from psclust.replication.update.apply_update import NOT_FINITE
 
 _REPORT = re.compile(NOT_FINITE + r" step=(\d+) variables=([^;]*);")
 _NOT_WRITTEN = "psclust_not_written"
-_REFUSED = re.compile(_NOT_WRITTEN + r" variables=([^;]*);")
+_REFUSED = re.compile(_NOT_WRITTEN + r" variable=([^;]*);")
 _HINT = "lower the learning rate, set clip_norm, or check the input; training again continues from the last checkpoint"
 
 
@@ -40,23 +40,20 @@ def gradients_error(error: Any) -> NotFiniteError | None:
 def all_finite(variables: Sequence[Any], values: Sequence[Any], guard: str) -> list[Any]:
     """Ops to run before `values`, those of `variables`, are written: they fail if one is not finite. They check the written values
     themselves, so no update can come between check and writing."""
-    floating = [(variable, value) for variable, value in zip(variables, values, strict=True) if variable.dtype.base_dtype.is_floating]
-    if guard == "off" or not floating:
+    if guard == "off":
         return []
-    flags = []
+    checks = []
     with tf.name_scope("finite"):
-        for variable, value in floating:
-            with tf.device(variable.device):
-                flags.append(tf.reduce_all(tf.math.is_finite(value)))
-        finite = tf.stack(flags)
-        names = tf.constant([variable.op.name for variable, _ in floating])
-        bad = tf.strings.reduce_join(tf.boolean_mask(names, ~finite), separator=", ")
-        return [tf.debugging.Assert(tf.reduce_all(finite), [tf.strings.join([_NOT_WRITTEN, " variables=", bad, ";"])], summarize=1)]
+        for variable, value in zip(variables, values, strict=True):
+            if variable.dtype.base_dtype.is_floating:
+                with tf.device(variable.device):
+                    checks.append(tf.raw_ops.CheckNumerics(tensor=value, message=f"{_NOT_WRITTEN} variable={variable.op.name};"))
+    return checks
 
 
 def not_written_error(error: Any, step: int) -> NotFiniteError | None:
-    """The error of a checkpoint that `all_finite` refused; None for any other error."""
-    found = _REFUSED.search(str(getattr(error, "message", "")))
-    if found is None:
+    """The error of a checkpoint that `all_finite` refused; None for any other error. It names the variables that were found first."""
+    names = dict.fromkeys(_REFUSED.findall(str(getattr(error, "message", ""))))
+    if not names:
         return None
-    return NotFiniteError(f"step {step}: {found[1]} has values that are not finite, and no checkpoint is written; {_HINT}")
+    return NotFiniteError(f"step {step}: {', '.join(names)} has values that are not finite, and no checkpoint is written; {_HINT}")

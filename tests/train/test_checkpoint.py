@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.errors import PsclustError
+from psclust.errors import NotFiniteError, PsclustError
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.training_state import create_state
 from psclust.train.checkpoints.checkpoint import Checkpoints, spread
@@ -76,6 +76,20 @@ def test_a_graph_gets_the_ops_that_restore_when_they_are_first_needed(tmp_path: 
             model.checkpoints.restore(model.session, prefix)
             assert restoring(model) == 3
         assert model.session.graph.finalized
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_named_and_not_written(tmp_path: Path, dtype: str, bad: float) -> None:
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
+        good, broken = (tf.compat.v1.get_variable(name, [3], dtype, tf.ones, use_resource=True) for name in ("good", "broken"))
+        checkpoints = Checkpoints([good, broken], tmp_path, "")
+        session.run(tf.compat.v1.global_variables_initializer())
+        checkpoints.save(session, 1)
+        session.run(broken.assign(tf.cast([1.0, bad, 1.0], dtype)))
+        with pytest.raises(NotFiniteError, match="step 2: broken has values that are not finite"):
+            checkpoints.save(session, 2)
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-1")
 
 
 def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
