@@ -131,6 +131,18 @@ def test_averages_are_those_of_tensorflow() -> None:
         assert not np.allclose(found[name], found[f"{name}/Theirs"], rtol=1e-2)
 
 
+def test_what_is_no_float_is_not_averaged() -> None:
+    import tensorflow as tf
+
+    from psclust.replication.update.moving_average import move_averages
+
+    with tf.Graph().as_default():
+        step = tf.compat.v1.train.get_or_create_global_step()
+        count = tf.compat.v1.get_variable("count", [], tf.int64, use_resource=True)
+        with pytest.raises(UsageError, match="average_decay: count cannot be averaged"):
+            move_averages([count], 0.9, step)
+
+
 def test_evaluation_uses_the_averages(train_here: Callable[..., Any]) -> None:
     import toys
 

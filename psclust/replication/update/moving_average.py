@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tensorflow.python.training.slot_creator import create_slot
 
+from psclust.errors import UsageError
 from psclust.replication.statistics.batch_norm import move
 from psclust.replication.tf_types import Operation, Tensor, Variable
 
@@ -17,7 +18,13 @@ NAME = "ExponentialMovingAverage"
 
 def move_averages(variables: Sequence[Variable], decay: float, step: Tensor) -> Sequence[Operation]:
     """The ops that move the averages of `variables`, in the current control dependencies. The decay is min(decay, (1 + step) / (10 +
-    step)), so that an average soon forgets the initial value, with which it begins. Each average is where its variable is."""
+    step)), so that an average soon forgets the initial value, with which it begins. Each average is where its variable is. Raises
+    UsageError for variables that are not of floats."""
+    others = [variable.op.name for variable in variables if not variable.dtype.base_dtype.is_floating]
+    if others:
+        raise UsageError(
+            f"average_decay: {', '.join(others)} cannot be averaged, only floats can; give it trainable=False if it is not trained"
+        )
     updates = tf.cast(step, tf.float32)
     rate = 1 - tf.minimum(decay, (1 + updates) / (10 + updates))
     with tf.init_scope():
