@@ -33,11 +33,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SupervisorRequest:
-    """Settings of a new supervisor. warm: interpreter, preload and environment of the fork server to start at once. lock: the
-    run's lock, held open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. job_ports: set in a batch job:
-    then SIGTERM lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other
-    machines that share the run's folder reach the supervisor on one of these ports (a range, or auto). metrics: a listening socket for
-    Prometheus. board: the run's TensorBoard."""
+    """Settings of a new supervisor. warm: interpreter, preload and environment of the fork server to start at once. lock: the run's lock,
+    held open. lease: read end of a pipe whose write end `psclust up` holds open until it ends. job_ports: set in a batch job: then SIGTERM
+    lets programs save their work, as a batch system sends it to all processes of a job before it kills them, and other machines that share
+    the run's folder reach the supervisor on one of these ports (a range, or auto). metrics: a listening socket for Prometheus. board: the
+    run's TensorBoard."""
 
     folder: RunFolder
     name: str
@@ -82,7 +82,7 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
     if request.warm is not None:
         local.warm(*request.warm)
-    # Imports gRPC, which must not be in use when its process forks.
+    # Imports gRPC, which must not be in use when its process forks, and for which TensorFlow need not wait.
     from psclust.control.remote_transport import RemoteTransport
 
     transport = RemoteTransport(local, request.folder, supervisor)

@@ -148,9 +148,9 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
     process must have a single thread. Raises StartError where there can be no more processes, or the port for metrics is taken."""
     from psclust.control.supervisor_process import SupervisorRequest, launch
 
+    warm = None if other_hosts(request.file) else _slowest_load(request.draft)
     # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
     lease, held = os.pipe()
-    warm = None if other_hosts(request.file) else _slowest_load(request.draft)
     environ, library = request.launcher.environ, library_environment(request.launcher)
     try:
         ports = request.file.ports if is_range(request.file.ports) else "auto"

@@ -1,6 +1,6 @@
 """Moving averages of the weights, as `tf.compat.v1.train.ExponentialMovingAverage` keeps them, and under its names,
-`<variable>/ExponentialMovingAverage`, with a third of its ops: it reads the initial value of each from a `tf.cond`, for variables that
-are not initialized together."""
+`<variable>/ExponentialMovingAverage`, with a third of its ops: that class takes each initial value from a `tf.cond`, for variables that are
+initialized earlier than their averages."""
 
 from __future__ import annotations
 

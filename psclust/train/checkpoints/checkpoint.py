@@ -152,7 +152,7 @@ class Checkpoints:
 def _open_again(graph: Graph) -> Iterator[None]:
     """Ops can be added to a finalized graph inside; a session of it learns of them in its next run."""
     finalized = graph.finalized
-    # TensorFlow's Python has no public name for it, as its own savers have no other way.
+    # TensorFlow's Python has no public name for it.
     graph._unsafe_unfinalize()
     try:
         yield
