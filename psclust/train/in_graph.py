@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,6 @@ from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Graph, Session
-from psclust.replication.update.step_ops import StepOps
 from psclust.replication.wire import kernels
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
@@ -28,7 +27,7 @@ from psclust.train.kernel_check import with_kernels, without_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
-from psclust.train.session import open_session, recover, session_config, start_server
+from psclust.train.session import open_session, open_setup, recover, session_config, start_server
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained, no_data
 
@@ -105,26 +104,31 @@ def _layout(job: Job, target: str) -> DeviceLayout:
 
 def _train(client: _Client, session: Session) -> None:
     job, state = client.job, client.built.state
-    source = client.variables.prepare(session, client.checkpoints)
-    if source is Source.INITIAL:
-        client.saver.save(session, 0)
-    step, positions = session.run([state.global_step, state.positions])
-    if source is Source.CHECKPOINT:
-        LOG.info("resumed at step %d%s", step, job.context.which_attempt)
-    session.run(
-        [data.initializer for data in client.built.inputs],
-        {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},
-    )
+    with open_setup(session, job.context) as (setup, thread):
+        building = thread.submit(_callable, client, session, 0)
+        source = client.variables.prepare(setup, client.checkpoints, session)
+        saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
+        step, positions = setup.run([state.global_step, state.positions])
+        if source is Source.CHECKPOINT:
+            LOG.info("resumed at step %d%s", step, job.context.which_attempt)
+        client.variables.start_local(session)
+        session.run(
+            [data.initializer for data in client.built.inputs],
+            {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},
+        )
+        first = building.result()
+        if saving is not None:
+            saving.result()
     client.hooks.start(session)
     client.saver.start(int(step))
     job.reporter.phase("train", int(step))
     if not job.enough(step):
         if len(client.built.steps) == 1:
-            for made in _steps(client, session, client.built.steps[0], 0):
+            for made in _steps(client, session, first, 0):
                 client.saver.maybe(session, made)
         else:
             clocks = [int(position) // state.batches for position in positions]
-            _run_threads(client, session, TowerStalenessBound(clocks, job.context.max_staleness))
+            _run_threads(client, session, first, TowerStalenessBound(clocks, job.context.max_staleness))
     step = int(session.run(state.global_step))
     client.saver.save(session, step)
     # First: a reader of the line may end the ps, which the run no longer needs.
@@ -133,10 +137,18 @@ def _train(client: _Client, session: Session) -> None:
     client.hooks.end(session)
 
 
-def _steps(client: _Client, session: Session, ops: StepOps, tower: int, stop: threading.Event | None = None) -> Iterator[int]:
+def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any]:
+    """A step of all towers, or of one that has its own."""
+    return _hooks(client, tower).callable(session, client.built.steps[tower].fetches)
+
+
+def _hooks(client: _Client, tower: int) -> Hooks:
+    return client.hooks if tower == 0 else Hooks()
+
+
+def _steps(client: _Client, session: Session, run: Callable[[], Any], tower: int, stop: threading.Event | None = None) -> Iterator[int]:
     """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the global step after each but the last."""
-    hooks = client.hooks if tower == 0 else Hooks()
-    run = hooks.callable(session, ops.fetches)
+    hooks = _hooks(client, tower)
     while not (stop and stop.is_set()):
         try:
             made = StepValues.of(*run())
@@ -166,15 +178,17 @@ def _check_end(client: _Client, session: Session, tower: int, error: Any) -> Non
         raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
 
 
-def _run_threads(client: _Client, session: Session, bound: TowerStalenessBound) -> None:
-    """Runs one thread a tower, each with its own train op; this thread saves. The first error of any thread ends all."""
+def _run_threads(client: _Client, session: Session, first: Callable[[], Any], bound: TowerStalenessBound) -> None:
+    """Runs one thread a tower, each with its own train op, `first` that of the first; this thread saves. The first error of any thread ends
+    all."""
     errors: list[Exception] = []
     stop = threading.Event()
 
     def run(tower: int) -> None:
         try:
             bound.wait(tower, stop)
-            for _ in _steps(client, session, client.built.steps[tower], tower, stop):
+            step = first if tower == 0 else _callable(client, session, tower)
+            for _ in _steps(client, session, step, tower, stop):
                 bound.advance(tower)
                 bound.wait(tower, stop)
         except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it

@@ -9,6 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,6 +83,24 @@ def open_session(target: str, graph: Graph, config: Any) -> Iterator[Session]:
         yield session
     finally:
         close(session)
+
+
+@contextmanager
+def open_setup(session: Session, context: TaskContext) -> Iterator[tuple[Session, Executor]]:
+    """A session for what runs once before the first step, and a thread that can build the step in `session` meanwhile.
+
+    TensorFlow builds one graph of a session at a time. The other session is one of the same servers, and so has the same variables; its
+    graphs are not optimized, which takes longer than a run of them. Without a cluster it is `session` itself, as another would have
+    variables of its own.
+    """
+    config = session_config(context)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with ThreadPoolExecutor(1, "setup") as thread:
+        if context.task is None:
+            yield session, thread
+        else:
+            with open_session(session.sess_str, session.graph, config) as setup:
+                yield setup, thread
 
 
 def close(session: Session) -> None:

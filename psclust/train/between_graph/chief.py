@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import Executor
 from contextlib import closing
 
 import tensorflow as tf
@@ -12,7 +13,7 @@ import tensorflow as tf
 from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
 from psclust.replication.tf_types import Session
 from psclust.train.between_graph.ended_replicas import EndedReplicas
-from psclust.train.between_graph.replica import Replica
+from psclust.train.between_graph.replica import Ready, Replica, Steps
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Source
 from psclust.train.checkpoints.saver import Saver
@@ -49,15 +50,14 @@ class Chief(Replica):
         self.checkpoints = Checkpoints(self.variables.all, job.model_dir, job.context.layout.client, config)
         self.saver = Saver(self.checkpoints, job.save_s, config.save_steps, lambda: job.reporter.during("saving"))
 
-    def run(self, session: Session) -> None:
-        fresh = self._prepare(session)
+    def run(self, session: Session, steps: Steps, ready: Ready) -> None:
         self.hooks.start(session)
         self.saver.start(self.step(session))
         if self.built.coordinator is None:
-            self.train(session)
+            self.train(session, steps, ready)
             self._await_others(session)
         else:
-            self._lead_in_step(session, self.built.coordinator, fresh=fresh)
+            self._lead_in_step(session, self.built.coordinator, steps, ready)
         step = self.step(session)
         self.saver.save(session, step)
         # First: a reader of the line may end the ps, which the run no longer needs.
@@ -68,28 +68,30 @@ class Chief(Replica):
     def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
         coordinator = self.built.coordinator
         assert coordinator is not None
+        self._offer = UpdateOffer(self.number)
         return BarrierParticipant(session, ops, self.hooks, (coordinator, self._offer))
 
     def agree(self, session: Session) -> None:
         self.agreement.publish(session)
 
-    def _prepare(self, session: Session) -> bool:
-        """Prepares the variables; returns whether they are new."""
+    def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
-            take_over(session, ops.stream)
-        source = self.variables.prepare(session, self.checkpoints)
-        if source is Source.INITIAL:
-            self.saver.save(session, 0)
+            take_over(setup, ops.stream)
+        source = self.variables.prepare(setup, self.checkpoints, session)
+        saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
+        self.variables.start_local(session)
         if source is Source.CHECKPOINT:
             # The checkpoint may be from before the end of the chief's data. The other replicas that ended have exited.
             self._ended.discard(self.number)
-            self.mark_done(session, self.number, done=False)
-            LOG.info("resumed at step %d%s", self.step(session), self.job.context.which_attempt)
+            self.mark_done(setup, self.number, done=False)
+            LOG.info("resumed at step %d%s", self.step(setup), self.job.context.which_attempt)
         for replica in self._ended:
-            self.mark_done(session, replica, done=True)
-        self._ended.add(self.done(session))
-        return source is Source.INITIAL
+            self.mark_done(setup, replica, done=True)
+        self._ended.add(self.done(setup))
+        if saving is not None:
+            saving.result()
+        return Ready(self._has_ended(setup), fresh=source is Source.INITIAL)
 
     def after_step(self, session: Session, step: int) -> None:
         """Asynchronous: once a second, checks which replicas have ended."""
@@ -109,13 +111,12 @@ class Chief(Replica):
         new = self._ended.add(self.done(session))
         self.saver.maybe(session, step, event=new)
 
-    def _lead_in_step(self, session: Session, ops: CoordinatorOps, *, fresh: bool) -> None:
+    def _lead_in_step(self, session: Session, ops: CoordinatorOps, steps: Steps, ready: Ready) -> None:
         """Synchronous: runs the chief's replica in this thread, the barrier in another."""
-        self._offer = UpdateOffer(self.number)
         if self.hooks:
             # They may fetch the step that their run leads to, which only the plain step has.
             self._offer.close()
-        barrier = new_barrier(ops, self.step(session), ended=list(self._ended), max_steps=self.job.options.max_steps, fresh=fresh)
+        barrier = new_barrier(ops, self.step(session), ended=list(self._ended), max_steps=self.job.options.max_steps, fresh=ready.fresh)
         coordinator = BarrierCoordinator(
             session,
             ops,
@@ -130,7 +131,7 @@ class Chief(Replica):
         coordinator.start()
         try:
             with closing(self._offer):
-                self.train(session)
+                self.train(session, steps, ready)
             self._wait(lambda: coordinator.wait(_POLL_S), lambda: coordinator.awaited)
         except (tf.errors.OpError, RuntimeError) as error:
             # Whichever thread lost a server first, the other is still waiting in the same session. Closing it raises CancelledError in a

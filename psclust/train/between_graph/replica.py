@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from psclust.replication.build_between_graph import BetweenGraph, build_between_
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.tf_types import Session
-from psclust.replication.update.step_ops import StepOps
 from psclust.replication.wire import kernels
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
@@ -27,13 +27,24 @@ from psclust.train.kernel_check import with_kernels, without_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import build_placed
-from psclust.train.session import open_session, session_config, start_server
+from psclust.train.session import open_session, open_setup, session_config, start_server
 from psclust.train.sync.participant import BarrierParticipant
 from psclust.train.user_errors import explained, no_data
 
 LOG = logging.getLogger(__name__)
 
 _CHIEF_DEADLINE_S = 300.0
+
+Steps = Callable[..., Any] | BarrierParticipant
+"""What makes a replica's steps in a session: a function, asynchronous, or its side of the barrier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """ended: an earlier process of this replica has ended its training. fresh: the variables are new, as the chief knows."""
+
+    ended: bool
+    fresh: bool = False
 
 
 class Replica:
@@ -96,9 +107,13 @@ class Replica:
         config = session_config(self.job.context)
         try:
             with explained(self.graph), open_session(self._target, self.graph, config) as session:
-                placed = self.agree(session)
-                if placed is None:
-                    self.run(session)
+                with open_setup(session, self.job.context) as (setup, thread):
+                    building = thread.submit(self._steps, session)
+                    placed = self.agree(setup)
+                    ready = self.prepare(session, setup, thread) if placed is None else None
+                    steps = building.result()
+                if ready is not None:
+                    self.run(session, steps, ready)
                     return
         except kernels.Lost as lost:
             LOG.warning("%s", lost)
@@ -112,28 +127,38 @@ class Replica:
         context = self.job.context
         return self.agreement.compare(session, str(context.task), str(context.chief), _CHIEF_DEADLINE_S)
 
-    def run(self, session: Session) -> None:
+    def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
+        """Prepares the variables for `session`, in `setup` where they are those of the ps; both are new. thread: of `open_setup`."""
         if self.built.participant is None:
-            self.variables.await_chief(session, _CHIEF_DEADLINE_S)
+            self.variables.await_chief(setup, _CHIEF_DEADLINE_S)
+        # Else it does not wait for variables here: the chief may not know yet that a ps has lost them. It notices when this replica joins
+        # the barrier, and it sends no token before the variables are there.
+        self.variables.start_local(session)
+        return Ready(self._has_ended(setup))
+
+    def run(self, session: Session, steps: Steps, ready: Ready) -> None:
+        if not isinstance(steps, BarrierParticipant):
             self.hooks.start(session)
-        else:
-            # Does not wait for variables here: the chief may not know yet that a ps has lost them. It notices when this replica joins the
-            # barrier, and it sends no token before the variables are there.
-            self.variables.start_local(session)
-        self.train(session)
+        self.train(session, steps, ready)
         if self.job.reporter.remarks:
             LOG.info("%s has ended its training%s", self.job.context.task, self.job.reporter.remarks)
         self.hooks.end(session)
 
-    def train(self, session: Session) -> None:
+    def train(self, session: Session, steps: Steps, ready: Ready) -> None:
         """Steps until the data ends or the wanted step is reached, unless an earlier process of this replica did so."""
-        if self._has_ended(session):
+        if ready.ended:
             return
         self.job.reporter.phase("train")
-        if self.built.step is not None:
-            self._train_alone(session, self.built.step)
+        if isinstance(steps, BarrierParticipant):
+            self._train_in_step(session, steps)
+        else:
+            self._train_alone(session, steps)
+
+    def _steps(self, session: Session) -> Steps:
         if self.built.participant is not None:
-            self._train_in_step(session, self.participant(session, self.built.participant))
+            return self.participant(session, self.built.participant)
+        assert self.built.step is not None
+        return self.hooks.callable(session, [*self.built.step.fetches, *(self._bound.fetches if self._bound else ())])
 
     def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
         return BarrierParticipant(session, ops, self.hooks)
@@ -145,11 +170,10 @@ class Replica:
         """Called repeatedly while this replica, asynchronous, waits because it is too far ahead of another."""
         self.after_step(session, step)
 
-    def _train_alone(self, session: Session, ops: StepOps) -> None:
+    def _train_alone(self, session: Session, run: Callable[..., Any]) -> None:
         """Asynchronous: waits for no other replica, unless this one is too far ahead."""
         self._start_input(session)
         bound, guard = self._bound, self.job.program.config.nan_guard
-        run = self.hooks.callable(session, [*ops.fetches, *(bound.fetches if bound else ())])
         step, lead = bound.look(session, 0.0) if bound else (self.step(session), 0)
         while not self.job.enough(step) and not self.stop.poll(session):
             if bound and bound.holds(lead):

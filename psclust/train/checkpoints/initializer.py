@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.tf_types import Operation, Session, Variable
+from psclust.replication.tf_types import Session, Variable
 from psclust.replication.variables.training_state import STOP
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.scaffold import ScaffoldOps
@@ -33,7 +33,8 @@ class Source(Enum):
 
 
 class Initializer:
-    """Initializes the global variables of the current graph and, for every session of a process, its local variables and tables."""
+    """Initializes the global variables of the current graph, in any session of the cluster, and the local variables and tables, in every
+    session that uses them."""
 
     def __init__(self, scaffold: Any = None) -> None:
         self.all: Sequence[Variable] = tf.compat.v1.global_variables()
@@ -46,8 +47,9 @@ class Initializer:
         flags = session.run(self._initialized)
         return [variable for variable, flag in zip(self.all, flags, strict=True) if not flag]
 
-    def prepare(self, session: Session, checkpoints: Checkpoints) -> Source:
-        """Prepares a new session of the chief; returns the origin of the values.
+    def prepare(self, session: Session, checkpoints: Checkpoints, own: Session | None = None) -> Source:
+        """Gives the variables values; returns their origin. For the chief. own: where the scaffold's init ops run, which may also be about
+        what belongs to one session; default: `session`.
 
         Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, the live ones first, so
         that no replica sees a full set of variables before it is consistent. Without a checkpoint, only the missing variables get their
@@ -63,28 +65,27 @@ class Initializer:
         elif missing and len(missing) < len(self.all):
             LOG.warning("no checkpoint to restore; starting again with the initial value of %s", ", ".join(v.op.name for v in missing))
         # The other replicas wait until none is missing: this one gets its value after the scaffold's init ops.
-        last = [variable for variable in missing if variable.op.name == STOP]
-        session.run([variable.initializer for variable in missing if variable.op.name != STOP])
-        if missing and not latest:
-            self._scaffold.initialize(session)
-        self.start_local(session, [variable.initializer for variable in last])
+        scaffold = bool(missing and not latest and self._scaffold.initializes)
+        last = {STOP} if scaffold else set()
+        session.run([variable.initializer for variable in missing if variable.op.name not in last])
+        if scaffold:
+            self._scaffold.initialize(own or session)
+            session.run([variable.initializer for variable in missing if variable.op.name in last])
         return Source.CHECKPOINT if latest else Source.INITIAL if missing else Source.ALIVE
 
-    def start_local(self, session: Session, also: Sequence[Operation] = ()) -> None:
-        """Initializes the variables and tables of this process only, and runs `also`."""
-        session.run([self._local, *also])
+    def start_local(self, session: Session) -> None:
+        """Initializes the variables and tables of this process only; the global variables must have values."""
+        session.run(self._local)
         self._scaffold.start_local(session)
 
     def await_chief(self, session: Session, deadline_s: float) -> None:
-        """Prepares a new session of another replica: waits for the chief. Raises PsclustError if variables are missing after `deadline_s`
-        seconds."""
+        """Waits until the chief has given every variable a value. Raises PsclustError if some are missing after `deadline_s` seconds."""
         end = time.monotonic() + deadline_s
         while missing := self.missing(session):
             if time.monotonic() > end:
                 names = ", ".join(variable.op.name for variable in missing)
                 raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see its output with `psclust logs`")
             time.sleep(_POLL_S)
-        self.start_local(session)
 
 
 def _is_initialized(variable: Variable) -> Any:

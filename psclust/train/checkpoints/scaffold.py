@@ -22,6 +22,11 @@ class ScaffoldOps:
         self._local_init_op = _given(scaffold, "local_init_op")
         self._local_feed = _given(scaffold, "local_init_feed_dict")
 
+    @property
+    def initializes(self) -> bool:
+        """Whether there are init ops."""
+        return self._init_op is not None or _given(self._scaffold, "init_fn") is not None
+
     def initialize(self, session: Session) -> None:
         """Runs the init ops when a training begins and every variable has its initial value."""
         if self._init_op is not None:

@@ -27,12 +27,14 @@ class StepWatch:
         self._read = prepare(session, [computed.value])
         self._round: int | None = None
         self._ended = threading.Event()
-        threading.Thread(target=self._run, name="step watch", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="step watch", daemon=True)
 
     @contextmanager
     def step(self, round_: int) -> Iterator[None]:
         """Around the run of a step of `round_`."""
         self._round = round_
+        if self._thread.ident is None:
+            self._thread.start()
         try:
             yield
         finally:
