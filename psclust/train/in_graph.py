@@ -108,10 +108,9 @@ def _train(client: _Client, session: Session) -> None:
         building = thread.submit(_callable, client, session, 0)
         source = client.variables.prepare(setup, client.checkpoints, session)
         saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
-        step, positions = setup.run([state.global_step, state.positions])
+        step, positions = client.variables.start_local(setup, session, [state.global_step, state.positions])
         if source is Source.CHECKPOINT:
             LOG.info("resumed at step %d%s", step, job.context.which_attempt)
-        client.variables.start_local(session)
         session.run(
             [data.initializer for data in client.built.inputs],
             {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},

@@ -74,3 +74,22 @@ def test_without_a_cluster_it_is_the_session_itself() -> None:
         with open_setup(session, TaskContext()) as (setup, _):
             assert setup is session
         assert session.run(tf.constant(1)) == 1
+
+
+def test_local_variables_and_tables_have_values_in_the_session_that_uses_them() -> None:
+    target = V1.train.Server.create_local_server().target
+    with tf.Graph().as_default() as graph:
+        shared = V1.get_variable("shared", [], tf.int64, V1.constant_initializer(3), use_resource=True)
+        local = V1.get_variable(
+            "local", initializer=lambda: shared.read_value() + 1, collections=[V1.GraphKeys.LOCAL_VARIABLES], use_resource=True
+        )
+        table = tf.raw_ops.HashTableV2(key_dtype=tf.int64, value_dtype=tf.int64)  # without a name: it belongs to one session
+        fill = tf.raw_ops.LookupTableImportV2(table_handle=table, keys=np.array([4]), values=np.array([5]))
+        V1.add_to_collection(V1.GraphKeys.TABLE_INITIALIZERS, fill)
+        found = tf.raw_ops.LookupTableFindV2(table_handle=table, keys=local.read_value(), default_value=np.int64(0))
+        variables = Initializer()
+        with V1.Session(target, graph=graph) as session:
+            with open_setup(session, TaskContext(task=Task("local", 0))) as (setup, _):
+                variables.prepare(setup, _NoCheckpoints(), session)  # type: ignore[arg-type]
+                assert variables.start_local(setup, session, [shared.read_value()]) == [3]
+            assert session.run(found) == 5

@@ -80,7 +80,7 @@ class Chief(Replica):
             take_over(setup, ops.stream)
         source = self.variables.prepare(setup, self.checkpoints, session)
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
-        self.variables.start_local(session)
+        self.variables.start_local(setup, session)
         if source is Source.CHECKPOINT:
             # The checkpoint may be from before the end of the chief's data. The other replicas that ended have exited.
             self._ended.discard(self.number)

@@ -133,7 +133,7 @@ class Replica:
             self.variables.await_chief(setup, _CHIEF_DEADLINE_S)
         # Else it does not wait for variables here: the chief may not know yet that a ps has lost them. It notices when this replica joins
         # the barrier, and it sends no token before the variables are there.
-        self.variables.start_local(session)
+        self.variables.start_local(setup, session)
         return Ready(self._has_ended(setup))
 
     def run(self, session: Session, steps: Steps, ready: Ready) -> None:

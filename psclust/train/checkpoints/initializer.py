@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.tf_types import Session, Variable
+from psclust.replication.tf_types import Session, Tensor, Variable
 from psclust.replication.variables.training_state import STOP
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.scaffold import ScaffoldOps
@@ -41,7 +41,9 @@ class Initializer:
         self._scaffold = ScaffoldOps(scaffold)
         with tf.name_scope("initialized"):
             self._initialized = [_is_initialized(variable) for variable in self.all]
-            self._local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
+            self._local = tf.compat.v1.local_variables_initializer()
+            tables = tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.TABLE_INITIALIZERS)
+            self._tables = tf.group(*tables) if tables else None
 
     def missing(self, session: Session) -> list[Variable]:
         flags = session.run(self._initialized)
@@ -73,10 +75,14 @@ class Initializer:
             session.run([variable.initializer for variable in missing if variable.op.name in last])
         return Source.CHECKPOINT if latest else Source.INITIAL if missing else Source.ALIVE
 
-    def start_local(self, session: Session) -> None:
-        """Initializes the variables and tables of this process only; the global variables must have values."""
-        session.run(self._local)
-        self._scaffold.start_local(session)
+    def start_local(self, session: Session, own: Session, fetches: Sequence[Tensor] = ()) -> Sequence[Any]:
+        """Initializes the variables and tables of this process only, in a session of its cluster and, as tables may belong to one session,
+        in its `own`; returns the values of `fetches` before. The global variables must have values."""
+        _, *values = session.run([self._local, *fetches])
+        if self._tables is not None:
+            own.run(self._tables)
+        self._scaffold.start_local(own)
+        return values
 
     def await_chief(self, session: Session, deadline_s: float) -> None:
         """Waits until the chief has given every variable a value. Raises PsclustError if some are missing after `deadline_s` seconds."""
