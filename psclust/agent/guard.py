@@ -35,10 +35,18 @@ class Guard:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
 
-def launch(log: Path, work: Callable[[Guard], int], died: Callable[[int], None], *, close: Sequence[int] = ()) -> int:
+def launch(
+    log: Path,
+    work: Callable[[Guard], int],
+    died: Callable[[int], None],
+    *,
+    close: Sequence[int] = (),
+    wanted: Callable[[], bool] = lambda: True,
+) -> int:
     """Fork the guard, which forks a process that runs `work` and exits with its result; returns the guard's pid. Both run in a new session,
-    without the file descriptors `close`, and write to `log`, `logging` included. `died` is called with any exit code but 0. The caller
-    must have a single thread. Raises OSError when no process can be created."""
+    without the file descriptors `close`, and write to `log`, `logging` included. `died` is called with any exit code but 0. wanted: called
+    by the guard when both are there; if it returns False, the guard ends the process at once, and then itself. The caller must have a
+    single thread. Raises OSError when no process can be created."""
     guard = os.fork()
     if guard:
         return guard
@@ -47,11 +55,9 @@ def launch(log: Path, work: Callable[[Guard], int], died: Callable[[int], None],
         for descriptor in close:
             os.close(descriptor)
         os.setsid()
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        null = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((null, 0), (output, 1), (output, 2)):
-            os.dup2(source, target)
-        code = _guard(work, died)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        write_to(log)
+        code = _guard(work, died, wanted)
     except BaseException:  # noqa: BLE001 - outermost frame of a process: any error must reach the log
         traceback.print_exc()
     finally:
@@ -59,7 +65,16 @@ def launch(log: Path, work: Callable[[Guard], int], died: Callable[[int], None],
         os._exit(code)
 
 
-def _guard(work: Callable[[Guard], int], died: Callable[[int], None]) -> int:
+def write_to(log: Path) -> None:
+    """Append what this process prints to a file."""
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for target in (1, 2):
+        os.dup2(output, target)
+    if output > 2:
+        os.close(output)
+
+
+def _guard(work: Callable[[Guard], int], died: Callable[[int], None], wanted: Callable[[], bool]) -> int:
     become_subreaper()
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -78,7 +93,7 @@ def _guard(work: Callable[[Guard], int], died: Callable[[int], None]) -> int:
         finally:
             if guard.is_gone():
                 end_descendants()
-    code = _wait_for(guarded)
+    code = _wait_for(guarded) if wanted() else 0
     end_descendants()
     if code != 0:
         died(code)

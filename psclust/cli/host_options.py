@@ -12,7 +12,7 @@ import click
 
 from psclust.cli import output
 from psclust.errors import UsageError
-from psclust.launch.up_request import DEFAULT_FILES, default_file, default_name
+from psclust.launch.default_file import DEFAULT_FILES, default_file, default_name
 from psclust.reach.ways import MAKERS, find_hosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile

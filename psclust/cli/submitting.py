@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from psclust.cli import output
 from psclust.cli.misplaced_options import warn_of_misplaced_options
-from psclust.cli.request_options import request_from_flags
+from psclust.cli.request import request_from_flags
 from psclust.launch.submission import Submission, check, prepare, submit
 from psclust.rundir.folder import RunFolder
 

@@ -25,6 +25,7 @@ from psclust.transport.fork_server_client import Load
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
+    from psclust.control.waiting_supervisor import WaitingSupervisor
 
 _START_S = 60.0  # for a supervisor to answer after the fork
 _ANSWER_S = 1.0  # for one request to end the run
@@ -143,9 +144,16 @@ def _slowest_load(draft: Plan) -> tuple[str, Load, Mapping[str, str]] | None:
 
 
 @contextmanager
-def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Callable[[], int] = lambda: 0) -> Iterator[HeldRun]:
-    """Fork the run's supervisor, which begins to load what tasks here are forked from. `lock`: of `ClusterFolder.lock`, closed here. This
-    process must have a single thread. Raises StartError where there can be no more processes, or the port for metrics is taken."""
+def hold_run(
+    request: UpRequest,
+    folder: RunFolder,
+    lock: int,
+    interrupts: Callable[[], int] = lambda: 0,
+    waiting: WaitingSupervisor | None = None,
+) -> Iterator[HeldRun]:
+    """Fork the run's supervisor, or have the `waiting` one be it; it begins to load what tasks here are forked from. `lock`: of
+    `ClusterFolder.lock`, closed here. This process must have a single thread. Raises StartError where there can be no more processes, or
+    the port for metrics is taken."""
     from psclust.control.supervisor_process import SupervisorRequest, launch
 
     warm = None if other_hosts(request.file) else _slowest_load(request.draft)
@@ -157,10 +165,8 @@ def hold_run(request: UpRequest, folder: RunFolder, lock: int, interrupts: Calla
         job_ports = ports if request.file.reach_by == "slurm" else None
         board = board_command(request, folder)
         with listen_for_metrics(request.file.metrics) as metrics:
-            guard = launch(
-                SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, job_ports, metrics, board),
-                close=(held,),
-            )
+            wanted = SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, job_ports, metrics, board)
+            guard = launch(wanted, close=(held,)) if waiting is None else waiting.begin(wanted)
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
         raise StartError(f"no process could be started: {error.strerror}. {hint}") from None

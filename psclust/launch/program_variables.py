@@ -14,7 +14,7 @@ from psclust.placement.description import Description
 from psclust.placement.streamed import unstreamed
 from psclust.placement.table import IN_STEP, WAYS, Table, tabulate
 from psclust.plan.cluster_layout import ClusterLayout
-from psclust.plan.task_environment import is_foreign, placement_settings
+from psclust.plan.task_environment import inherited, is_foreign, placement_settings
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Task
@@ -69,7 +69,7 @@ def _program_task(layout: ClusterLayout, plan: Plan) -> TaskPlan | None:
 
 def _ask(task: TaskPlan, request: UpRequest) -> Description:
     python, dash_m, module, *words = task.argv
-    environ = {name: value for name, value in request.launcher.environ.items() if not is_foreign(name)}
+    environ = inherited(request.launcher.environ)
     # A description needs neither the shim nor GPUs.
     added = {name: value for name, value in task.env.items() if not is_foreign(name) and name != "LD_PRELOAD"}
     try:

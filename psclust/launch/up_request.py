@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from psclust.errors import UsageError
+from psclust.launch.default_file import default_name
 from psclust.launch.program_sources import read_scripts
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
@@ -23,9 +23,6 @@ from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FindHosts, FoundHosts
 from psclust.spec.load import Override, load
 from psclust.transport.bind_shim import bind_shim
-
-# Cluster files that need no -f; editors know the second kind by its ending, too.
-DEFAULT_FILES = ("psclust.yaml", "cluster.psclust.yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +67,3 @@ def read_request(
     ports = layout.fixed_ports(file.ports)
     draft = build_plan(file, launcher, Run("<run>", str(cluster.path / "<run>")), ports, scripts=scripts)
     return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), draft)
-
-
-def default_file() -> str | None:
-    """The cluster file of the current folder. Raises UsageError if there are two."""
-    found = [name for name in DEFAULT_FILES if Path(name).is_file()]
-    if len(found) > 1:
-        raise UsageError(f"there are {' and '.join(found)} here; name one with -f, or remove one.")
-    return found[0] if found else None
-
-
-def default_name(path: str | None) -> str:
-    """Of a cluster file that gives itself no name."""
-    if path is not None and Path(path).name not in DEFAULT_FILES:
-        return Path(path).stem.removesuffix(".psclust")
-    return Path.cwd().name or "cluster"

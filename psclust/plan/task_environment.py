@@ -35,6 +35,11 @@ def is_foreign(name: str) -> bool:
     return name == "TF_CONFIG" or name.startswith("PSCLUST_")
 
 
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What tasks get of the environment that psclust is started in."""
+    return {name: value for name, value in environ.items() if not is_foreign(name)}
+
+
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
     """What tasks inherit on a host: variables, working folder, interpreter, and the shim (None: it could not be built)."""

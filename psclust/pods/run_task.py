@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from psclust.plan.task_environment import is_foreign
+from psclust.plan.task_environment import inherited
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.pods import names
 from psclust.pods.cluster_end import ClusterEnd
@@ -33,7 +33,7 @@ def run_task(plan: Plan, task: Task, say: Say) -> int:
         _wait_for_servers(plan, entry, say)
     except Interrupted as interrupt:
         return interrupt.code
-    env = {name: value for name, value in os.environ.items() if not is_foreign(name)} | dict(entry.env)
+    env = inherited(os.environ) | dict(entry.env)
     Path(env["PSCLUST_PROGRESS"]).parent.mkdir(parents=True, exist_ok=True)
     process = PodProcess(through_entry(entry.argv, entry.recovery_wait_s), env, entry.cwd)
     end.watch()

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,44 +62,64 @@ class StartRequest:
     done: Callable[[int | StartFailure], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """The process of a fork server, and the socket to it. pid: None if it could not be made. It has this process's limits."""
+
+    socket: socket.socket
+    pid: int | None = None
+    failure: StartFailure | None = None
+
+
+def spawn(python: str, load: Load, env: Mapping[str, str], output: int) -> Spawned:
+    """output: a file descriptor for what it prints."""
+    ours, theirs = socket.socketpair()
+    options, known = _shortcuts(python, load)
+    argv = [python, *options, str(_PROGRAM), "--preload", load, "--socket", str(theirs.fileno())]
+    with theirs:
+        try:
+            process = subprocess.Popen(
+                argv,
+                env={**env, **known},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Spawned(ours, failure=StartFailure(_describe_popen_error(python, error)))
+    process.returncode = 0  # the transport reaps all children; Popen must not wait for a pid that may have been reused
+    return Spawned(ours, process.pid)
+
+
+class EarlyForkServer:
+    """A fork server that loads before anyone reads what it prints: `output`, the read end of a pipe."""
+
+    def __init__(self, python: str, load: Load, env: Mapping[str, str]) -> None:
+        self.python, self.load, self.env = python, load, dict(env)
+        self.output, write = os.pipe2(os.O_CLOEXEC)
+        self.process = spawn(python, load, env, write)
+        os.close(write)
+
+
 class ForkServer:
     """One fork server process. A thread passes requests to it, in order, so that callers do not wait until it has loaded.
 
-    output: the write end of a pipe, for what it prints. last_output: waits for the end of that pipe and returns its last bytes.
-    open_files: soft and hard limit for it and its tasks."""
+    last_output: waits until nothing can print any more, and returns the last bytes of what it printed. open_files: soft and hard limit for
+    it and its tasks."""
 
-    def __init__(
-        self, python: str, load: Load, env: Mapping[str, str], output: int, last_output: Callable[[], bytes], open_files: tuple[int, int]
-    ) -> None:
+    def __init__(self, python: str, load: Load, process: Spawned, last_output: Callable[[], bytes], open_files: tuple[int, int]) -> None:
         self._python, self._load, self._last_output = python, load, last_output
-        ours, theirs = socket.socketpair()
-        self._socket = ours
+        self._socket, self.pid = process.socket, process.pid
         self._requests: queue.SimpleQueue[StartRequest | None] = queue.SimpleQueue()
-        self._failure: StartFailure | None = None  # of every start from now on
+        self._failure = process.failure  # of every start from now on
         self._ready = False
         self._exit_code: int | None = None
         self._ended = threading.Event()
-        self.pid: int | None = None
-        options, known = _shortcuts(python, load)
-        argv = [python, *options, str(_PROGRAM), "--preload", load, "--socket", str(theirs.fileno())]
-        with theirs:
-            try:
-                process = subprocess.Popen(
-                    argv,
-                    env={**env, **known},
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
-                self.pid = process.pid
-                process.returncode = 0  # the transport reaps all children; Popen must not wait for a pid that may have been reused
-                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, open_files)
-            except ProcessLookupError:
-                pass  # it has ended already, as the first request will find
-            except OSError as error:
-                self._failure = StartFailure(_describe_popen_error(python, error))
+        if self.pid is not None:
+            with suppress(ProcessLookupError):  # it has ended already, as the first request will find
+                resource.prlimit(self.pid, resource.RLIMIT_NOFILE, open_files)
         threading.Thread(target=self._serve, name=f"fork-server-{load}", daemon=True).start()
 
     @property
@@ -117,6 +138,13 @@ class ForkServer:
     def close(self) -> None:
         """End the process, by closing its socket."""
         self._requests.put(None)
+
+    def kill(self) -> None:
+        """End the process at once, also while it loads. No task may have come from it."""
+        self.close()
+        if self.pid is not None and not self._ended.is_set():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def _serve(self) -> None:
         while (request := self._requests.get()) is not None:

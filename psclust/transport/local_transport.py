@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from psclust.plan.port_request import PortRequest
-from psclust.plan.task_environment import is_foreign
+from psclust.plan.task_environment import inherited
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.preload_limits import is_read
 from psclust.transport.api import Listener, Output, SignalName
-from psclust.transport.fork_server_client import ForkServer, Load, StartFailure, StartRequest
+from psclust.transport.fork_server_client import EarlyForkServer, ForkServer, Load, StartFailure, StartRequest, spawn
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
@@ -32,14 +32,28 @@ class LocalTransport:
     def __init__(self, listener: Listener, environ: Mapping[str, str], library_env: Mapping[str, str], log: int) -> None:
         self._listener = listener
         self._open_files = raise_limit()
-        self._environ = {name: value for name, value in environ.items() if not is_foreign(name)}
+        self._environ = inherited(environ)
         self._library_env = dict(library_env)
         self._log = log
         self._ports = PortReservations()
         self._pump = LogPump()
         self._fork_servers: dict[tuple[str, Load, frozenset[tuple[str, str]]], ForkServer] = {}
+        self._unused: ForkServer | None = None
         self._sinks: dict[Task, Sink] = {}
         self._processes = TaskProcesses(listener)
+
+    def adopt(self, early: EarlyForkServer) -> None:
+        """Use a fork server that was started before, if tasks want one like it; see `end_unused`."""
+        sink = self._pump.take(early.output, self._log)
+        server = ForkServer(early.python, early.load, early.process, lambda: _whole_output(sink), self._open_files)
+        own = frozenset() if early.env == {**self._environ, **self._library_env} else frozenset(early.env.items())
+        self._fork_servers[early.python, early.load, own] = self._unused = server
+
+    def end_unused(self) -> None:
+        """End the fork server that was adopted, if none has asked for it."""
+        if self._unused is not None:
+            self._unused.kill()
+            self._fork_servers = {key: server for key, server in self._fork_servers.items() if server is not self._unused}
 
     def warm(self, python: str, load: Load, env: Mapping[str, str]) -> None:
         """Begin to load the fork server of tasks with this environment, so that the first start need not wait for it."""
@@ -118,10 +132,13 @@ class LocalTransport:
         own = {name: value for name, value in env.items() if common.get(name) != value and _is_read(name, python, load)}
         key = (python, load, frozenset(own.items()))
         server = self._fork_servers.get(key)
+        if server is self._unused:
+            self._unused = None
         if server is None or server.failed:
             output, sink = self._pump.add(self._log)
             try:
-                server = ForkServer(python, load, {**common, **own}, output, lambda: _whole_output(sink), self._open_files)
+                process = spawn(python, load, {**common, **own}, output)
+                server = ForkServer(python, load, process, lambda: _whole_output(sink), self._open_files)
             finally:
                 os.close(output)
             self._fork_servers[key] = server

@@ -13,7 +13,7 @@ import click
 
 from psclust.cli import output
 from psclust.errors import UsageError
-from psclust.launch.up_request import DEFAULT_FILES
+from psclust.launch.default_file import DEFAULT_FILES
 
 if TYPE_CHECKING:
     from psclust.spec.starter_file import Starter

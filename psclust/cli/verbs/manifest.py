@@ -6,7 +6,8 @@ import click
 
 from psclust.cli import output
 from psclust.cli.misplaced_options import warn_of_misplaced_options
-from psclust.cli.request_options import REQUEST_CONTEXT, request_from_flags, request_options
+from psclust.cli.request import request_from_flags
+from psclust.cli.request_options import REQUEST_CONTEXT, request_options
 
 
 @click.command(context_settings=REQUEST_CONTEXT)

@@ -10,7 +10,8 @@ import click
 from psclust.cli import output
 from psclust.cli.common_options import json_option
 from psclust.cli.misplaced_options import warn_of_misplaced_options
-from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, request_from_flags, request_options
+from psclust.cli.request import request_from_flags
+from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, request_options
 from psclust.cli.submitting import submitted
 from psclust.errors import UsageError
 from psclust.launch.host_agents import other_hosts
@@ -48,6 +49,13 @@ def command(as_json: bool, gbit: float, slurm: bool, **flags: object) -> int:
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     return show(request, as_json=as_json, gbit=gbit)
+
+
+def show_request(flags: Mapping[str, object]) -> int:
+    """The plan of the request that `flags` make, on the screen; the exit code."""
+    request = request_from_flags(**flags)  # type: ignore[arg-type]
+    warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
+    return show(request, as_json=False)
 
 
 def show(request: UpRequest, *, as_json: bool, gbit: float = 1.0) -> int:

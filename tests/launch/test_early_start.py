@@ -1,0 +1,113 @@
+"""What `psclust up` starts before it has planned anything: it is used, or it leaves no trace."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from psclust.testing.command import CommandBed, Running
+from psclust.testing.wait import wait_until
+from psclust.testing.words import words_of
+
+pytestmark = pytest.mark.tensorflow
+
+PROGRAM = "psclust.examples.digits:program"
+
+
+def fork_servers(bed: CommandBed) -> list[psutil.Process]:
+    """Those for psclust programs; their tasks have other sessions."""
+    found = [process for process in bed.processes() if "psclust" in words_of(process) and "--preload" in words_of(process)]
+    return [process for process in found if process.pid == os.getsid(process.pid) and process.name() != "worker:0"]
+
+
+@pytest.fixture
+def waiting(bed: CommandBed) -> Iterator[Running]:
+    """A command that has started a fork server, and then waits for another run of its name to end."""
+    lock = bed.cluster().lock()
+    assert lock is not None
+    running = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "3")
+    wait_until(lambda: fork_servers(bed), what="a fork server")
+    try:
+        yield running
+    finally:
+        os.close(lock)
+        if running.process.poll() is None:
+            running.process.kill()
+            running.wait()
+
+
+def test_tasks_come_from_the_fork_server_that_began_before_the_run(bed: CommandBed) -> None:
+    lock = bed.cluster().lock()
+    assert lock is not None
+    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM)
+    (early,) = wait_until(lambda: fork_servers(bed), what="a fork server") or []
+    assert bed.cluster().current() is None
+    os.close(lock)
+    wait_until(lambda: "step" in up.output, what="a step")
+    assert fork_servers(bed) == [early]
+    supervisor = psutil.Process(early.ppid())
+    assert psutil.Process(supervisor.ppid()).ppid() == up.process.pid
+    assert bed.run("down")[0] == 0
+    assert up.wait() == 143, up.output
+    assert not bed.processes()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("--job", "nonsense", PROGRAM), id="a wrong request"),
+        pytest.param(("--top", PROGRAM), id="one that is refused later"),
+        pytest.param(("psclust.examples.digits:nothing",), id="a program that is missing"),
+    ],
+)
+def test_a_refused_command_leaves_no_process(bed: CommandBed, arguments: tuple[str, ...]) -> None:
+    code, said = bed.run("up", *arguments)
+    assert not bed.processes()
+    assert code == 2, said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_command_that_ends_while_it_waits_takes_everything_with_it(waiting: Running, bed: CommandBed, name: str) -> None:
+    waiting.process.send_signal(signal.Signals[name])
+    waiting.wait()
+    wait_until(lambda: not bed.processes(), what="the end of everything")
+    assert bed.cluster().current() is None
+
+
+def test_a_fork_server_that_dies_early_is_replaced(bed: CommandBed) -> None:
+    lock = bed.cluster().lock()
+    assert lock is not None
+    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "3")
+    (early,) = wait_until(lambda: fork_servers(bed), what="a fork server") or []
+    early.kill()
+    os.close(lock)
+    assert up.wait() == 0, up.output
+    assert "trained to step 3" in up.output
+
+
+def test_a_supervisor_that_dies_before_its_run_is_an_error(bed: CommandBed) -> None:
+    lock = bed.cluster().lock()
+    assert lock is not None
+    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM)
+    (early,) = wait_until(lambda: fork_servers(bed), what="a fork server") or []
+    psutil.Process(early.ppid()).kill()
+    os.close(lock)
+    assert up.wait() == 3, up.output
+    assert "the supervisor did not start" in up.output
+    assert not bed.processes()
+
+
+def test_a_second_command_for_a_live_run_leaves_only_that(bed: CommandBed) -> None:
+    request = ("up", "-d", "--ps", "1", "--workers", "1", PROGRAM)
+    assert bed.run(*request)[0] == 0
+    before = bed.processes()
+    code, said = bed.run(*request)
+    assert code == 0, said
+    assert "is up already; nothing differs" in said
+    assert set(bed.processes()) <= set(before)
+    assert bed.run("down")[0] == 0
