@@ -29,10 +29,11 @@ def imported(bed: CommandBed, *args: str) -> set[str]:
 
 
 @pytest.mark.process
-def test_help_imports_next_to_nothing(bed: CommandBed) -> None:
-    modules = imported(bed, "--help")
+@pytest.mark.parametrize(("args", "most"), [("--help", 250), ("up --help", 350)])
+def test_help_imports_next_to_nothing(bed: CommandBed, args: str, most: int) -> None:
+    modules = imported(bed, *args.split())
     assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
-    assert len(modules) < 250
+    assert len(modules) < most
 
 
 @pytest.mark.process
