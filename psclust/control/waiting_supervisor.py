@@ -34,7 +34,7 @@ class WaitingSupervisor:
     def __init__(self, python: str, load: Load, environ: Mapping[str, str]) -> None:
         self._to_guard, guards = socket.socketpair()
         self._to_supervisor, supervisors = socket.socketpair()
-        begun = _Begun(guards)
+        begun = _Begun(guards, supervisors)
         ours = (self._to_guard, self._to_supervisor)
         with guards, supervisors:
             self._guard: int | None = guard.launch(
@@ -67,14 +67,15 @@ class WaitingSupervisor:
 
 
 class _Begun:
-    """The guard's side."""
+    """The guard's side. supervisors: the end that only the supervisor is to hold, so that a request to a dead one fails."""
 
-    def __init__(self, requests: socket.socket) -> None:
-        self._requests = requests
+    def __init__(self, requests: socket.socket, supervisors: socket.socket) -> None:
+        self._requests, self._supervisors = requests, supervisors
         self._folder: RunFolder | None = None
 
     def wait(self) -> bool:
         """Whether there is a run. The lock stays open here, too."""
+        self._supervisors.close()
         try:
             message, _ = framing.receive(self._requests, max_files=1)
         except ConnectionResetError:

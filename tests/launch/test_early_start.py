@@ -98,7 +98,7 @@ def test_a_supervisor_that_dies_before_its_run_is_an_error(bed: CommandBed) -> N
     psutil.Process(early.ppid()).kill()
     os.close(lock)
     assert up.wait() == 3, up.output
-    assert "the supervisor did not start" in up.output
+    assert "no process could be started" in up.output
     assert not bed.processes()
 
 
