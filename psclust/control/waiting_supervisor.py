@@ -1,8 +1,9 @@
 """A supervisor that is forked before its run is known, with a fork server that loads meanwhile.
 
-A fork server's tasks are to be the supervisor's children, so no other process can start it; and the launcher takes as long to read and plan
-what it is asked for as TensorFlow takes to load a fifth. So the guard and the supervisor are forked while they are small, and load what
-they need themselves. What comes later reaches them through sockets: the run's folder for the guard, the whole request for the supervisor.
+A fork server's tasks are to be the supervisor's children, so no other process can start it, and TensorFlow would not load while the
+launcher reads and plans what it is asked for, which takes a fifth as long. So the guard and the supervisor are forked while they are
+small, and load what they need themselves. What comes later reaches them through sockets: the run's folder for the guard, the whole request
+for the supervisor.
 """
 
 from __future__ import annotations

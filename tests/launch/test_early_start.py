@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import psutil
 import pytest
@@ -24,35 +25,44 @@ def fork_servers(bed: CommandBed) -> list[psutil.Process]:
     return [process for process in found if process.pid == os.getsid(process.pid) and process.name() != "worker:0"]
 
 
+@dataclass
+class Waiting:
+    """A command that has started a fork server, and waits until `begin` for another run of its name to end."""
+
+    up: Running
+    early: psutil.Process
+    lock: int | None
+
+    def begin(self) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+        self.lock = None
+
+
 @pytest.fixture
-def waiting(bed: CommandBed) -> Iterator[Running]:
-    """A command that has started a fork server, and then waits for another run of its name to end."""
+def waiting(bed: CommandBed) -> Iterator[Waiting]:
     lock = bed.cluster().lock()
     assert lock is not None
-    running = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "3")
-    wait_until(lambda: fork_servers(bed), what="a fork server")
-    try:
-        yield running
-    finally:
-        os.close(lock)
-        if running.process.poll() is None:
-            running.process.kill()
-            running.wait()
-
-
-def test_tasks_come_from_the_fork_server_that_began_before_the_run(bed: CommandBed) -> None:
-    lock = bed.cluster().lock()
-    assert lock is not None
-    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM)
+    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "200")
     (early,) = wait_until(lambda: fork_servers(bed), what="a fork server") or []
+    waiting = Waiting(up, early, lock)
+    try:
+        yield waiting
+    finally:
+        waiting.begin()
+        if up.process.poll() is None:
+            up.process.kill()
+            up.wait()
+
+
+def test_tasks_come_from_the_fork_server_that_began_before_the_run(waiting: Waiting, bed: CommandBed) -> None:
     assert bed.cluster().current() is None
-    os.close(lock)
-    wait_until(lambda: "step" in up.output, what="a step")
-    assert fork_servers(bed) == [early]
-    supervisor = psutil.Process(early.ppid())
-    assert psutil.Process(supervisor.ppid()).ppid() == up.process.pid
-    assert bed.run("down")[0] == 0
-    assert up.wait() == 143, up.output
+    supervisor = psutil.Process(waiting.early.ppid())
+    assert psutil.Process(supervisor.ppid()).ppid() == waiting.up.process.pid
+    waiting.begin()
+    bed.wait_for("worker:0", "running")
+    assert fork_servers(bed) == [waiting.early]
+    assert waiting.up.wait() == 0, waiting.up.output
     assert not bed.processes()
 
 
@@ -72,33 +82,25 @@ def test_a_refused_command_leaves_no_process(bed: CommandBed, arguments: tuple[s
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
-def test_a_command_that_ends_while_it_waits_takes_everything_with_it(waiting: Running, bed: CommandBed, name: str) -> None:
-    waiting.process.send_signal(signal.Signals[name])
-    waiting.wait()
+def test_a_command_that_ends_while_it_waits_takes_everything_with_it(waiting: Waiting, bed: CommandBed, name: str) -> None:
+    waiting.up.process.send_signal(signal.Signals[name])
+    waiting.up.wait()
     wait_until(lambda: not bed.processes(), what="the end of everything")
     assert bed.cluster().current() is None
 
 
-def test_a_fork_server_that_dies_early_is_replaced(bed: CommandBed) -> None:
-    lock = bed.cluster().lock()
-    assert lock is not None
-    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "3")
-    (early,) = wait_until(lambda: fork_servers(bed), what="a fork server") or []
-    early.kill()
-    os.close(lock)
-    assert up.wait() == 0, up.output
-    assert "trained to step 3" in up.output
+def test_a_fork_server_that_dies_early_is_replaced(waiting: Waiting) -> None:
+    waiting.early.kill()
+    waiting.begin()
+    assert waiting.up.wait() == 0, waiting.up.output
+    assert "trained to step 200" in waiting.up.output
 
 
-def test_a_supervisor_that_dies_before_its_run_is_an_error(bed: CommandBed) -> None:
-    lock = bed.cluster().lock()
-    assert lock is not None
-    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM)
-    (early,) = wait_until(lambda: fork_servers(bed), what="a fork server") or []
-    psutil.Process(early.ppid()).kill()
-    os.close(lock)
-    assert up.wait() == 3, up.output
-    assert "no process could be started" in up.output
+def test_a_supervisor_that_dies_before_its_run_is_an_error(waiting: Waiting, bed: CommandBed) -> None:
+    psutil.Process(waiting.early.ppid()).kill()
+    waiting.begin()
+    assert waiting.up.wait() == 3, waiting.up.output
+    assert "no process could be started" in waiting.up.output
     assert not bed.processes()
 
 

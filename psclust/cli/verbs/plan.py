@@ -46,20 +46,13 @@ def command(as_json: bool, gbit: float, slurm: bool, **flags: object) -> int:
     program is imported, in a process of its own."""
     if slurm:
         return submitted(flags, only_show=True, as_json=as_json)
+    return show(flags, as_json=as_json, gbit=gbit)
+
+
+def show(flags: Mapping[str, object], *, as_json: bool = False, gbit: float = 1.0) -> int:
+    """Print the plan of the request that `flags` make, with times on the wire of links of `gbit` Gbit/s; the exit code."""
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
-    return show(request, as_json=as_json, gbit=gbit)
-
-
-def show_request(flags: Mapping[str, object]) -> int:
-    """The plan of the request that `flags` make, on the screen; the exit code."""
-    request = request_from_flags(**flags)  # type: ignore[arg-type]
-    warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
-    return show(request, as_json=False)
-
-
-def show(request: UpRequest, *, as_json: bool, gbit: float = 1.0) -> int:
-    """Print the plan of a request, with times on the wire of links of `gbit` Gbit/s; the exit code."""
     running = _running_plan(request)
     plan = _plan(request, running)
     remote = {} if running else _remote(request)

@@ -32,9 +32,9 @@ def command(detach: bool, top: bool, keep: bool, slurm: bool, held: int | None, 
 
         return submitted(flags, only_show=dry_run)
     if dry_run:
-        from psclust.cli.verbs.plan import show_request
+        from psclust.cli.verbs.plan import show
 
-        return show_request(flags)
+        return show(flags)
     with early_start(flags) as supervisor:
         # Loads the reader of cluster files and the planner.
         from psclust.cli.starting import started
