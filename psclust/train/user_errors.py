@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import dropwhile
 from pathlib import Path
@@ -87,14 +87,50 @@ def no_data(source: str) -> UsageError:
 def _sentence(error: Any, graph: Any) -> str:
     message = str(error.message)
     name = error.node_def.name if error.node_def is not None else next(iter(_NODE.findall(message)), "")
-    name = _GATHER.sub(r"\1", _GRADIENT.sub(r"\1", name))
-    try:
-        frames = graph.get_operation_by_name(name).traceback
-    except (KeyError, ValueError):  # an op inside a function, such as one that a dataset maps
-        frames = ()
+    name, frames = _origin(name, graph)
     function = "input_fn" if "IteratorGetNext" in name else "model_fn"
     failure = f"{function} failed on its data in {name or 'a step'}{_place(frames)}: {_first_line(message)}"
     return f"{failure}; look at the shapes and values of the batches"
+
+
+def _origin(name: str, graph: Any) -> tuple[str, Sequence[Any]]:
+    """The op of a user's line for which the op `name` is there, with its traceback. An op of an update may fail before the op whose
+    gradient it takes, where that does not depend on the result, as in a mean of looked-up rows; one that takes those of two lines is none
+    of them."""
+    own = _original(name)
+    op = _op(graph, own)
+    if op is None:
+        return own, ()
+    if own == name and not _place(op.traceback):
+        origins = sorted({_original(gradient.name) for gradient in _gradients(op)})
+        ops = [each for each in (_op(graph, origin) for origin in origins) if each is not None]
+        if len({_place(each.traceback) for each in ops}) == 1:
+            op = ops[0]
+    return op.name, op.traceback
+
+
+def _original(name: str) -> str:
+    return _GATHER.sub(r"\1", _GRADIENT.sub(r"\1", name))
+
+
+def _op(graph: Any, name: str) -> Any:
+    """None for an op inside a function, such as one that a dataset maps."""
+    try:
+        return graph.get_operation_by_name(name)
+    except (KeyError, ValueError):
+        return None
+
+
+def _gradients(op: Any) -> Iterator[Any]:
+    """The gradients' ops nearest above an op's inputs."""
+    seen, waiting = {op}, [op]
+    while waiting:
+        for given in {tensor.op for tensor in waiting.pop().inputs} - seen:
+            seen.add(given)
+            if _original(given.name) != given.name:
+                yield given
+            else:
+                waiting.append(given)
 
 
 def _place(frames: Iterable[Any]) -> str:

@@ -115,10 +115,16 @@ def test_a_mistake_is_one_sentence_where_there_is_one_client(
         _check_kept(tmp_path / "model")
 
 
-def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_up(train_here: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("first", ["the lookup", "the update"])
+def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_up(train_here: Callable[..., Any], first: str) -> None:
     def model(features: Any) -> psclust.EstimatorSpec:
         table = tf.compat.v1.get_variable("table", [300, 64])
-        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(tf.nn.embedding_lookup(table, features, name="words")))
+        never = [tf.queue.FIFOQueue(1, tf.int32).dequeue()] if first == "the update" else []
+        with tf.control_dependencies(never):
+            rows = tf.nn.embedding_lookup(table, features, name="words")
+        # The gradient of a sum does not depend on what is looked up, so the update need not wait for it.
+        loss = tf.reduce_sum(rows if first == "the update" else tf.square(rows))
+        return psclust.EstimatorSpec("train", loss=loss)
 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.constant([3, 3, 300], tf.int64)).repeat(10)
