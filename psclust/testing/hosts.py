@@ -22,6 +22,7 @@ import psutil
 
 from psclust.testing.free_ports import free_ports
 from psclust.testing.namespaces import Network
+from psclust.testing.processes import running
 from psclust.testing.sshd import find_program, make_keys, sshd_config, write_client_config
 from psclust.testing.wait import wait_until
 
@@ -83,11 +84,9 @@ class BedHost:
     def processes(self) -> list[psutil.Process]:
         """All processes on the host, sshd included."""
         if self.network is None:
-            found = set(self._at_home())
-            with suppress(psutil.NoSuchProcess):
-                sshd = psutil.Process(self.process.pid)
-                found |= {sshd, *sshd.children(recursive=True)}
-            return list(found)
+            sshd = running(self.process)
+            below = sshd.children(recursive=True) if sshd else []
+            return list({*self._at_home(), *([sshd] if sshd else []), *below})
         first = self._first()
         if first is None:
             return []
@@ -101,9 +100,8 @@ class BedHost:
 
     def _first(self) -> int | None:
         """Process 1 of the host."""
-        with suppress(psutil.NoSuchProcess):
-            return next((child.pid for child in psutil.Process(self.process.pid).children()), None)
-        return None
+        process = running(self.process)
+        return next((child.pid for child in process.children()), None) if process else None
 
     def programs(self) -> list[str]:
         """The command lines of the processes on the host, without those that always run."""

@@ -21,8 +21,8 @@ from psclust.reach.python.host_facts import gather_facts
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import BedHost, HostBed, host_bed
+from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="hosts with a home of their own need root")]
 

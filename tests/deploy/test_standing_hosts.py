@@ -18,8 +18,8 @@ import psclust
 from psclust.rundir.status import TaskStatus
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import BedHost, HostBed, host_bed
+from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = [
     pytest.mark.process,

@@ -15,8 +15,8 @@ from on_hosts import PATIENT, left, make_environment, write_file
 
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.hosts import BedHost, HostBed
+from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 

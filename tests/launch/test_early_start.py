@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from psclust.testing.command import CommandBed, Running
+from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.tensorflow
 

@@ -9,8 +9,8 @@ import pytest
 
 from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed, host_bed
+from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 

@@ -13,9 +13,9 @@ import pytest
 from on_slurm import PSCLUST, allocated, needs_root, wait_for_nothing_left
 
 from psclust.testing.command import CommandBed, Running
+from psclust.testing.processes import words_of
 from psclust.testing.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = [pytest.mark.process, needs_root]
 

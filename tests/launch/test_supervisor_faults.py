@@ -14,8 +14,8 @@ from full_disk import fill
 
 from psclust.rundir.status_file import read_status
 from psclust.testing.command import CommandBed
+from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 

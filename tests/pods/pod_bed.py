@@ -17,6 +17,7 @@ import psutil
 from names_server import NamesServer
 
 from psclust.testing.namespaces import Network
+from psclust.testing.processes import running
 from psclust.testing.sshd import find_program
 
 # $1: host name, $2: resolv.conf, $3: volumes as `source:path` lines, of which one without a source is empty, others: the command.
@@ -73,7 +74,8 @@ class Pod:
     def main(self) -> psutil.Process | None:
         """Process 1 of the pod."""
         with suppress(psutil.Error):
-            for child in psutil.Process(self.process.pid).children():
+            process = running(self.process)
+            for child in process.children() if process else ():
                 return child
         return None
 
@@ -159,7 +161,7 @@ class PodBed:
 
     def remove(self, pod: Pod) -> None:
         """Kill what is left of a pod; its address answers no more."""
-        with suppress(ProcessLookupError):
+        if running(pod.process):
             os.killpg(pod.process.pid, signal.SIGKILL)
         pod.process.wait()
         self.network.cut(pod.host)

@@ -24,9 +24,9 @@ from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 from psclust.testing.hosts import HostBed, host_bed
+from psclust.testing.processes import words_of
 from psclust.testing.sshd import find_program
 from psclust.testing.wait import PATIENCE_S, wait_until
-from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 

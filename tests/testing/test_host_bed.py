@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from psclust.testing.hosts import BedHost, HostBed, host_bed
+from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = pytest.mark.process
 
@@ -77,6 +77,9 @@ def test_sshd_stopped_is_refused_and_a_host_switched_off_has_no_process_left(iso
     processes = first.processes()
     first.switch_off()
     wait_until(lambda: not any(process.is_running() and process.status() != "zombie" for process in processes), what="its end")
+    # The number of its first process may be given to any other, such as this one.
+    first.process.pid = os.getpid()
+    assert first.processes() == []
 
 
 def test_nothing_of_a_bed_is_left(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from psclust.testing.processes import words_of
 from psclust.testing.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
-from psclust.testing.words import words_of
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's daemons need root")]
 
