@@ -18,7 +18,7 @@ from psclust.control.network_access import channel_from_elsewhere, lives_elsewhe
 from psclust.errors import NoRunError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
-from psclust.rundir.folder import RunFolder
+from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
 from psclust.supervise.reading import Reading
@@ -123,7 +123,8 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
                 raise refused from None
             name, log = self._folder.path.parent.name, self._folder.supervisor_log
             # gRPC describes a socket without a server in a paragraph.
-            found = "is gone" if error.code() is grpc.StatusCode.UNAVAILABLE else f"does not answer ({error.details()})"
+            gone = error.code() is grpc.StatusCode.UNAVAILABLE and not ClusterFolder(self._folder.path.parent).is_locked()
+            found = "is gone" if gone else f"does not answer ({error.details()})"
             raise NoRunError(f"The supervisor of {name} {found}. Its log: {log}") from None
 
 

@@ -104,7 +104,7 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
 
 @contextmanager
 def _refusing(context: grpc.ServicerContext) -> Iterator[None]:
-    """End the RPC with an error of its work. UNAVAILABLE, once the run has ended, makes the client say that the supervisor is gone."""
+    """End the RPC with an error of its work. UNAVAILABLE, once the run has ended, is a NoRunError of the client's."""
     try:
         yield
     except RunEndedError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -135,7 +136,13 @@ def test_a_request_after_the_end_of_the_run_is_refused(tmp_path: Path) -> None:
     supervisor.post(events.Stop("the test", ok=True, exit_code=0))
     assert supervisor.run(transport).ended
     server = serve(supervisor, transport, folder, threading.Event())
+    request = PortRequest(WORKER, "127.0.0.1", "auto", "h1")
+    lock = ClusterFolder(tmp_path / "run").lock()
+    assert lock is not None
+    with SupervisorClient(folder) as client, pytest.raises(NoRunError, match=r"does not answer \(run: the run has ended\.\)"):
+        client.reserve([request])
+    os.close(lock)
     with SupervisorClient(folder) as client, pytest.raises(NoRunError, match="is gone"):
-        client.reserve([PortRequest(WORKER, "127.0.0.1", "auto", "h1")])
+        client.reserve([request])
     server.stop(None).wait()
     transport.close()

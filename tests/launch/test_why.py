@@ -30,7 +30,8 @@ SECONDS = 120.0
 
 def why(bed: CommandBed) -> dict[str, dict[str, Any]]:
     code, said = bed.run("why", "--json")
-    assert code == 0, said
+    if code != 0:
+        pytest.fail(f"{said}\n{bed.run_folder().supervisor_log.read_text()}")
     return {each["task"]: each for each in json.loads(said)}
 
 
