@@ -35,6 +35,7 @@ from psclust.reach.ways import queue_again
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import SAVED_CODE, RunStatus
 from psclust.spec.plurals import counted
+from psclust.supervise.pace import Pace
 
 _REDRAW_S = 0.05
 
@@ -146,13 +147,15 @@ def _follow(
     status: RunStatus | None = None
     name = notes.plan.name
     behind = False
+    showing = Pace(_REDRAW_S)
     asked = wanted = 0  # how often it has been, or is to be, asked to end
     saving = False  # whether it has been asked to save
     while not statuses.over:
-        status = statuses.latest(0 if behind else _REDRAW_S) or status
+        status = statuses.latest(0 if behind else max(_REDRAW_S, showing.wait_s())) or status
         output.report_lost_output(f"; the run goes on, its output is in {name}'s logs (psclust logs {name})")
         if status is not None:
-            behind = follower.show(status)
+            with showing.working():
+                behind = follower.show(status)
             for line in notes.updates(status, time.monotonic()):
                 follower.view.note(line)
             if detach and notes.over:

@@ -26,6 +26,7 @@ from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
 from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.mailbox import Mailbox
+from psclust.supervise.pace import Pace
 from psclust.supervise.reading import Reading, read_task
 from psclust.supervise.replan import plan_without
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
@@ -72,8 +73,9 @@ class Supervisor:
         self._changed = threading.Condition()
         self._version = 0
         self._status = snapshot(self._state, folder, name, {}, time.monotonic())
-        self._status_written = 0.0
         self._status_stale = True
+        self._publishing, self._probing = Pace(_STATUS_S), Pace(0)
+        self._unprobed = True  # whether something has happened since the last probe
         self._lost: dict[Task, int] = {}
         self._seen: dict[Task, Seen] = {}
 
@@ -170,19 +172,24 @@ class Supervisor:
             event = self._mailbox.take(self._patience_s(), transport.reap)
             if event is not None:
                 self._handle(event)
-            self._probe()
+            self._unprobed = self._probing.wait_s() > 0
+            if not self._unprobed:
+                with self._probing.working():
+                    self._probe()
             self._publish()
         self._publish(final=True)
         self._mailbox.close(RunEndedError(f"{self.name}: the run has ended."))
         return self._status
 
     def _patience_s(self) -> float:
+        if self._unprobed:
+            return self._probing.wait_s()
         if any(entry.plan.serves and entry.phase is TaskPhase.STARTING for entry in self._state.tasks.values()):
             return _PROBE_S
         waiting = _PROBE_SCRIPT_S if any(entry.awaited for entry in self._state.tasks.values()) else _IDLE_S
         dues = [entry.due for entry in self._state.tasks.values() if entry.due is not None]
         soonest = min(dues, default=float("inf")) - time.monotonic()
-        pending_status = _STATUS_S if self._status_stale else waiting
+        pending_status = self._publishing.wait_s() if self._status_stale else waiting
         return max(0.0, min(pending_status, soonest))
 
     def _handle(self, event: Event) -> None:
@@ -272,8 +279,7 @@ class Supervisor:
             self._handle(events.Reported(entry.plan.task, stage))
 
     def _publish(self, *, final: bool = False) -> None:
-        now = time.monotonic()
-        if not final and now - self._status_written < _STATUS_S:
+        if not final and self._publishing.wait_s():
             return
         outputs = self._outputs()
         lost = {task: output.lost for task, output in outputs.items()}  # clients that follow the run show what found no room on disk
@@ -282,12 +288,13 @@ class Supervisor:
         if self._state.outcome is not None and self._state.outcome.cause is not None:
             self._transport.drain(self._state.outcome.cause, _DRAIN_S if final else 0)
             outputs = self._outputs()
-        status = snapshot(self._state, self.folder, self.name, outputs, now)
-        self._status_stale, self._status_written, self._lost = False, now, lost
-        try:
-            write_status(self.folder, status)
-        except OSError as error:
-            LOG.warning("status.json: %s", error.strerror)
+        self._status_stale, self._lost = False, lost
+        with self._publishing.working():
+            status = snapshot(self._state, self.folder, self.name, outputs, time.monotonic())
+            try:
+                write_status(self.folder, status)
+            except OSError as error:
+                LOG.warning("status.json: %s", error.strerror)
         with self._changed:
             self._version += 1
             self._status = status

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
+from pretence import Pretence
 
 from psclust.errors import StartError, UsageError
 from psclust.plan.build_plan import RemoteHost, Run
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_environment import HostEnvironment
-from psclust.plan.task_plan import Plan, TaskPlan
+from psclust.plan.task_plan import Plan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Host, Task
@@ -24,53 +24,9 @@ from psclust.supervise.events import Stop
 from psclust.supervise.replan import write_plan_inputs
 from psclust.supervise.supervisor import Supervisor
 from psclust.testing.wait import PATIENCE_S, wait_until
-from psclust.transport.api import Output
 
 PS, WORKER = Task("ps", 0), Task("worker", 0)
 SILENCE = "its agent has not answered for 31 s"
-
-
-@dataclass
-class Pretence:
-    """Tasks that run until they are told to stop, on hosts that answer unless they are `dead`."""
-
-    supervisor: Supervisor
-    started: list[tuple[Task, str, str | None]] = field(default_factory=list)
-    reserved: list[PortRequest] = field(default_factory=list)
-    alive: set[Task] = field(default_factory=set)
-    dead: set[str] = field(default_factory=set)
-
-    def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        if any(request.on in self.dead for request in requests):
-            raise StartError(f"{requests[0].on}: its agent does not answer.")
-        self.reserved += requests
-        return {request.task: 3000 + number for number, request in enumerate(self.reserved)}
-
-    def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
-        self.started.append((plan.task, plan.host, plan.address))
-        self.alive.add(plan.task)
-        self.supervisor.started(plan.task, 100 + len(self.started))
-
-    def signal(self, task: Task, signal: Literal["TERM", "KILL"]) -> None:
-        if task in self.alive:
-            self.alive.discard(task)
-            self.supervisor.exited(task, -15)
-
-    def output(self, task: Task) -> Output:
-        return Output(b"", 0)
-
-    def serving(self, plan: TaskPlan) -> bool:
-        return True
-
-    def reap(self) -> None: ...
-
-    def drain(self, task: Task, timeout_s: float) -> None: ...
-
-    def silent(self) -> Collection[str]:
-        return self.dead
-
-    def progress(self, task: Task) -> str | None:
-        return None
 
 
 @dataclass

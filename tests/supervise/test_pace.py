@@ -1,0 +1,70 @@
+"""What a supervisor repeats takes little of the time, however many tasks it looks at."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from histories import make_plan, task_plan
+from pretence import Pretence
+
+from psclust.plan.task_plan import TaskPlan
+from psclust.rundir.folder import ClusterFolder
+from psclust.spec.cluster import Task
+from psclust.supervise.events import Stop
+from psclust.supervise.pace import Pace
+from psclust.supervise.supervisor import Supervisor
+from psclust.testing.wait import PATIENCE_S, wait_until
+
+EVENTS = 300
+
+
+@pytest.mark.parametrize(
+    ("took_s", "wait_s"),
+    [
+        pytest.param(0.001, 0.099, id="work that takes no time is repeated as often as it may be"),
+        pytest.param(0.02, 0.18, id="slow work takes a tenth of the time"),
+        pytest.param(60.0, 0.5, id="a process that stood still goes on soon"),
+    ],
+)
+def test_the_pause_depends_on_how_long_the_work_took(monkeypatch: pytest.MonkeyPatch, took_s: float, wait_s: float) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pace = Pace(0.1)
+    assert pace.wait_s() == 0
+    with pace.working():
+        now[0] += took_s
+    assert pace.wait_s() == pytest.approx(wait_s)
+    now[0] += wait_s
+    assert pace.wait_s() == pytest.approx(0)
+
+
+@dataclass
+class NotServing(Pretence):
+    """Tells that no server answers, slowly."""
+
+    probes: list[Task] = field(default_factory=list)
+
+    def serving(self, plan: TaskPlan) -> bool:
+        self.probes.append(plan.task)
+        time.sleep(0.01)
+        return False
+
+
+def test_events_that_come_together_are_not_followed_by_a_probe_each(tmp_path: Path) -> None:
+    supervisor = Supervisor(ClusterFolder(tmp_path / "test").new_run(), "test")
+    transport = NotServing(supervisor)
+    thread = threading.Thread(target=lambda: supervisor.run(transport))
+    thread.start()
+    supervisor.apply(make_plan(task_plan(Task("ps", 0))))
+    wait_until(lambda: transport.probes, what="the first probe")
+    for number in range(EVENTS):
+        supervisor.note(f"event {number}")
+    wait_until(lambda: f"event {EVENTS - 1}" in supervisor.status().notes, what="the last event")
+    assert 0 < len(transport.probes) < EVENTS / 2
+    supervisor.post(Stop("the test is over"))
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
