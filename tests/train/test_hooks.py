@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from psclust.testing.wait import PATIENCE_S
+
 pytestmark = pytest.mark.tensorflow
 
 WAYS = [
@@ -169,8 +171,9 @@ def test_something_that_is_no_hook_is_an_error(tmp_path: Path) -> None:
         _with(training_hooks=lambda: ["stop"]).train(tmp_path)
 
 
-def _scaffold(called: list[str]) -> Any:
-    """Sets the first element of `dense` to 5 with its init_op, adds 1 with its init_fn, and counts sessions in a local variable."""
+def _scaffold(called: list[str], before: Callable[[], object] = lambda: None) -> Any:
+    """Sets the first element of `dense` to 5 with its init_op, adds 1 with its init_fn, after a call of `before`, and counts sessions in a
+    local variable."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -179,6 +182,7 @@ def _scaffold(called: list[str]) -> Any:
     more = dense.assign_add([1.0, 0.0, 0.0, 0.0])
 
     def init_fn(scaffold: Any, session: Any) -> None:
+        before()
         called.append("init_fn")
         session.run(more)
 
@@ -201,6 +205,31 @@ def test_a_scaffold_starts_a_training_once_and_every_session(train_here: Callabl
     assert called.count("local") == 2 * clients
     # 6 to begin with, and what all gradients have added.
     assert values["dense"].sum() == pytest.approx(6.0 + values["global_step"], rel=1e-5)
+
+
+def test_a_worker_that_looks_while_the_chief_initializes_keeps_its_session(
+    train_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from psclust.train.between_graph.replica import Replica
+
+    called: list[str] = []
+    looked = threading.Event()
+    look = Replica._has_ended
+
+    def has_ended(replica: Any, session: Any) -> bool:
+        try:
+            return look(replica, session)
+        finally:
+            if not replica.job.context.is_chief:
+                looked.set()
+
+    monkeypatch.setattr(Replica, "_has_ended", has_ended)
+    # By then the chief has given values to some of psclust's own variables, and not to others.
+    program = _with(scaffold=lambda: _scaffold(called, lambda: looked.wait(PATIENCE_S)))
+    train_here(program, "between-graph", sync=True, max_steps=10, here=True)
+    assert looked.is_set()
+    assert sorted(called) == ["init_fn", "local", "local"]
+    assert "reconnecting" not in caplog.text
 
 
 def test_a_scaffolds_saver_restores_averages_in_place_of_the_variables(tmp_path: Path) -> None:

@@ -238,7 +238,9 @@ class Replica:
         session.run(self._mark_done, {self._marked: replica, self._flag: int(done)})
 
     def _has_ended(self, session: Session) -> bool:
-        known = all(variable is not self.state.done for variable in self.variables.missing(session))
+        # The chief may be giving them values just now.
+        missing = {variable.op.name for variable in self.variables.missing(session)}
+        known = missing.isdisjoint(variable.op.name for variable in self.state.now)
         return known and self.number in self.done(session)
 
     def _start_input(self, session: Session) -> int:
