@@ -15,10 +15,12 @@ def test_a_process_that_has_ended_is_not_the_one_that_has_its_number_now() -> No
     ended = subprocess.Popen(["true"])
     ended.wait()
     with subprocess.Popen(["sleep", "1000"]) as other:
-        found = running(other)
-        assert found is not None
-        assert found.pid == other.pid
-        ended.pid = other.pid
-        assert running(ended) is None
-        other.kill()
+        try:
+            found = running(other)
+            assert found is not None
+            assert found.pid == other.pid
+            ended.pid = other.pid
+            assert running(ended) is None
+        finally:
+            other.kill()
     assert running(other) is None
