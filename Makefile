@@ -59,7 +59,7 @@ proto:
 	$(BIN)/pip install -q "grpcio-tools==1.74.*" "setuptools<80"
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. psclust/agent/agent.proto psclust/control/supervisor.proto
 
-# System packages: the compiler for the bind shim, programs for tests. Installed as root, else only listed.
+# System packages: the compiler for the server shim, programs for tests. Installed as root, else only listed.
 .PHONY: system test-system
 system:
 	@deploy/system-packages "without them psclust installs, but its servers listen on every interface, and sessions may wait for ever for an unreachable host" $(DEBIAN)

@@ -1,4 +1,4 @@
-"""Package metadata and the optional bind shim; settings of tools are in pyproject.toml."""
+"""Package metadata and the optional server shim; settings of tools are in pyproject.toml."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ setup(
     # psclust still installs; `psclust up` reports that the shim is missing, programs that would use the kernels that those are.
     ext_modules=[
         Extension(f"psclust.runtime._{name}", [f"psclust/runtime/{name}.c"], libraries=["dl"], extra_compile_args=["-O3"], **PLAIN)
-        for name in ("bind_shim", "wire_kernels")
+        for name in ("server_shim", "wire_kernels")
     ],
     # One wheel for every Python.
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

@@ -22,9 +22,9 @@ from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.task_environment import HostEnvironment, library_environment
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.log_tail import last_line
-from psclust.transport.bind_shim import bind_shim
 from psclust.transport.fork_server_client import Load
 from psclust.transport.ports import add_secure_port
+from psclust.transport.server_shim import server_shim
 
 _TELL_S = 2.0  # for a supervisor that is connecting when the agent stops
 OPTIONS = [
@@ -71,7 +71,7 @@ class AgentRequest:
 class AgentReply:
     """The properties of a started agent.
 
-    address, port: where it listens. folder: the run's on this host. shim: path of the bind shim, None if it was not built. environ: the
+    address, port: where it listens. folder: the run's on this host. shim: path of the server shim, None if it was not built. environ: the
     variables that tasks inherit and that planning depends on.
     """
 
@@ -140,7 +140,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
     own_guard.on_term(lambda: agent.stop("its guard was killed" if own_guard.is_gone() else "it got SIGTERM"))
     environ = {**os.environ, **request.environ}
-    here = HostEnvironment(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    here = HostEnvironment(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=server_shim())
     transport = LocalTransport(agent, environ, library_environment(here), log=2)
     for load in request.warm:
         transport.warm(sys.executable, load, {})

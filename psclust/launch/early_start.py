@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from psclust.control.waiting_supervisor import WaitingSupervisor
 from psclust.plan.task_environment import HostEnvironment, inherited, library_environment
 from psclust.spec.program_command import parse_program
-from psclust.transport.bind_shim import bind_shim
+from psclust.transport.server_shim import server_shim
 
 # They may say that tasks run elsewhere, or in another Python.
 _DECIDE = ("path", "hosts", "hostfile", "python", "no_preload", "module", "kubernetes", "env")
@@ -23,7 +23,7 @@ def early_start(flags: Mapping[str, object]) -> AbstractContextManager[WaitingSu
     assert isinstance(program, tuple)
     if not program or not parse_program(program[:1]).is_psclust or any(flags[name] for name in _DECIDE):
         return nullcontext()
-    here = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    here = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
     try:
         return WaitingSupervisor(sys.executable, "psclust", {**inherited(here.environ), **library_environment(here)})
     except OSError:

@@ -19,7 +19,7 @@ from psclust.pods.names import INDEX
 from psclust.pods.pod_plan import plan_pods, with_pods
 from psclust.spec.cluster import Task
 from psclust.spec.spelling import nearest
-from psclust.transport.bind_shim import bind_shim
+from psclust.transport.server_shim import server_shim
 
 
 def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None) -> tuple[Task, Plan]:
@@ -37,7 +37,7 @@ def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None) -> tupl
     count = layout.job(job).job.count
     if task.index >= count:
         raise UsageError(f"{task}: {job} has {count} tasks, the last one is {job}:{count - 1}; indices begin at 0.")
-    here = HostEnvironment(environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    here = HostEnvironment(environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
     run = Run(environ.get(RUN_VARIABLE) or file.name, _folder())
     return task, plan_pods(file, here, run, read_scripts(file, layout, environ))
 

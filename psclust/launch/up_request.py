@@ -22,7 +22,7 @@ from psclust.spec.checks import Rule
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FindHosts, FoundHosts
 from psclust.spec.load import Override, load
-from psclust.transport.bind_shim import bind_shim
+from psclust.transport.server_shim import server_shim
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def read_request(
         nodes_of=nodes_of,
         array_task=array_task or os.environ.get("SLURM_ARRAY_TASK_ID"),
     )
-    launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=bind_shim())
+    launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
     scripts = read_scripts(file, layout, os.environ)

@@ -120,7 +120,7 @@ def _host_notes(launcher: HostEnvironment, remote_hosts: Mapping[str, RemoteHost
     if open_hosts or (launcher.shim is None and not remote_hosts):
         where = f" on {', '.join(open_hosts)}" if open_hosts else ""
         notes.append(
-            f"The bind shim is missing{where}, so TensorFlow's servers listen on every interface, without authentication, "
+            f"The server shim is missing{where}, so TensorFlow's servers listen on every interface, without authentication, "
             "and a session may wait for ever for a machine that is cut off. "
             "Install a C compiler (apt-get install gcc) and install psclust again."
         )

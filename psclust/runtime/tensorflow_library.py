@@ -133,10 +133,10 @@ def _has_plug_ins() -> bool:
 def _roomy_heaps() -> Iterator[None]:
     """Let each thread that starts inside begin with a heap of 6 MiB.
 
-    Each of a server's eight request threads allocates 4.5 MiB in small pieces at its start, and glibc enlarges a thread's heap one page,
-    one mprotect, at a time: ten thousand calls a server, four fifths of the time in which 64 servers start. Changing any of these
-    settings also freezes the size above which a block gets its own mapping; it is set to what it would reach with the first large
-    tensors. The user's own settings stay."""
+    Each of a server's request threads, eight or one for each core (`server_shim.c`), allocates 4.5 MiB in small pieces at its start, and
+    glibc enlarges a thread's heap one page, one mprotect, at a time: with eight, ten thousand calls a server. Changing any of these also
+    freezes the size above which a block gets its own mapping; it is set to what it would reach with the first large tensors. The user's own
+    settings stay."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt") or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
         yield

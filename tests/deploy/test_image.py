@@ -73,7 +73,7 @@ def run_step(steps: list[Step], command: str, places: dict[str, Path | str], hom
 def test_all_that_it_copies_is_sent_to_the_builder_and_little_else(dockerfile: Path) -> None:
     steps = read_steps(dockerfile)
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    never = [".git/config", ".venv/bin/python", "psclust/runtime/_bind_shim.abi3.so", "psclust/cli/__pycache__/up.pyc"]
+    never = [".git/config", ".venv/bin/python", "psclust/runtime/_server_shim.abi3.so", "psclust/cli/__pycache__/up.pyc"]
     # Of the patterns that Docker and git understand alike.
     ignored = pathspec.GitIgnoreSpec.from_lines(Path(f"{dockerfile}.dockerignore").read_text(encoding="utf-8").splitlines())
     context = {name for name in [*files, *never] if not ignored.match_file(name)}
@@ -101,7 +101,7 @@ def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(dockerfile: Pat
     (package,) = (installed / "lib").glob("python*/site-packages/psclust")
     names = {path.relative_to(ROOT / "psclust") for path in (ROOT / "psclust").rglob("*.py")}
     assert {path.relative_to(package) for path in package.rglob("*.py")} == names
-    assert list((package / "runtime").glob("_bind_shim*.so"))
+    assert list((package / "runtime").glob("_server_shim*.so"))
     assert list((package / "runtime").glob("_wire_kernels*.so"))
 
 

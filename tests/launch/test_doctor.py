@@ -141,7 +141,7 @@ def test_without_hosts_it_is_this_machine_that_is_checked(bed: CommandBed) -> No
     assert code == 0, said
     found = json.loads(said)
     assert {entry["host"] for entry in found} == {"localhost"}
-    assert {"python", "tensorflow", "psclust", "bind shim", "network"} <= {entry["check"] for entry in found}
+    assert {"python", "tensorflow", "psclust", "server shim", "network"} <= {entry["check"] for entry in found}
     code, said = bed.run("doctor", "--python", "/no/python")
     assert code == 1
     assert "/no/python" in said

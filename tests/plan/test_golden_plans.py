@@ -17,7 +17,7 @@ from psclust.testing.found_nodes import find_four_nodes
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 GOLDEN = Path(__file__).parent / "golden"
-LAUNCHER = HostEnvironment(environ={}, cwd="/home/me/project", python="/usr/bin/python3", shim="/usr/lib/bind_shim.so")
+LAUNCHER = HostEnvironment(environ={}, cwd="/home/me/project", python="/usr/bin/python3", shim="/usr/lib/server_shim.so")
 
 
 def plan_of(path: Path) -> Plan:

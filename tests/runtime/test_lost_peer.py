@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from servers import ENVIRONMENT, SERVER, command, root
-from test_bind_shim import shim  # noqa: F401 - a fixture
+from test_server_shim import shim  # noqa: F401 - a fixture
 
 from psclust.testing.namespaces import Network
 from psclust.testing.wait import wait_until

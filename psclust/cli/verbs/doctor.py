@@ -16,7 +16,7 @@ from psclust.launch.host_agents import other_hosts
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import parse_port_range
-from psclust.transport.bind_shim import bind_shim
+from psclust.transport.server_shim import server_shim
 
 if TYPE_CHECKING:
     from psclust.reach.doctor.finding import Finding
@@ -39,7 +39,7 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
     from psclust.reach.doctor.examination import examine, examine_here
 
     request = read_hosts(path, hosts, hostfile)
-    shim = bind_shim()
+    shim = server_shim()
     wanted = (python or request.file.python, port_ranges(request.file), Path(shim) if shim else None)
     if not other_hosts(request.file.model_copy(update={"hosts": list(request.hosts)})):
         names, found = ["localhost"], examine_here(*wanted)

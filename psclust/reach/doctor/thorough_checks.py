@@ -15,7 +15,7 @@ Addresses = Mapping[str, str | None]  # host -> where the others are to reach it
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`. names: name -> address. visible:
-    CUDA_VISIBLE_DEVICES. shim: the address that a server under the bind shim listened on, None where there is no shim for the host.
+    CUDA_VISIBLE_DEVICES. shim: the address that a server under the server shim listened on, None where there is no shim for the host.
     firewall: None if only root could tell."""
 
     host: str
@@ -96,11 +96,11 @@ def _proxies(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
         yield Verdict("ok", "none")
 
 
-def _bind_shim(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
+def _server_shim(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     if host.shim == "127.0.0.1":
         yield Verdict("ok", "servers listen on one interface")
         return
-    why = "no bind shim for this machine" if host.shim is None else "the bind shim does not load"
+    why = "no server shim for this machine" if host.shim is None else "the server shim does not load"
     everywhere = ", ".join(f"{name} {address}" for name, address in host.interfaces.items())
     text = f"{why}: servers would listen on every interface ({everywhere}), and sessions never notice a host that is cut off"
     yield Verdict("problem", text, "Install gcc, and psclust again, there or here; or close the ports by a firewall.")
@@ -125,7 +125,7 @@ THOROUGH_CHECKS: Mapping[str, Callable[[Surroundings, Addresses], Iterator[Verdi
     "gpus": _gpus,
     "names": _names,
     "proxies": _proxies,
-    "bind shim": _bind_shim,
+    "server shim": _server_shim,
     "exposure": _exposure,
 }
 

@@ -1,24 +1,26 @@
-"""The preloaded library that narrows wildcard binds, and has the kernel notice peers that are gone."""
+"""The preloaded library that narrows wildcard binds, has the kernel notice peers that are gone, and saves servers request threads."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from servers import ENVIRONMENT, SERVER, Ports, answers, command, keepalive_timer, listeners, root
+from servers import ENVIRONMENT, PYTHON_SERVER, SERVER, Ports, answers, command, keepalive_timer, listeners, root
 
 import psclust
 from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-SOURCE = Path(psclust.__file__).parent / "runtime" / "bind_shim.c"
+SOURCE = Path(psclust.__file__).parent / "runtime" / "server_shim.c"
 
 BIND = """
 import os, socket, sys
@@ -137,3 +139,40 @@ def test_a_server_listens_where_it_is_told(shim: Path, ports: Ports, narrow: str
         wait_until(lambda: answers(port))
         assert listeners(port) == addresses
         server.kill()
+
+
+THREADS = """
+import os, sys
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from psclust.testing.wait import wait_until
+
+def of_others(file):
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # one that has ended
+            if task.name != str(os.getpid()):
+                found.append(task.joinpath(file).read_text())
+    return found
+
+server = import_module(sys.argv[1])
+os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
+started = server.start(server.parse(sys.argv[2:]))
+wait_until(lambda: all(stat.rpartition(")")[2].split()[0] == "S" for stat in of_others("stat")), what="threads that have begun")
+# TensorFlow gives its request threads no name; gRPC's, some of which come and go, have names.
+print(of_others("comm").count(Path("/proc/self/comm").read_text()), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the shim leaves the number of threads as it is")
+@pytest.mark.parametrize("module", [SERVER, PYTHON_SERVER])
+def test_on_one_core_a_server_takes_requests_with_one_thread_in_place_of_eight(shim: Path, ports: Ports, module: str) -> None:
+    def threads(told: Mapping[str, str]) -> int:
+        argv = [sys.executable, "-c", THREADS, module, *command(module, {"ps": [f"127.0.0.1:{ports.take()}"]}, "ps", 0)[3:]]
+        env = {**os.environ, **ENVIRONMENT, "PYTHONPATH": root(), **told}
+        return int(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
+
+    assert threads({}) - threads({"LD_PRELOAD": str(shim)}) == 7

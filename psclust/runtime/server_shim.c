@@ -1,4 +1,4 @@
-/* Sets what TensorFlow's gRPC cannot be told about its sockets. Loaded with LD_PRELOAD; not a Python module.
+/* Sets what TensorFlow's servers cannot be told. Loaded with LD_PRELOAD; not a Python module.
  *
  * bind: gRPC servers always listen on every interface. While PSCLUST_BIND holds an IPv4 address, a bind to 0.0.0.0 becomes a bind to that
  * address and a bind to [::] one to its v4-mapped form, or to [::1] on a socket that takes IPv6 only; every other bind passes untouched.
@@ -8,6 +8,9 @@
  * whether they are quiet (keepalive) or have sent something (user timeout). The kernel does this, because a gRPC server closes the
  * connection of a client that pings more often than every five minutes during a quiet call. A socket is between tasks if the port it
  * listens on or connects to is one of PSCLUST_CLUSTER; accepted sockets inherit the options of the listening one.
+ *
+ * NewGrpcWorkerService: each of the eight threads that take a server's requests makes 4.5 MB of them ready at its start. A process that
+ * may use fewer cores gets a thread for each: they parse requests and pass them on, and never wait for anything else.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -15,6 +18,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,3 +131,35 @@ int connect(int fd, const struct sockaddr *address, socklen_t length) {
     errno = saved;
     return next(fd, address, length);
 }
+
+#ifdef __x86_64__ /* elsewhere the address for a result is no ordinary argument */
+/* tensorflow::GrpcWorkerServiceOptions of TensorFlow 2.21: an unordered_map, then int num_serving_threads = 8. */
+enum { THREADS_AT = 56, TENSORFLOWS_THREADS = 8 };
+#define NEW_SERVICE \
+    "_ZN10tensorflow20NewGrpcWorkerServiceEPNS_10GrpcWorkerEPN4grpc13ServerBuilderENS_24GrpcWorkerServiceOptionsE"
+
+/* std::unique_ptr<AsyncServiceInterface> tensorflow::NewGrpcWorkerService(GrpcWorker *, grpc::ServerBuilder *, GrpcWorkerServiceOptions):
+ * in the C++ ABI `result` is where the result goes, which is returned, and `options` where the caller's copy of the options is. */
+void *new_service(void *result, void *worker, void *builder, void *options) __asm__(NEW_SERVICE);
+
+void *new_service(void *result, void *worker, void *builder, void *options) {
+    void *(*next)(void *, void *, void *, void *) = NULL;
+    void *library = NULL;
+    int *threads = (int *)((char *)options + THREADS_AT);
+    Dl_info caller;
+    cpu_set_t cores;
+
+    /* Not RTLD_NEXT: TensorFlow's library is loaded later, and for itself. */
+    if (dladdr(__builtin_return_address(0), &caller) != 0)
+        library = dlopen(caller.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (library != NULL)
+        next = (void *(*)(void *, void *, void *, void *))dlsym(library, NEW_SERVICE);
+    if (next == NULL) {
+        fputs("psclust's server shim: the caller of NewGrpcWorkerService does not have it\n", stderr);
+        abort();
+    }
+    if (*threads == TENSORFLOWS_THREADS && sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < *threads)
+        *threads = CPU_COUNT(&cores);
+    return next(result, worker, builder, options);
+}
+#endif
