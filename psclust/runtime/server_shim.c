@@ -10,7 +10,7 @@
  * listens on or connects to is one of PSCLUST_CLUSTER; accepted sockets inherit the options of the listening one.
  *
  * NewGrpcWorkerService: each of the eight threads that take a server's requests makes 4.5 MB of them ready at its start. A process that
- * may use fewer cores gets a thread for each: they parse requests and pass them on, and never wait for anything else.
+ * may use fewer cores gets a thread for each: what they do with a request, parse it and pass it to a thread pool, takes a core.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
