@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from psclust.errors import StartError
+from psclust.runtime.roomy_heaps import roomy_heaps
 from psclust.runtime.wire_kernels import wire_kernels
 
 NAME = "libtensorflow_cc.so.2"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Exist on machines with a GPU that TensorFlow can use: the drivers of NVIDIA, Windows (in WSL) and AMD."""
-
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 
 
 class Refused(Exception):
@@ -56,7 +55,7 @@ class Library:
     def start_server(self, definition: bytes) -> str:
         """Make and start a server; returns its address, `grpc://host:port`. It lives as long as the process: TensorFlow cannot stop a
         started server. Raises Refused."""
-        with _roomy_heaps():
+        with roomy_heaps():
             server = self._c.TF_NewServer(definition, len(definition), self._status)
             self._check()
             self._c.TF_ServerStart(server, self._status)
@@ -127,24 +126,3 @@ def environment_while_loading(settings: Mapping[str, str]) -> Iterator[None]:
 def _has_plug_ins() -> bool:
     folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
     return folder is not None and os.path.exists(os.path.join(os.path.dirname(folder), "tensorflow-plugins"))
-
-
-@contextmanager
-def _roomy_heaps() -> Iterator[None]:
-    """Let each thread that starts inside begin with a heap of 6 MiB.
-
-    Each of a server's request threads, eight or one for each core (`server_shim.c`), allocates 4.5 MiB in small pieces at its start, and
-    glibc enlarges a thread's heap one page, one mprotect, at a time: with eight, ten thousand calls a server. Changing any of these also
-    freezes the size above which a block gets its own mapping; it is set to what it would reach with the first large tensors. The user's own
-    settings stay."""
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallopt") or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
-        yield
-        return
-    libc.mallopt(M_TOP_PAD, 6 << 20)
-    libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
-    libc.mallopt(M_TRIM_THRESHOLD, 64 << 20)
-    try:
-        yield
-    finally:
-        libc.mallopt(M_TOP_PAD, 128 << 10)

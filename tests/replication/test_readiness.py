@@ -10,22 +10,29 @@ from psclust.replication.sync.readiness import announce, stamped, stamps
 pytestmark = pytest.mark.tensorflow
 
 
-def test_stamps_of_older_rounds_are_skipped_and_each_worker_has_its_own() -> None:
+def test_each_worker_gets_its_own_stamps_in_their_order() -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        variable = tf.compat.v1.get_variable("v", [], initializer=tf.compat.v1.constant_initializer(7.0))
-        round_ = tf.compat.v1.placeholder(tf.int64, [])
-        enqueued = announce([variable], [tf.constant(1, tf.int64), tf.constant(0, tf.int64)], round_, [])
-        with tf.control_dependencies(stamped([variable], 0, round_)):
-            value = variable.read_value()
-        sizes = [stamps([variable], worker).size() for worker in (0, 1)]
-        session.run(variable.initializer)
-        for number in (3, 5, 7):
-            session.run(enqueued, {round_: number})
-        assert session.run(sizes) == [3, 0]
-        assert session.run(value, {round_: 5}) == 7.0
-        assert session.run(sizes) == [1, 0]
-        # A stamp of a later round, with which a new chief lets workers go on, is as good.
-        assert session.run(value, {round_: 6}) == 7.0
+        variable = tf.compat.v1.get_variable("v", [])
+        round_ = tf.compat.v1.placeholder(tf.int64, [1])
+        enqueued = announce([variable], [round_, round_[:0], round_], [])
+        sizes = [stamps([variable], worker).size() for worker in range(3)]
+        taken = stamped([variable], 2)
+        for number in (3, 5):
+            session.run(enqueued, {round_: [number]})
+        assert session.run(sizes) == [2, 0, 2]
+        assert [session.run(taken) for _ in range(2)] == [3, 5]
+        assert session.run(sizes) == [2, 0, 0]
+
+
+def test_stamps_follow_the_update() -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable("v", [], initializer=tf.compat.v1.zeros_initializer())
+        updates = [variable.assign_add(1.0) for _ in range(2)]
+        for operation in announce([variable], [tf.constant([1], tf.int64)], [update.op for update in updates]):
+            assert {update.op for update in updates} <= set(operation.control_inputs)
+            session.run(variable.initializer)
+            session.run(operation)
+        assert session.run(variable) == 2.0
 
 
 def test_graphs_that_create_a_group_in_another_order_share_its_queue() -> None:

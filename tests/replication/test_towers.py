@@ -13,7 +13,11 @@ from psclust.errors import UsageError
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
 from psclust.replication.device_layout import LOCAL, DeviceLayout
+from psclust.replication.graph_walk import before, reached
 from psclust.replication.input.replica_input import build_input
+from psclust.replication.towers.tower import build_tower
+from psclust.replication.towers.tower_kind import TowerKind
+from psclust.replication.variables.places import Places
 
 pytestmark = pytest.mark.tensorflow
 
@@ -201,3 +205,24 @@ def test_the_loss_of_towers_is_weighted_by_examples(session: Any) -> None:
     # Three examples with a loss of 0, one with a loss of 4.
     _, (loss, examples) = session.run(built.steps[0].fetches)
     assert (loss, examples) == (1.0, 4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "empty", "depends"),
+    [
+        (lambda: _range(8).repeat(), False, True),
+        (lambda: tf.data.Dataset.range(8).batch(4, drop_remainder=True), False, False),
+        (lambda: tf.data.Dataset.range(8).batch(4, drop_remainder=True), True, True),
+    ],
+    ids=["of any length", "all alike", "or empty"],
+)
+def test_the_weight_is_a_constant_where_all_batches_are_alike(
+    session: Any, batches: Callable[..., Any], empty: bool, depends: bool
+) -> None:
+    program = _program(lambda features, mode: psclust.EstimatorSpec(mode, loss=tf.nn.l2_loss(_weight())), batches)
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(1.0)
+    tower = build_tower(program, optimizer, LOCAL, Places(0), 0, TowerKind(weighted=True, maybe_empty=empty))
+    ((gradient, _),) = tower.gradients
+    assert (tower.input.examples.op.name in reached([gradient.op], before)) == depends
+    session.run([tf.compat.v1.global_variables_initializer(), tower.input.initializer])
+    assert session.run(gradient) == 4.0

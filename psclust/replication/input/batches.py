@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from psclust.errors import UsageError
@@ -30,7 +32,13 @@ def features_and_labels(batch: Tensors) -> tuple[Tensors, Tensors]:
 
 def count_examples(batch: Tensors) -> Tensor:
     """int64 scalar: the leading dimension of the batch's first tensor; 1 if that is a scalar."""
-    return count_rows(next(value for value in tf.nest.flatten(batch) if value is not None))
+    return count_rows(_first(batch))
+
+
+def known_examples(batch: Tensors) -> int | None:
+    """The same, if the shape says it: every batch has as many then."""
+    shape = _first(batch).shape
+    return shape[0] if shape.rank else None
 
 
 def count_rows(value: Tensors) -> Tensor:
@@ -41,3 +49,7 @@ def count_rows(value: Tensors) -> Tensor:
         return value.dense_shape[0]
     # Tensors that Python code returns have no static rank.
     return tf.shape(value, tf.int64)[0] if value.shape.rank else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]
+
+
+def _first(batch: Tensors) -> Any:
+    return next(value for value in tf.nest.flatten(batch) if value is not None)

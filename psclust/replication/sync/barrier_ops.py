@@ -8,7 +8,7 @@ graphs of all workers use the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -61,8 +61,9 @@ class Channel:
 class ParticipantOps:
     """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
 
-    step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch) after one gradient was computed, pushed
-    and reported; feeds `incarnation` and `round`. reported: its op that reports, with all that goes before.
+    step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch, and for each of `stamps` their values)
+    after one gradient was computed, pushed and reported; feeds `incarnation` and `round`. reported: its op that reports, with all that goes
+    before. stamps: for each ps, the stamps that a step takes there, each of which can be taken alone; see `readiness`.
     next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
     worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date, before a step that does not
     continue the one before; None if it has none. computed: the round whose gradient was computed last, on the worker alone; None if
@@ -74,6 +75,7 @@ class ParticipantOps:
     round: Tensor
     step: Sequence[Tensor]
     reported: Operation
+    stamps: Sequence[Sequence[Tensor]]
     next_step: Tensor
     send: Operation
     token: Tensor
@@ -160,12 +162,14 @@ def participant_ops(
     rounds = {variable.device: at(variable, lambda: done[position(Message, "round")]) for _, variable in sent}
     pushes = [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in zip(accumulators, sent, strict=True)]
     brought: list[Operation] = []
+    stamps: Mapping[str, Sequence[Tensor]] = {}
     if channel.stream is not None:
         examples = {variable.device: at(variable, lambda: done[position(Message, "examples")]) for _, variable in sent}
         pushes += push_examples(channel.stream, examples, rounds)
-        brought = bring_updated(channel.stream, replica, rounds)
+        brought, stamps = bring_updated(channel.stream, replica)
     with tf.device(layout.parameters):
-        with tf.control_dependencies([*pushes, *updates]):
+        # Grouped, so that the end of all pushes of a ps takes one message.
+        with tf.control_dependencies([tf.group(*pushes, *updates)]):
             reported = channel.messages.enqueue(done)
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
@@ -182,7 +186,8 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples, computed),
+            step=(token, loss, tower.input.examples, computed, *_together(stamps)),
+            stamps=list(stamps.values()),
             reported=reported,
             next_step=token[position(Token, "step")],
             send=channel.messages.enqueue(other),
@@ -270,6 +275,15 @@ def _counted(state: State, applied: Sequence[Operation], batches: Tensor, stream
 def _all_reduce_ops(all_reduce: BetweenGraphAllReduce, round_: Tensor) -> AllReduceOps:
     accumulators = AccumulatorOps(round_, all_reduce.open(round_), all_reduce.counts(), all_reduce.discard())
     return AllReduceOps(accumulators, all_reduce.release(round_))
+
+
+def _together(stamps: Mapping[str, Sequence[Tensor]]) -> list[Tensor]:
+    """Those of each ps in one message."""
+    together = []
+    for device, each in stamps.items():
+        with tf.device(device):
+            together.append(tf.stack(each))
+    return together
 
 
 def _encode(kind: Tensor, worker: int, incarnation: Tensor, round_: Tensor) -> Tensor:

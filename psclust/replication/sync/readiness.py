@@ -2,7 +2,9 @@
 
 A worker waits for the stamp and reads the variables in the same part of its graph, so waiting costs no message. Each worker has a queue of
 its own for each group of variables: from one that several share, a worker that is a round ahead could take the stamp of a slower one.
-Stamps of older rounds, for which a worker did not wait, are skipped.
+
+A stamp may be of an older round, for which an earlier process of the worker did not wait. A step takes one stamp of each queue and tells
+which: the worker then takes those that are left up to its round, and pulls the variables again, because it has read them too soon.
 """
 
 from __future__ import annotations
@@ -14,9 +16,6 @@ import tensorflow as tf
 
 from psclust.replication.tf_types import Operation, Tensor, Variable
 
-# No round has it.
-_NEVER = -1
-
 
 def stamps(variables: Sequence[Variable], worker: int) -> Any:
     """The queue for a worker and a group of variables of one ps, shared by the graphs of worker and chief."""
@@ -26,19 +25,13 @@ def stamps(variables: Sequence[Variable], worker: int) -> Any:
         return tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name=f"psclust/updated/{first}@{worker}", name="updated")
 
 
-def announce(variables: Sequence[Variable], counts: Sequence[Tensor], round_: Tensor, after: Sequence[Operation]) -> list[Operation]:
-    """The ops that stamp `round_`, after the ops in `after`, for each worker as often as `counts` has it: int64 scalars, 0 or 1."""
-    with tf.device(variables[0].device):
-        with tf.control_dependencies(list(after)):
-            stamp = tf.reshape(round_, [1])
-        return [stamps(variables, worker).enqueue_many(tf.repeat(stamp, count)) for worker, count in enumerate(counts)]
+def announce(variables: Sequence[Variable], rounds: Sequence[Tensor], after: Sequence[Operation]) -> list[Operation]:
+    """The ops that stamp, after the ops in `after`, for each worker its `rounds`, on the ps: int64 [0] or [1]."""
+    with tf.device(variables[0].device), tf.control_dependencies(list(after)):
+        return [stamps(variables, worker).enqueue_many(own) for worker, own in enumerate(rounds)]
 
 
-def stamped(variables: Sequence[Variable], worker: int, round_: Tensor) -> list[Operation]:
-    """The ops that end when the variables have been updated in `round_`."""
-    queue = stamps(variables, worker)
+def stamped(variables: Sequence[Variable], worker: int) -> Tensor:
+    """The next stamp for the worker, int64 scalar. Waiting for it holds no thread of the ps."""
     with tf.device(variables[0].device):
-        # A dequeue that waits holds no thread of the ps.
-        start = tf.constant(_NEVER, tf.int64)
-        loop = tf.while_loop(lambda last: last < round_, lambda last: queue.dequeue(), [start], parallel_iterations=1)
-        return [tensor.op for tensor in tf.nest.flatten(loop)]
+        return stamps(variables, worker).dequeue()

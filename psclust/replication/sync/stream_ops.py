@@ -54,10 +54,10 @@ class StreamOps:
     """order: int64 [1 + workers] placeholder, the round, then 1 for each worker that takes part. round: int64 scalar placeholder.
 
     stream: updates the variables as `order` says. fill: pushes one gradient of zero, numbered `round`, into each accumulator. sums: all
-    accumulators. tags, settled: see above. fence: sets all fences to `round`. roll_back: gives the variables of a ps back the values they
-    had. level: takes it that all copies have the values of the variables, before workers pull. release: stamps `round` for all workers.
-    settle: sets `settled` to `round`. counted: makes an op that sets it to the round of the last stream, in the current control
-    dependencies. Mappings have the device of each ps as key.
+    accumulators. tags, settled: see above. fence: sets all fences to `round`; fenced: bool [ps], which are set. roll_back: gives the
+    variables of a ps back the values they had. level: takes it that all copies have the values of the variables, before workers pull.
+    release: stamps `round` for all workers. settle: sets `settled` to `round`. counted: makes an op that sets it to the round of the last
+    stream, in the current control dependencies. Mappings have the device of each ps as key.
     """
 
     workers: int
@@ -69,6 +69,7 @@ class StreamOps:
     tags: Mapping[str, Mark]
     settled: Mark
     fence: Operation
+    fenced: Tensor
     roll_back: Mapping[str, Operation]
     level: Operation
     release: Operation
@@ -96,15 +97,19 @@ def push_examples(channel: StreamChannel, examples: Mapping[str, Tensor], rounds
     return pushed
 
 
-def bring_updated(channel: StreamChannel, worker: int, rounds: Mapping[str, Tensor]) -> list[Operation]:
-    """The ops that bring this worker's copies up to date, each when its variable has been updated in the round; `rounds` by device."""
+def bring_updated(channel: StreamChannel, worker: int) -> tuple[list[Operation], Mapping[str, Sequence[Tensor]]]:
+    """(the ops that bring this worker's copies up to date, each when its variable has been updated; the stamps by which they know, for each
+    ps by its device, int64 scalars)."""
+    taken: dict[str, list[Tensor]] = {}
 
     def arriving(group: Sequence[LocalCopy]) -> list[Tensor]:
-        variables, device = [copy.variable for copy in group], group[0].variable.device
-        with tf.device(device), tf.control_dependencies(stamped(variables, worker, rounds[device])):
+        device = group[0].variable.device
+        stamp = stamped([copy.variable for copy in group], worker)
+        taken.setdefault(device, []).append(stamp)
+        with tf.device(device), tf.control_dependencies([stamp]):
             return [c.variable.read_value() if c.sent is None else last_difference(c.sent).read() for c in group]
 
-    return [operation for operations in bring(channel.copies, arriving).values() for operation in operations]
+    return [operation for operations in bring(channel.copies, arriving).values() for operation in operations], taken
 
 
 def stream_ops(
@@ -134,7 +139,6 @@ def stream_ops(
     sent = {copy.variable.op.name: copy.sent for copy in channel.copies if copy.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [stamp for group in groups for stamp in _announced(group, orders[group[0].device], written, sent)]
-    every = [1] * len(layout.workers)
     both, places = [*accumulators, *channel.examples.values()], [*variables, *(anchors[device] for device in channel.examples)]
     zeros = [at(place, tf.zeros, one.accumulator_ref.op.get_attr("shape"), one.dtype) for one, place in zip(both, places, strict=True)]
     settled = cell("psclust/settled", tf.int64, [], layout.parameters)
@@ -148,9 +152,10 @@ def stream_ops(
         tags={device: _mark(tag) for device, tag in tags.items()},
         settled=_mark(settled),
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
+        fenced=tf.stack([fence.is_set() for fence in fences.values()]),
         level=tf.group(*[level(copy.variable, copy.sent) for copy in channel.copies if copy.sent is not None]),
         roll_back={device: tf.group(*[_restore(v, value) for v, value in kept if v.device == device]) for device in tags},
-        release=tf.group(*[stamp for group in groups for stamp in announce(group, every, round_, [])]),
+        release=_released(groups, round_, len(layout.workers)),
         settle=settled.set(round_),
         counted=lambda: settled.set(tags[settled.device].read()),
     )
@@ -158,16 +163,17 @@ def stream_ops(
 
 @dataclass(frozen=True)
 class _Order:
-    """`StreamOps.order` on a ps. counts: for each worker. gradients: their sum, int32."""
+    """`StreamOps.order` on a ps. rounds: for each worker, what to stamp, int64 [1] or [0]. gradients: of how many workers, int32."""
 
     round: Tensor
-    counts: Sequence[Tensor]
+    rounds: Sequence[Tensor]
     gradients: Tensor
 
     @classmethod
     def of(cls, order: Tensor) -> _Order:
         order = tf.identity(order)
-        return cls(order[0], tf.unstack(order[1:]), tf.cast(tf.reduce_sum(order[1:]), tf.int32))
+        rounds = [order[:count] for count in tf.unstack(order[1:])]
+        return cls(order[0], rounds, tf.cast(tf.reduce_sum(order[1:]), tf.int32))
 
 
 def _mean(
@@ -234,7 +240,13 @@ def _announced(
             with tf.device(variable.device), tf.control_dependencies(after):
                 message = difference(variable.read_value(), sent[variable.op.name])
             after = [last_difference(sent[variable.op.name]).set(message)]
-    return announce(group, order.counts, order.round, after)
+    return announce(group, order.rounds, after)
+
+
+def _released(groups: Sequence[Sequence[Variable]], round_: Tensor, workers: int) -> Operation:
+    """The op that stamps `round_` for all workers."""
+    rounds = {group[0].device: at(group[0], tf.reshape, round_, [1]) for group in groups}
+    return tf.group(*[stamp for group in groups for stamp in announce(group, [rounds[group[0].device]] * workers, [])])
 
 
 def _mark(cell: Cell) -> Mark:

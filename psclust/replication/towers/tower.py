@@ -11,6 +11,7 @@ import tensorflow as tf
 from psclust.errors import UsageError
 from psclust.replication.device_function import Strategy, is_slot, replica_scope
 from psclust.replication.device_layout import DeviceLayout, host_of
+from psclust.replication.input.batches import known_examples
 from psclust.replication.input.replica_input import ReplicaInput, build_input, refuse_python_input
 from psclust.replication.model import EstimatorSpec, ModeKeys, Model, Shard
 from psclust.replication.settings import refuse_ignored
@@ -104,19 +105,27 @@ def _build_part(model: Model, optimizer: Optimizer, data: ReplicaInput, replica:
             "there is neither an optimizer_fn nor a train_op: give the program an optimizer, Program(model_fn, input_fn, "
             "optimizer_fn), or return EstimatorSpec(mode, loss=loss, train_op=...) from model_fn"
         )
-    # As the seed of backpropagation, in place of 1, the weight costs nothing.
-    seed = tf.cast(data.examples, loss.dtype) if kind.weighted else None
+    weight = _weight(data, kind)
+    # As the seed of backpropagation, in place of 1, it costs nothing.
+    seed = tf.cast(weight, loss.dtype) if kind.weighted else None
     variables = tf.compat.v1.trainable_variables()
     gradients = optimizer.compute_gradients(loss, var_list=variables, grad_loss=seed) if variables else ()
     statistics = current.statistics
     if kind.weighted:
-        statistics = [replace(s, value=s.value * tf.cast(data.examples, s.value.dtype)) for s in statistics]
+        statistics = [replace(s, value=s.value * tf.cast(weight, s.value.dtype)) for s in statistics]
     keys = tf.compat.v1.GraphKeys
     updates, summaries = (list(tf.compat.v1.get_collection(key)) for key in (keys.UPDATE_OPS, keys.SUMMARIES))
     if not kind.reuse:
         warn_of_silent_mistakes(loss, updates, [statistic.variable for statistic in statistics])
     pairs = [(present(g, data.examples) if kind.maybe_empty else g, variable) for g, variable in trained(gradients)]
     return Tower(data, loss, pairs, updates, spec, statistics, summaries)
+
+
+def _weight(data: ReplicaInput, kind: TowerKind) -> Tensor:
+    """The number of examples. A constant where every batch has as many, so that TensorFlow folds it into those of the loss: for a gradient
+    that is a variable's own value, as of `l2_loss`, it is a product with every weight otherwise."""
+    known = None if kind.maybe_empty else known_examples((data.features, data.labels))
+    return data.examples if known is None else tf.constant(known, tf.int64)
 
 
 def _next_batch(data: ReplicaInput, before: Tower) -> ReplicaInput:

@@ -37,9 +37,10 @@ def start_of(sent: Variable) -> Tensor:
 
 
 def level(variable: Variable, sent: Variable) -> Operation:
-    """Takes it that the copies have the variable's value."""
+    """Takes it that the copies have the variable's value, and that the last difference was none."""
     with tf.device(sent.device):
-        return sent.assign(variable.read_value(), read_value=False)
+        none = last_difference(sent).set(tf.zeros([eight_bits.message_bytes(sent.shape)], tf.int8))
+        return tf.group(sent.assign(variable.read_value(), read_value=False), none)
 
 
 def all_sent(sent: Variable) -> Tensor:

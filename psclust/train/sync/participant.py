@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,6 +46,7 @@ class BarrierParticipant:
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
         self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
+        self._run, self._stamps = session.run, ops.stamps
         self._watch = StepWatch(session, ops.computed) if ops.computed else None
         # Whether the copies of the variables are those of the step reached.
         self._up_to_date = False
@@ -61,8 +63,10 @@ class BarrierParticipant:
         if self._pull and not self._up_to_date:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
-        token, loss, examples, computed = self._step_or_update()
+        token, loss, examples, computed, *stamps = self._step_or_update()
+        too_soon = self._take_rest(stamps)
         grant = self._grant(token)
+        self._up_to_date = self._up_to_date and not too_soon
         # The system clock may have been set meanwhile.
         return replace(grant, waited_s=max(0.0, time.time() - float(computed))), float(loss), int(examples)
 
@@ -76,8 +80,23 @@ class BarrierParticipant:
         while self._grant(self._token(), any_round=True).go:
             self._send(Kind.LEAVE, self._incarnation, self._round)
 
-    def _step_or_update(self) -> tuple[Token, Any, Any, Any]:
-        """One gradient, and the update that follows it if that is offered: (the next token, loss, examples, when it was computed)."""
+    def _take_rest(self, stamps: Iterable[Iterable[int]]) -> bool:
+        """Takes the stamps that are left up to this round, after those that the step has taken. Returns whether there are any: the step has
+        brought variables before their update."""
+        behind = [
+            tensor
+            for each, tensors in zip(stamps, self._stamps, strict=True)
+            for stamp, tensor in zip(each, tensors, strict=True)
+            if stamp < self._round
+        ]
+        left = behind
+        while left:
+            left = [tensor for tensor, stamp in zip(left, self._run(left), strict=True) if stamp < self._round]
+        return bool(behind)
+
+    def _step_or_update(self) -> tuple[Any, ...]:
+        """One gradient, and the update that follows it if that is offered: (the next token, loss, examples, when it was computed, and the
+        stamps that were taken)."""
         offer = self._updates.take(self._round) if self._updates else None
         if self._updates is None or offer is None:
             with self._watched():

@@ -15,10 +15,14 @@ LOG = logging.getLogger(__name__)
 def take_over(session: Session, ops: StreamOps) -> None:
     """Shuts out an earlier stream, rolls back what it has written of a round that was not counted, and lets the workers go on that wait for
     it. To be called before variables are restored and before a barrier opens."""
-    settled = _value(session, ops.settled)
-    half = [device for device, tag in ops.tags.items() if _value(session, tag) > settled]
     # Greater than every round before, as the first round of a barrier.
     round_ = time.time_ns() // 1000
+    if not any(session.run(ops.fenced)):
+        # There was none; a stamp would only have every worker pull its variables once more.
+        session.run(ops.fence, {ops.round: round_})
+        return
+    settled = _value(session, ops.settled)
+    half = [device for device, tag in ops.tags.items() if _value(session, tag) > settled]
     session.run(ops.fence, {ops.round: round_})
     # Also where no stream had begun: a worker may have got a token of a round whose stream its chief did not live to begin.
     session.run(ops.release, {ops.round: round_})
