@@ -12,7 +12,7 @@ from psclust.testing.free_ports import free_ports
 
 pytestmark = pytest.mark.process
 
-BLOCKS, BLOCK = 200, 64 << 10
+BLOCKS, BLOCK = 800, 64 << 10
 # A fault brings a page or a few.
 MANY = BLOCKS * BLOCK // 4096 // 16
 

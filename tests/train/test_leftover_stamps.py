@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import tensorflow as tf
 
+import psclust
 from psclust.replication.sync.barrier_messages import Kind
 from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.sync.readiness import announce, stamped, stamps
@@ -49,3 +53,30 @@ def test_it_takes_what_is_left_and_pulls_once() -> None:
         # At its beginning, then because it has read too soon, then no more.
         assert seen == [1, 2, 2]
         assert [session.run(stamps([group], 0).size()) for group in groups] == [0, 0]
+
+
+class Waiting(tf.compat.v1.train.SessionRunHook):
+    """Notes how many stamps of a variable wait for the two workers when one of them begins."""
+
+    def __init__(self, variable: Any, noted: list[list[int]]) -> None:
+        self._sizes = [stamps([variable], worker).size() for worker in range(2)]
+        self._noted = noted
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self._noted.append(session.run(self._sizes))
+
+
+def test_the_first_barrier_leaves_none(train_here: Callable[..., Any]) -> None:
+    noted: list[list[int]] = []
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        weights = tf.compat.v1.get_variable("weights", [600, 600], initializer=tf.compat.v1.zeros_initializer())
+        loss = tf.reduce_mean(tf.matmul(features, weights))
+        return psclust.EstimatorSpec("train", loss=loss, training_hooks=[Waiting(weights, noted)])
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(4)
+
+    program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01))
+    train_here(program, "between-graph", sync=True, here=True)
+    assert noted == [[0, 0], [0, 0]]

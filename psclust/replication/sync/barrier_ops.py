@@ -168,8 +168,7 @@ def participant_ops(
         pushes += push_examples(channel.stream, examples, rounds)
         brought, stamps = bring_updated(channel.stream, replica)
     with tf.device(layout.parameters):
-        # Grouped, so that the end of all pushes of a ps takes one message.
-        with tf.control_dependencies([tf.group(*pushes, *updates)]):
+        with tf.control_dependencies([*pushes, *updates]):
             reported = channel.messages.enqueue(done)
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
