@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from trained import Trained, same
 
+from psclust.train.sync.stream_run import OTHER_ROUND
+
 pytestmark = pytest.mark.tensorflow
 LONG = pytest.mark.long
 
@@ -32,13 +34,15 @@ def test_they_give_the_weights_of_one_process(train_here: Callable[..., Any], op
     same(train_here(program), train_here(program, "between-graph", sync=True))
 
 
-def test_a_worker_whose_data_ends_leaves_in_the_middle_of_a_round(train_here: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_worker_whose_data_ends_leaves_in_the_middle_of_a_round(train_here: Callable[..., Any], workers: int) -> None:
     import wide
 
-    program = wide.program().with_params({"fewer": 8})
-    trained = train_here(program, "between-graph", sync=True)
-    assert trained.values["psclust/positions"].tolist() == [20, 12]
-    same(train_here(program, "in-graph", sync=True), trained)
+    # The last of three is the only one whose gradients go into an accumulator.
+    program = wide.program().with_params({"fewer": 8, "quitter": workers - 1})
+    trained = train_here(program, "between-graph", sync=True, workers=workers)
+    assert trained.values["psclust/positions"].tolist() == [20] * (workers - 1) + [12]
+    same(train_here(program, "in-graph", sync=True, workers=workers), trained)
 
 
 @LONG
@@ -81,6 +85,16 @@ def test_a_task_that_dies_half_way_through_its_push_leaves_no_trace(
     assert cluster.end() == {"worker:0": 0, "worker:1": 0}
     assert said in cluster.log("worker:0")
     same(train_here(getattr(wide, program)), cluster.trained())
+
+
+@pytest.mark.process
+def test_a_gradient_of_a_task_that_was_thought_dead_leaves_no_trace(train_here: Callable[..., Any], processes: Callable[..., Any]) -> None:
+    import wide
+
+    cluster = processes("between-graph", True, "wide:trained", "--set", "haunted_at=5")
+    assert cluster.end() == {"worker:0": 0, "worker:1": 0}
+    assert OTHER_ROUND in cluster.log("worker:0")
+    same(train_here(wide.trained), cluster.trained())
 
 
 @LONG

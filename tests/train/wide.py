@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import psclust
+from psclust.replication.sync.arrivals import arrivals_of
 from psclust.testing.wait import wait_until
 
 BATCH, LAYERS = 12, 4
@@ -35,7 +36,7 @@ def _input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
     if shard.index == 1:
         tf.compat.v1.add_to_collection(_SECOND, _SECOND)
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).shard(shard.count, shard.index).batch(BATCH // shard.count)
-    return dataset.take(params["steps"] - (params["fewer"] if shard.index == 1 else 0))
+    return dataset.take(params["steps"] - (params["fewer"] if shard.index == params["quitter"] else 0))
 
 
 def _mortal(x: Any, params: dict[str, Any]) -> Any:
@@ -85,6 +86,22 @@ class CopiesAreAsSent(tf.compat.v1.train.SessionRunHook):
             np.testing.assert_array_equal(copy, sent)
 
 
+class Ghost(tf.compat.v1.train.SessionRunHook):
+    """Pushes, after `step` steps, a gradient of an older round for the second worker, as a process of it that was thought dead may."""
+
+    def __init__(self, step: int) -> None:
+        self.steps_left = step
+
+    def begin(self) -> None:
+        (variable,) = [variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST]
+        self.push = arrivals_of(variable, 2).push(1, tf.ones(variable.shape), tf.constant(7, tf.int64))
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.steps_left -= 1
+        if not self.steps_left:
+            run_context.session.run(self.push)
+
+
 def _read(name: str) -> Any:
     """The value of the resource variable of this name, also of one that is in no collection."""
     handle = tf.compat.v1.get_default_graph().get_tensor_by_name(f"{name}:0")
@@ -104,15 +121,18 @@ def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psc
         x = tf.nn.tanh(x if unused else x + bias)
     hooks: list[Any] = [tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"])] if params["stop_at"] else []
     hooks += [CopiesAreAsSent()] if params["as_sent"] else []
+    hooks += [Ghost(params["haunted_at"])] if params["haunted_at"] and tf.compat.v1.get_collection(_SECOND) else []
     return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((x[:, :1] - labels) ** 2), training_hooks=hooks)
 
 
-PARAMS = {"steps": 20, "fewer": 0, "width": 500, "stop_at": 0, "mortal": "", "dies_at": 5, "mark": "", "lazy": False, "as_sent": False}
+PARAMS = {"steps": 20, "fewer": 0, "width": 500, "stop_at": 0, "mortal": "", "dies_at": 5, "mark": "", "lazy": False}
+PARAMS |= {"as_sent": False, "haunted_at": 0, "quitter": 1}
 
 
 def program(optimizer: str = "momentum", **config: Any) -> psclust.Program:
-    """The second replica has `fewer` batches than the others, and if it is `lazy`, its loss does not depend on the first bias; a hook in
-    every worker asks all to stop at the step `stop_at`, and one of a program that is `as_sent` fails where a copy is not."""
+    """The replica `quitter` has `fewer` batches than the others, and the second, if it is `lazy`, a loss that does not depend on the first
+    bias; a hook in every worker asks all to stop at the step `stop_at`, one of a program that is `as_sent` fails where a copy is not, and
+    after the step `haunted_at` there is a gradient of an older round."""
     return psclust.Program(_model, _input, OPTIMIZERS[optimizer], params=PARAMS, config=psclust.TrainConfig(**config), seed=1)
 
 

@@ -9,7 +9,7 @@ numbers only grow, also when the chief restarts (they start from the clock), and
 
 A new *incarnation* marks a worker that was restarted. A worker that dies within a round may have pushed part of its gradient; its
 successor is *unsure* until all others have delivered and the accumulators show whether such a part is there. If so, the round is void and
-all workers compute the step again; if not, the successor gets a token of the same round.
+all workers compute the step again; if not, the successor gets a token of the same round. (Streamed rounds are always void then.)
 
 Replicas that sum moments (`all_reduce`) wait for each other in the middle of a step. When one of them is lost or leaves, the others are
 released with made-up values; the round is *spoilt*, and void when all have delivered.

@@ -91,10 +91,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Push `times` gradients of zero, over no examples, into each accumulator of the stream of `round`."""
+    """Push a gradient of zero, over no examples, of each of the `workers` for each variable of the stream of `round`."""
 
     round: int
-    times: int
+    workers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

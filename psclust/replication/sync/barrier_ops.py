@@ -1,9 +1,9 @@
 """The TensorFlow ops of the barrier: those of a synchronous worker (participant) and those of the chief (coordinator).
 
 Gradients go into one accumulator a variable, on the variable's ps, which adds them up as they arrive and holds one sum whatever the number
-of workers; with backup workers, they go into the worker's own accumulators first (see `backup_ops`). Messages go through one queue on the
-first ps; each worker has a token queue of its own there, so no worker takes two tokens. Queues and accumulators have shared names, so the
-graphs of all workers use the same ones.
+of workers; with backup workers, they go into the worker's own accumulators first (see `backup_ops`), in a streamed round to `arrivals`.
+Messages go through one queue on the first ps; each worker has a token queue of its own there, so no worker takes two tokens. Queues and
+accumulators have shared names, so the graphs of all workers use the same ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.settings import Settings
-from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, at, push, take
+from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, at, push, stacked, take
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
 from psclust.replication.sync.backup_ops import BackupOps, backup_ops, own_accumulators
 from psclust.replication.sync.barrier_messages import (
@@ -32,7 +32,7 @@ from psclust.replication.sync.barrier_messages import (
     update_shape,
 )
 from psclust.replication.sync.foreseen_update import Gates, decide
-from psclust.replication.sync.stream_ops import Mark, StreamChannel, StreamOps, bring_updated, push_examples, stream_channel, stream_ops
+from psclust.replication.sync.stream_ops import Mark, StreamChannel, StreamOps, bring_updated, push_streamed, stream_channel, stream_ops
 from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
@@ -45,9 +45,9 @@ from psclust.replication.wire.local_copies import LocalCopy, pull
 
 @dataclass(frozen=True)
 class Channel:
-    """The queues and accumulators that workers and chief share. accumulators: one for each pair of `Tower.contributions`, in its order.
-    needed: how many gradients make a step; None: one of every worker. all_reduce: None if the replicas share no moments. stream: None if
-    the variables are updated when all gradients of all have arrived."""
+    """The queues and accumulators that workers and chief share. accumulators: one for each pair of `Tower.contributions`, in its order;
+    none with a stream. needed: how many gradients make a step; None: one of every worker. all_reduce: None if the replicas share no
+    moments. stream: None if the variables are updated when all gradients of all have arrived."""
 
     accumulators: Sequence[Accumulator]
     messages: Any
@@ -132,14 +132,14 @@ def build_channel(
 ) -> Channel:
     """Creates the shared queues and accumulators in the current graph. copies: of this worker, if each variable is updated, and comes back
     to them, while gradients of others leave."""
-    accumulators = [accumulator_for(gradient, variable) for gradient, variable in contributions]
+    accumulators = [] if copies else [accumulator_for(gradient, variable) for gradient, variable in contributions]
     with tf.device(layout.parameters):
         messages = tf.queue.FIFOQueue(-1, [tf.int64], [MESSAGE_SHAPE], shared_name="psclust/messages", name="messages")
         tokens = [
             tf.queue.FIFOQueue(-1, [tf.int64], [TOKEN_SHAPE], shared_name=f"psclust/tokens_{replica}", name="tokens")
             for replica in range(len(layout.workers))
         ]
-    stream = stream_channel([variable for _, variable in contributions], copies) if copies else None
+    stream = stream_channel([variable for _, variable in contributions], copies, len(layout.workers)) if copies else None
     return Channel(accumulators, messages, tokens, needed, all_reduce, stream)
 
 
@@ -154,18 +154,18 @@ def participant_ops(
         # Added, not stacked: TensorFlow folds a stack into its elements, and the round would not wait for the batch any more.
         done += tower.input.examples * tf.one_hot(position(Message, "examples"), *MESSAGE_SHAPE, dtype=tf.int64)
         other = _encode(kind, replica, incarnation, round_)
-    accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
-    streamed = channel.stream is not None
-    sent = send_gradients(tower.contributions, layout.workers[replica], settings.wire_dtype, in_turn=streamed)
+    sent = send_gradients(tower.contributions, layout.workers[replica], settings.wire_dtype, in_turn=channel.stream is not None)
     # The round is read from the message, which waits for the batch: when the data has ended nothing may be pushed, not even a gradient that
     # does not depend on the batch.
     rounds = {variable.device: at(variable, lambda: done[position(Message, "round")]) for _, variable in sent}
-    pushes = [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in zip(accumulators, sent, strict=True)]
     brought: list[Operation] = []
     stamps: Mapping[str, Sequence[Tensor]] = {}
-    if channel.stream is not None:
+    if channel.stream is None:
+        accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
+        pushes = [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in zip(accumulators, sent, strict=True)]
+    else:
         examples = {variable.device: at(variable, lambda: done[position(Message, "examples")]) for _, variable in sent}
-        pushes += push_examples(channel.stream, examples, rounds)
+        pushes = push_streamed(channel.stream, replica, [gradient for gradient, _ in sent], examples, rounds)
         brought, stamps = bring_updated(channel.stream, replica)
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
@@ -185,7 +185,7 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples, computed, *_together(stamps)),
+            step=(token, loss, tower.input.examples, computed, *stacked(stamps)),
             stamps=list(stamps.values()),
             reported=reported,
             next_step=token[position(Token, "step")],
@@ -225,7 +225,7 @@ def coordinator_ops(
             applied = _applied(taken, gates, tower, optimizer, state, layout, settings)
             gates.hold(applied)
         else:
-            stream = stream_ops(tower, channel.accumulators, channel.stream, optimizer, state, layout, settings)
+            stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings)
         batches = decision.batches if decision else decoded.batches
         with tf.control_dependencies([_counted(state, applied, batches, stream)]):
             sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
@@ -274,15 +274,6 @@ def _counted(state: State, applied: Sequence[Operation], batches: Tensor, stream
 def _all_reduce_ops(all_reduce: BetweenGraphAllReduce, round_: Tensor) -> AllReduceOps:
     accumulators = AccumulatorOps(round_, all_reduce.open(round_), all_reduce.counts(), all_reduce.discard())
     return AllReduceOps(accumulators, all_reduce.release(round_))
-
-
-def _together(stamps: Mapping[str, Sequence[Tensor]]) -> list[Tensor]:
-    """Those of each ps in one message."""
-    together = []
-    for device, each in stamps.items():
-        with tf.device(device):
-            together.append(tf.stack(each))
-    return together
 
 
 def _encode(kind: Tensor, worker: int, incarnation: Tensor, round_: Tensor) -> Tensor:

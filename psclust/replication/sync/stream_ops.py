@@ -11,14 +11,15 @@ successor also sets a *fence* on each ps: a stream of an older round, which may 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.settings import Settings
-from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, push, take
+from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, stacked, take
+from psclust.replication.sync.arrivals import Arrivals, arrivals_of, others_of, place_of
 from psclust.replication.sync.readiness import announce, stamped
 from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
@@ -29,14 +30,15 @@ from psclust.replication.variables.training_state import State
 from psclust.replication.wire.differences import difference, last_difference, level
 from psclust.replication.wire.local_copies import LocalCopy, bring, groups_of
 
-_TAKES = frozenset({"AccumulatorTakeGradient", "ResourceAccumulatorTakeGradient"})
+_TAKES = frozenset({"AccumulatorTakeGradient", "ResourceAccumulatorTakeGradient", "QueueDequeueV2"})
 
 
 @dataclass(frozen=True)
 class StreamChannel:
-    """What a streamed round needs beside the channel. examples: for each ps with accumulators, by its device, the accumulator of the
-    number of examples. copies: of this worker."""
+    """What a streamed round needs beside the channel. arrivals: one for each pair of `Tower.contributions`, in its order. examples: for
+    each ps with some, by its device, the accumulator of the number of examples. copies: of this worker."""
 
+    arrivals: Sequence[Arrivals]
     examples: Mapping[str, Accumulator]
     copies: Sequence[LocalCopy]
 
@@ -53,19 +55,23 @@ class Mark:
 class StreamOps:
     """order: int64 [1 + workers] placeholder, the round, then 1 for each worker that takes part. round: int64 scalar placeholder.
 
-    stream: updates the variables as `order` says. fill: pushes one gradient of zero, numbered `round`, into each accumulator. sums: all
-    accumulators. tags, settled: see above. fence: sets all fences to `round`; fenced: bool [ps], which are set. roll_back: gives the
-    variables of a ps back the values they had. level: takes it that all copies have the values of the variables, before workers pull.
-    release: stamps `round` for all workers. settle: sets `settled` to `round`. counted: makes an op that sets it to the round of the last
-    stream, in the current control dependencies. Mappings have the device of each ps as key.
+    stream: updates the variables as `order` says; a place of `Arrivals` that none of these workers has needs gradients of zero. Fetches,
+    for each ps, the rounds of gradients that it has taken, int64 [n]: the round is void if one is of another. zeros: for each place,
+    pushes one of each variable, numbered `round`. no_examples: goes with one, on each ps. sums: all that holds gradients or examples;
+    needed: the most that a stream takes from each. tags, settled: see above. fence: sets all fences to `round`; fenced: bool [ps], which
+    are set. roll_back: gives the variables of a ps back the values they had. level: takes it that all copies have the values of the
+    variables, before workers pull. release: stamps `round` for all workers. settle: sets `settled` to `round`. counted: makes an op that
+    sets it to the round of the last stream, in the current control dependencies. Mappings have the device of each ps as key.
     """
 
     workers: int
     order: Tensor
     round: Tensor
-    stream: Operation
-    fill: Operation
+    stream: Sequence[Tensor | Operation]
+    zeros: Sequence[Operation]
+    no_examples: Operation
     sums: AccumulatorOps
+    needed: Sequence[int]
     tags: Mapping[str, Mark]
     settled: Mark
     fence: Operation
@@ -77,23 +83,24 @@ class StreamOps:
     counted: Callable[[], Operation]
 
 
-def stream_channel(variables: Sequence[Variable], copies: Sequence[LocalCopy]) -> StreamChannel:
-    """Creates the shared accumulators of the examples in the current graph, on each ps that has one of the `variables`."""
+def stream_channel(variables: Sequence[Variable], copies: Sequence[LocalCopy], workers: int) -> StreamChannel:
+    """Creates in the current graph what the workers share, on each ps that has one of the `variables`."""
     examples = {}
     for device in dict.fromkeys(variable.device for variable in variables):
         with tf.device(device):
             # SUM, as in `accumulator_for`.
             kind = tf.compat.v1.ConditionalAccumulator
             examples[device] = kind(tf.float64, shape=[], shared_name="psclust/examples", reduction_type="SUM")
-    return StreamChannel(examples, copies)
+    return StreamChannel([arrivals_of(variable, workers) for variable in variables], examples, copies)
 
 
-def push_examples(channel: StreamChannel, examples: Mapping[str, Tensor], rounds: Mapping[str, Tensor]) -> list[Operation]:
-    """The ops that push this worker's number of examples on each ps; both arguments by its device."""
-    pushed = []
-    for device, accumulator in channel.examples.items():
-        with tf.device(device):
-            pushed.append(accumulator.apply_grad(tf.cast(examples[device], tf.float64), local_step=rounds[device]))
+def push_streamed(
+    channel: StreamChannel, worker: int, gradients: Sequence[Tensor], examples: Mapping[str, Tensor], rounds: Mapping[str, Tensor]
+) -> list[Operation]:
+    """The ops that push this worker's gradients, and its number of examples on each ps; mappings by its device."""
+    pushed = [_push_examples(channel, device, examples[device], rounds[device]) for device in channel.examples]
+    for arrivals, gradient in zip(channel.arrivals, gradients, strict=True):
+        pushed.append(arrivals.push(place_of(worker), gradient, rounds[arrivals.variable.device]))
     return pushed
 
 
@@ -114,23 +121,21 @@ def bring_updated(channel: StreamChannel, worker: int) -> tuple[list[Operation],
 
 def stream_ops(
     tower: Tower,
-    accumulators: Sequence[Accumulator],
     channel: StreamChannel,
     optimizer: Optimizer,
     state: State,
     layout: DeviceLayout,
     settings: Settings,
 ) -> StreamOps:
-    """The ops of the chief, with the accumulators of `Tower.contributions`."""
-    variables = [variable for _, variable in tower.contributions]
+    """The ops of the chief."""
     round_ = tf.compat.v1.placeholder(tf.int64, [], name="round")
     order = tf.compat.v1.placeholder(tf.int64, [1 + len(layout.workers)], name="stream_order")
-    anchors = {variable.device: variable for variable in variables}
+    anchors = {arrivals.variable.device: arrivals.variable for arrivals in channel.arrivals}
     orders = {device: at(variable, _Order.of, order) for device, variable in anchors.items()}
     tags = {device: _tag(device) for device in dict.fromkeys([layout.parameters, *anchors])}
     built = len(tf.compat.v1.get_default_graph().get_operations())
     fences = {device: cell("psclust/fence", tf.int64, [], device) for device in anchors}
-    mean = _mean(variables, accumulators, channel, orders, fences)
+    mean, taken = _mean(channel, orders, fences)
     applied = apply_update(optimizer, *tower.divide(mean), state, layout, settings)
     new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
     within = [operation for operation in reached(applied, before).values() if operation.name in new]
@@ -139,16 +144,17 @@ def stream_ops(
     sent = {copy.variable.op.name: copy.sent for copy in channel.copies if copy.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [stamp for group in groups for stamp in _announced(group, orders[group[0].device], written, sent)]
-    both, places = [*accumulators, *channel.examples.values()], [*variables, *(anchors[device] for device in channel.examples)]
-    zeros = [at(place, tf.zeros, one.accumulator_ref.op.get_attr("shape"), one.dtype) for one, place in zip(both, places, strict=True)]
+    sums, needed = _sums(channel, anchors, round_, len(layout.workers))
     settled = cell("psclust/settled", tf.int64, [], layout.parameters)
     return StreamOps(
         workers=len(layout.workers),
         order=order,
         round=round_,
-        stream=tf.group(*begun, *applied, *announced),
-        fill=tf.group(*[push(a, zero, v, round_) for a, zero, v in zip(both, zeros, places, strict=True)]),
-        sums=accumulator_ops(both, places, [take(a, v) for a, v in zip(both, places, strict=True)], round_),
+        stream=[*taken, tf.group(*begun, *applied, *announced)],
+        zeros=[tf.group(*[each.push_zero(place, round_) for each in channel.arrivals]) for place in channel.arrivals[0].places],
+        no_examples=tf.group(*[_push_examples(channel, device, tf.constant(0), round_) for device in channel.examples]),
+        sums=sums,
+        needed=needed,
         tags={device: _mark(tag) for device, tag in tags.items()},
         settled=_mark(settled),
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
@@ -163,43 +169,62 @@ def stream_ops(
 
 @dataclass(frozen=True)
 class _Order:
-    """`StreamOps.order` on a ps. rounds: for each worker, what to stamp, int64 [1] or [0]. gradients: of how many workers, int32."""
+    """`StreamOps.order` on a ps. rounds: for each worker, what to stamp, int64 [1] or [0]. gradients: of how many workers; others: how many
+    of them an accumulator of `Arrivals` gets; int32 scalars."""
 
     round: Tensor
     rounds: Sequence[Tensor]
     gradients: Tensor
+    others: Tensor
 
     @classmethod
     def of(cls, order: Tensor) -> _Order:
         order = tf.identity(order)
         rounds = [order[:count] for count in tf.unstack(order[1:])]
-        return cls(order[0], rounds, tf.cast(tf.reduce_sum(order[1:]), tf.int32))
+        taking_part = tf.cast(order[1:], tf.int32)
+        return cls(order[0], rounds, tf.reduce_sum(taking_part), others_of(taking_part))
 
 
-def _mean(
-    variables: Sequence[Variable],
-    accumulators: Sequence[Accumulator],
-    channel: StreamChannel,
-    orders: Mapping[str, _Order],
-    fences: Mapping[str, Cell],
-) -> GradientsAndVariables:
-    """The mean of all gradients of each variable, when it is complete."""
+def _push_examples(channel: StreamChannel, device: str, examples: Tensor, round_: Tensor) -> Operation:
+    with tf.device(device):
+        return channel.examples[device].apply_grad(tf.cast(examples, tf.float64), local_step=round_)
+
+
+def _sums(channel: StreamChannel, anchors: Mapping[str, Variable], round_: Tensor, workers: int) -> tuple[AccumulatorOps, list[int]]:
+    """(the ops on all that holds gradients or examples, the most that a stream takes from each)."""
+    others = [(each.others, each.variable) for each in channel.arrivals if each.others is not None]
+    pairs = [*others, *((accumulator, anchors[device]) for device, accumulator in channel.examples.items())]
+    added = accumulator_ops([a for a, _ in pairs], [v for _, v in pairs], [take(a, v) for a, v in pairs], round_)
+    queues = [(queue, each.variable) for each in channel.arrivals for queue in each.queues]
+    counts = [at(variable, queue.size) for queue, variable in queues]
+    emptied = [at(variable, queue.dequeue_many, count)[0].op for (queue, variable), count in zip(queues, counts, strict=True)]
+    return replace(added, counts=[*added.counts, *counts], empty=[*added.empty, *emptied]), [workers] * len(pairs) + [1] * len(queues)
+
+
+def _mean(channel: StreamChannel, orders: Mapping[str, _Order], fences: Mapping[str, Cell]) -> tuple[GradientsAndVariables, list[Tensor]]:
+    """(the mean of all gradients of each variable, when it is complete; for each ps, the rounds of gradients that were taken)."""
     factors = {}
     for device, accumulator in channel.examples.items():
         with tf.device(device):
             # In a void round there may be none.
-            examples = tf.maximum(accumulator.take_grad(orders[device].gradients), 1.0)
-            factors[device] = 1.0 / examples
+            factor = 1.0 / tf.maximum(accumulator.take_grad(orders[device].gradients), 1.0)
+            dtypes = {each.variable.dtype.base_dtype for each in channel.arrivals if each.variable.device == device}
+            factors[device] = {dtype: tf.cast(factor, dtype) for dtype in dtypes}
     means = []
-    for accumulator, variable in zip(accumulators, variables, strict=True):
-        device = variable.device
-        taken = take(accumulator, variable, orders[device].gradients)
-        with tf.device(device), tf.control_dependencies([taken]):
+    rounds: dict[str, list[Tensor]] = {device: [] for device in factors}
+    for arrivals in channel.arrivals:
+        device = arrivals.variable.device
+        total, each = arrivals.sum(orders[device].others)
+        rounds[device] += each
+        with tf.device(device), tf.control_dependencies([total]):
             current = fences[device].read()
-            allowed = tf.debugging.Assert(current <= orders[device].round, ["the stream of an earlier chief"])
+            allowed = tf.raw_ops.Assert(condition=current <= orders[device].round, data=["the stream of an earlier chief"])
         with tf.device(device), tf.control_dependencies([allowed]):
-            means.append((scale(taken, factors[device]), variable))
-    return means
+            # What takes the product apart is held back as well.
+            total = tf.identity(total)
+        with tf.device(device):
+            means.append((scale(total, factors[device][total.dtype]), arrivals.variable))
+    return means, stacked(rounds)
 
 
 def _keep(

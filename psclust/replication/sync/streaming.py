@@ -1,9 +1,11 @@
 """The barrier whose steps are streamed, as a pure transition table like the plain one: each variable is updated as soon as the gradients of
 all workers for it have arrived, and the update that ends the round only counts it.
 
-The chief begins the stream of a round for the workers it then expects, its *places*; each accumulator waits for one gradient of every
-place. So a place that stays empty, because its worker left, is filled with a gradient of zero over no examples, and a worker that joins
+The chief begins the stream of a round for the workers it then expects, its *places*; each variable waits for one gradient of every place.
+So a place that stays empty, because its worker left, is filled with a gradient of zero over no examples, and a worker that joins
 unexpectedly waits for the next round. In a void round all places are filled, which ends the stream, and the variables are rolled back.
+A round in which a worker died is void: what it has pushed may be in the variables already. All others compute the step again while its
+successor computes it for the first time, so the step takes no longer.
 """
 
 from __future__ import annotations
@@ -40,13 +42,10 @@ class StreamingBarrier(Barrier):
     def close_round(self) -> list[Action]:
         if not self._places:
             return super().close_round()
-        if self._unsure and self._examples:
-            return super().close_round()
         if self._examples and not sum(self._examples.values()):
             # As in the plain barrier, there is no data any more.
             self._stopping = True
-        # Without a gradient, no count of gradients shows what a lost worker has pushed.
-        return self._void() if self._stopping or not self._examples else self._update()
+        return self._void() if self._stopping or self._unsure or not self._examples else self._update()
 
     def _begin(self) -> list[Action]:
         self._places = frozenset() if self._stopping else frozenset(self._expected)
@@ -66,7 +65,7 @@ class StreamingBarrier(Barrier):
         return super()._leave(message)
 
     def _update(self) -> list[Action]:
-        round_, empty = self.round, len(self._places) - len(self._examples)
+        round_, empty = self.round, tuple(sorted(self._places - self._examples.keys()))
         filled: list[Action] = [Fill(round_, empty)] if empty else []
         for action in super()._update():
             # The messages of the next round are received while its stream runs.
@@ -74,7 +73,7 @@ class StreamingBarrier(Barrier):
         return [*filled, *self._begin()]
 
     def _void(self) -> list[Action]:
-        round_, places = self.round, len(self._places)
+        round_, places = self.round, tuple(sorted(self._places))
         *warning, reset, tokens = super()._void()
         return [*warning, Fill(round_, places), RollBack(round_), reset, tokens, *self._begin()]
 

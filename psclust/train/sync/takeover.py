@@ -30,10 +30,9 @@ def take_over(session: Session, ops: StreamOps) -> None:
         LOG.info("rolling back a step that was half made on %s", ", ".join(half))
         sums = AccumulatorGroup(session, ops.sums)
         sums.close(round_)
-        # An earlier stream that still waits to take would take gradients of the next round: it gets these, and fails at the fence. None
-        # waits for more than one gradient of every worker.
-        while min(sums.counts()) < ops.workers:
-            session.run(ops.fill, {ops.round: round_})
+        # An earlier stream that still waits to take would take gradients of the next round: it gets these, and fails at the fence.
+        while any(count < needed for count, needed in zip(sums.counts(), ops.needed, strict=True)):
+            session.run([*ops.zeros, ops.no_examples], {ops.round: round_})
         session.run([ops.roll_back[device] for device in half])
         session.run(ops.settle, {ops.round: round_})
         sums.reset(round_ + 1)

@@ -1,0 +1,80 @@
+"""Where the gradients of a streamed round wait, on the ps of their variable, until those of all workers are there.
+
+Those of the first two workers wait in a queue each, in the memory in which they have arrived, and their sum takes the place of one of them.
+An accumulator copies the first gradient that it gets, and keeps its sum, which the next op must not write over. It adds up those of all
+other workers, so that a ps holds three gradients of a variable at most, however many workers there are:
+
+    worker 0 --> queue -------+
+    worker 1 --> queue -------+--> sum
+    others   --> accumulator -+
+
+A gradient of an older round, of a process of the worker that was thought dead, is refused by an accumulator. In a queue it is found out
+when it has been taken, by the round that is with it: the chief begins anew, as if it had been restarted, and rolls the variables back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.sync.accumulators import accumulator_for, push, take
+from psclust.replication.tf_types import Accumulator, Operation, Tensor, Variable
+
+_QUEUED = 2
+
+
+def place_of(worker: int) -> int:
+    """Where the gradients of a worker wait, of all `Arrivals.places`."""
+    return min(worker, _QUEUED)
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Of the gradients of `variable`, which are dense. queues: of the first workers, (round, gradient), int64 scalar and as the variable.
+    others: None if there are no others."""
+
+    variable: Variable
+    queues: Sequence[Any]
+    others: Accumulator | None
+
+    @property
+    def places(self) -> range:
+        return range(len(self.queues) + (self.others is not None))
+
+    def push(self, place: int, gradient: Tensor, round_: Tensor) -> Operation:
+        """The op that adds a gradient of `round_`, int64 scalar, to those that wait at a place."""
+        if place < len(self.queues):
+            with tf.device(self.variable.device):
+                return self.queues[place].enqueue((round_, gradient))
+        assert self.others is not None
+        return push(self.others, gradient, self.variable, round_)
+
+    def push_zero(self, place: int, round_: Tensor) -> Operation:
+        with tf.device(self.variable.device):
+            return self.push(place, tf.zeros(self.variable.shape, self.variable.dtype.base_dtype), round_)
+
+    def sum(self, others: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """(the sum of one gradient from each queue and `others`, int32 scalar, from the accumulator, when they are there; the rounds of
+        those from queues, int64 scalars)."""
+        with tf.device(self.variable.device):
+            rounds, gradients = (list(each) for each in zip(*[queue.dequeue() for queue in self.queues], strict=True))
+            if self.others is not None:
+                gradients.append(take(self.others, self.variable, others))
+            return tf.add_n(gradients), rounds
+
+
+def arrivals_of(variable: Variable, workers: int) -> Arrivals:
+    """Shared by the graphs of all workers."""
+    with tf.device(variable.device):
+        types, shapes = [tf.int64, variable.dtype.base_dtype], [[], variable.shape]
+        names = [f"psclust/arrivals/{variable.op.name}@{worker}" for worker in range(min(workers, _QUEUED))]
+        queues = [tf.queue.FIFOQueue(-1, types, shapes, shared_name=name, name="arrivals") for name in names]
+    return Arrivals(variable, queues, accumulator_for(variable, variable) if workers > _QUEUED else None)
+
+
+def others_of(taking_part: Tensor) -> Tensor:
+    """How many gradients to take from an accumulator, where workers take part or not, int32 [workers], 1 or 0. One of zero if none is."""
+    return tf.maximum(tf.reduce_sum(taking_part[_QUEUED:]), 1)
