@@ -24,6 +24,7 @@ from psclust.replication.sync.readiness import announce, stamped
 from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
+from psclust.replication.update.descent_beside import descent_beside
 from psclust.replication.update.gradients import GradientsAndVariables, scale
 from psclust.replication.variables.cell import Cell, cell
 from psclust.replication.variables.training_state import State
@@ -136,7 +137,7 @@ def stream_ops(
     built = len(tf.compat.v1.get_default_graph().get_operations())
     fences = {device: cell("psclust/fence", tf.int64, [], device) for device in anchors}
     mean, taken = _mean(channel, orders, fences)
-    applied = apply_update(optimizer, *tower.divide(mean), state, layout, settings)
+    applied = apply_update(descent_beside(optimizer), *tower.divide(mean), state, layout, settings)
     new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
     within = [operation for operation in reached(applied, before).values() if operation.name in new]
     written = _writers(within)

@@ -1,0 +1,55 @@
+"""Gradient descent beside the old values: the updates of TensorFlow's optimizer, which writes over them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from psclust.replication.update.descent_beside import descent_beside
+from psclust.replication.update.gradients import scale
+
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+@pytest.mark.parametrize("averaged", [True, False])
+def test_it_makes_the_same_updates(dtype: tf.DType, averaged: bool) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        step = tf.compat.v1.placeholder(tf.float32, [])
+        optimizer = tf.compat.v1.train.GradientDescentOptimizer(tf.compat.v1.train.exponential_decay(0.5, step, 1, 0.9))
+        values = np.linspace(-1, 1, 12).reshape(3, 4)
+        ours, theirs = ([tf.Variable(values[:rows].astype(dtype.as_numpy_dtype)) for rows in (3, 1)] for _ in range(2))
+        gradients = [tf.exp(variable.read_value()) for variable in theirs]
+        if averaged:
+            gradients = [scale(gradient, tf.constant(1 / 3, tf.float64)) for gradient in gradients]
+        update = descent_beside(optimizer).apply_gradients(list(zip(gradients, ours, strict=True)))
+        with tf.control_dependencies([update]):
+            after = optimizer.apply_gradients(list(zip(gradients, theirs, strict=True)))
+        session.run(tf.compat.v1.global_variables_initializer())
+        for number in range(3):
+            session.run(after, {step: number})
+            for one, other in zip(session.run(ours), session.run(theirs), strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_values_that_are_kept_stay_and_are_not_copied() -> None:
+    with tf.Graph().as_default() as graph:
+        variable = tf.compat.v1.get_variable("weights", [3], initializer=tf.compat.v1.ones_initializer(), use_resource=True)
+        descent = descent_beside(tf.compat.v1.train.GradientDescentOptimizer(0.5))
+        descent.apply_gradients([(tf.ones([3]), variable)])
+        written = [use.type for use in variable.handle.consumers() if use is not variable.initializer]
+        assert written.count("AssignVariableOp") == 1
+        # TensorFlow's own would copy what another op still holds.
+        assert not any("Apply" in operation.type for operation in graph.get_operations())
+
+
+@pytest.mark.parametrize("name", ["AdamOptimizer", "MomentumOptimizer", "of a user"])
+def test_other_optimizers_stay_as_they_are(name: str) -> None:
+    class Own(tf.compat.v1.train.GradientDescentOptimizer):
+        """Which may do something else."""
+
+    optimizers = tf.compat.v1.train
+    made = {"AdamOptimizer": lambda: optimizers.AdamOptimizer(0.1), "MomentumOptimizer": lambda: optimizers.MomentumOptimizer(0.1, 0.9)}
+    optimizer = made.get(name, lambda: Own(0.1))()
+    assert descent_beside(optimizer) is optimizer
