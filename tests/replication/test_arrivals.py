@@ -17,6 +17,7 @@ class Meeting:
 
     def __init__(self, workers: int) -> None:
         with tf.device("/job:localhost/task:0/cpu:0"):
+            self._workers = workers
             variable = tf.compat.v1.get_variable("weights", [3], use_resource=True)
             self.arrivals: Arrivals = arrivals_of(variable, workers)
             self._value = tf.compat.v1.placeholder(tf.float32, [])
@@ -25,6 +26,7 @@ class Meeting:
             gradient = tf.fill([3], self._value)
             self._push = [self.arrivals.push(place, gradient, self._round) for place in self.arrivals.places]
             self._zero = [self.arrivals.push_zero(place, self._round) for place in self.arrivals.places]
+            self._counts = [self.arrivals.count(place) for place in self.arrivals.places]
             self._sum = self.arrivals.sum(others_of(self._taking_part))
         self._session = tf.compat.v1.Session()
 
@@ -33,6 +35,11 @@ class Meeting:
 
     def push_zero(self, worker: int, round_: int) -> None:
         self._session.run(self._zero[place_of(worker)], {self._round: round_})
+
+    def lacking(self) -> list[int]:
+        """The places at which less waits than a sum may take."""
+        counts = self._session.run(self._counts)
+        return [place for place, count in enumerate(counts) if count < self.arrivals.most(place, self._workers)]
 
     def sum(self, taking_part: Sequence[int]) -> tuple[float, list[int]]:
         """(the sum, the rounds of what was taken from queues)."""
@@ -89,3 +96,12 @@ def test_an_accumulator_refuses_one_of_an_older_round() -> None:
             meeting.push(worker, 1.0, round_)
         assert meeting.sum([1, 1, 1]) == (3.0, [round_] * 2)
         meeting.push(2, 7.0, round_)
+
+
+@pytest.mark.usefixtures("graph")
+def test_a_place_lacks_gradients_until_there_is_one_of_each_of_its_workers() -> None:
+    meeting, found = Meeting(4), []
+    for worker in (2, 0, 3, 1):
+        found.append(meeting.lacking())
+        meeting.push(worker, 1.0, 100)
+    assert [*found, meeting.lacking()] == [[0, 1, 2], [0, 1, 2], [1, 2], [1], []]

@@ -56,6 +56,15 @@ class Arrivals:
         with tf.device(self.variable.device):
             return self.push(place, tf.zeros(self.variable.shape, self.variable.dtype.base_dtype), round_)
 
+    def count(self, place: int) -> Tensor:
+        """How many gradients wait at a place, int32 scalar."""
+        with tf.device(self.variable.device):
+            return self.queues[place].size() if self.others is None or place < len(self.queues) else self.others.num_accumulated()
+
+    def most(self, place: int, workers: int) -> int:
+        """How many a sum takes from a place at most."""
+        return 1 if place < len(self.queues) else workers - len(self.queues)
+
     def sum(self, others: Tensor) -> tuple[Tensor, list[Tensor]]:
         """(the sum of one gradient from each queue and `others`, int32 scalar, from the accumulator, when they are there; the rounds of
         those from queues, int64 scalars)."""

@@ -58,11 +58,12 @@ class StreamOps:
 
     stream: updates the variables as `order` says; a place of `Arrivals` that none of these workers has needs gradients of zero. Fetches,
     for each ps, the rounds of gradients that it has taken, int64 [n]: the round is void if one is of another. zeros: for each place,
-    pushes one of each variable, numbered `round`. no_examples: goes with one, on each ps. sums: all that holds gradients or examples;
-    needed: the most that a stream takes from each. tags, settled: see above. fence: sets all fences to `round`; fenced: bool [ps], which
-    are set. roll_back: gives the variables of a ps back the values they had. level: takes it that all copies have the values of the
-    variables, before workers pull. release: stamps `round` for all workers. settle: sets `settled` to `round`. counted: makes an op that
-    sets it to the round of the last stream, in the current control dependencies. Mappings have the device of each ps as key.
+    pushes one of each variable, numbered `round`. no_examples: goes with one, on each ps. lacking: bool [places + 1], at which places less
+    waits than a stream may take, and whether examples do. sums: all that holds gradients or examples. tags, settled: see above. fence:
+    sets all fences to `round`; fenced: bool [ps], which are set. roll_back: gives the variables of a ps back the values they had. level:
+    takes it that all copies have the values of the variables, before workers pull. release: stamps `round` for all workers. settle: sets
+    `settled` to `round`. counted: makes an op that sets it to the round of the last stream, in the current control dependencies. Mappings
+    have the device of each ps as key.
     """
 
     workers: int
@@ -71,8 +72,8 @@ class StreamOps:
     stream: Sequence[Tensor | Operation]
     zeros: Sequence[Operation]
     no_examples: Operation
+    lacking: Tensor
     sums: AccumulatorOps
-    needed: Sequence[int]
     tags: Mapping[str, Mark]
     settled: Mark
     fence: Operation
@@ -145,7 +146,6 @@ def stream_ops(
     sent = {copy.variable.op.name: copy.sent for copy in channel.copies if copy.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [stamp for group in groups for stamp in _announced(group, orders[group[0].device], written, sent)]
-    sums, needed = _sums(channel, anchors, round_, len(layout.workers))
     settled = cell("psclust/settled", tf.int64, [], layout.parameters)
     return StreamOps(
         workers=len(layout.workers),
@@ -154,8 +154,8 @@ def stream_ops(
         stream=[*taken, tf.group(*begun, *applied, *announced)],
         zeros=[tf.group(*[each.push_zero(place, round_) for each in channel.arrivals]) for place in channel.arrivals[0].places],
         no_examples=tf.group(*[_push_examples(channel, device, tf.constant(0), round_) for device in channel.examples]),
-        sums=sums,
-        needed=needed,
+        lacking=_lacking(channel, anchors, len(layout.workers)),
+        sums=_sums(channel, anchors, round_),
         tags={device: _mark(tag) for device, tag in tags.items()},
         settled=_mark(settled),
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
@@ -191,15 +191,25 @@ def _push_examples(channel: StreamChannel, device: str, examples: Tensor, round_
         return channel.examples[device].apply_grad(tf.cast(examples, tf.float64), local_step=round_)
 
 
-def _sums(channel: StreamChannel, anchors: Mapping[str, Variable], round_: Tensor, workers: int) -> tuple[AccumulatorOps, list[int]]:
-    """(the ops on all that holds gradients or examples, the most that a stream takes from each)."""
+def _sums(channel: StreamChannel, anchors: Mapping[str, Variable], round_: Tensor) -> AccumulatorOps:
+    """The ops on all that holds gradients or examples."""
     others = [(each.others, each.variable) for each in channel.arrivals if each.others is not None]
     pairs = [*others, *((accumulator, anchors[device]) for device, accumulator in channel.examples.items())]
     added = accumulator_ops([a for a, _ in pairs], [v for _, v in pairs], [take(a, v) for a, v in pairs], round_)
-    queues = [(queue, each.variable) for each in channel.arrivals for queue in each.queues]
-    counts = [at(variable, queue.size) for queue, variable in queues]
-    emptied = [at(variable, queue.dequeue_many, count)[0].op for (queue, variable), count in zip(queues, counts, strict=True)]
-    return replace(added, counts=[*added.counts, *counts], empty=[*added.empty, *emptied]), [workers] * len(pairs) + [1] * len(queues)
+    queues = [(each, place, queue) for each in channel.arrivals for place, queue in enumerate(each.queues)]
+    counts = [each.count(place) for each, place, _ in queues]
+    emptied = [at(each.variable, queue.dequeue_many, count)[0].op for (each, _, queue), count in zip(queues, counts, strict=True)]
+    return replace(added, counts=[*added.counts, *counts], empty=[*added.empty, *emptied])
+
+
+def _lacking(channel: StreamChannel, anchors: Mapping[str, Variable], workers: int) -> Tensor:
+    """See `StreamOps`."""
+    fewer = [
+        tf.reduce_any(tf.stack([each.count(place) < each.most(place, workers) for each in channel.arrivals]))
+        for place in channel.arrivals[0].places
+    ]
+    examples = [at(anchors[device], accumulator.num_accumulated) for device, accumulator in channel.examples.items()]
+    return tf.stack([*fewer, tf.reduce_min(tf.stack(examples)) < workers])
 
 
 def _mean(channel: StreamChannel, orders: Mapping[str, _Order], fences: Mapping[str, Cell]) -> tuple[GradientsAndVariables, list[Tensor]]:

@@ -31,8 +31,9 @@ def take_over(session: Session, ops: StreamOps) -> None:
         sums = AccumulatorGroup(session, ops.sums)
         sums.close(round_)
         # An earlier stream that still waits to take would take gradients of the next round: it gets these, and fails at the fence.
-        while any(count < needed for count, needed in zip(sums.counts(), ops.needed, strict=True)):
-            session.run([*ops.zeros, ops.no_examples], {ops.round: round_})
+        pushes = [*ops.zeros, ops.no_examples]
+        while any(lacking := session.run(ops.lacking)):
+            session.run([push for push, lacks in zip(pushes, lacking, strict=True) if lacks], {ops.round: round_})
         session.run([ops.roll_back[device] for device in half])
         session.run(ops.settle, {ops.round: round_})
         sums.reset(round_ + 1)
