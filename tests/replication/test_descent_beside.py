@@ -33,7 +33,7 @@ def test_it_makes_the_same_updates(dtype: tf.DType, averaged: bool) -> None:
                 np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
-def test_values_that_are_kept_stay_and_are_not_copied() -> None:
+def test_no_op_writes_over_the_values() -> None:
     with tf.Graph().as_default() as graph:
         variable = tf.compat.v1.get_variable("weights", [3], initializer=tf.compat.v1.ones_initializer(), use_resource=True)
         descent = descent_beside(tf.compat.v1.train.GradientDescentOptimizer(0.5))

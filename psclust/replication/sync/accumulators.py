@@ -16,8 +16,9 @@ from psclust.replication.tf_types import Accumulator, Gradient, Operation, Tenso
 
 @dataclass(frozen=True)
 class AccumulatorOps:
-    """Ops on a group of accumulators. open: refuses gradients older than `round`, an int64 scalar placeholder, from now on.
-    counts: for each accumulator, how many gradients it holds; int32 scalars. empty: for each, the op that empties it."""
+    """Ops on a group of accumulators, in a streamed round also of the queues of `Arrivals`, which refuse nothing. open: refuses gradients
+    older than `round`, an int64 scalar placeholder, from now on. counts: for each, how many gradients it holds; int32 scalars. empty: for
+    each, the op that empties it."""
 
     round: Tensor
     open: Operation
