@@ -71,11 +71,11 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
 
-$(VENV)/.demo: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.c)
+$(VENV)/.demo: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.[ch])
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[examples]"
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.c)
+$(VENV)/.test: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.[ch])
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[test]"
 	@touch $@
 

@@ -19,7 +19,9 @@ LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 # Since 2.21 TensorFlow does not bring it.
 TENSORBOARD = "tensorboard>=2.20"
 
-PLAIN: Any = {"optional": True, "py_limited_api": True}
+LIBRARIES = {"server_shim": ["server_shim"], "kernels": ["kernels", "int8_kernels", "sum_kernels"]}
+HEADERS = ["psclust/runtime/kernels.h"]
+PLAIN: Any = {"optional": True, "py_limited_api": True, "libraries": ["dl"], "extra_compile_args": ["-O3", "-ffp-contract=off"]}
 
 setup(
     name="psclust",
@@ -36,13 +38,14 @@ setup(
         "psclust.cli.run_report": ["*.html"],
         "psclust.control": ["*.proto"],
         "psclust.examples": ["*.ipynb"],
-        "psclust.runtime": ["*.c"],
+        "psclust.runtime": ["*.c", "*.h"],
     },
     # Not Python modules but shared libraries, one loaded into servers with LD_PRELOAD, one by TensorFlow. Optional: without a C compiler
-    # psclust still installs; `psclust up` reports that the shim is missing, programs that would use the kernels that those are.
+    # psclust still installs; `psclust up` reports that the shim is missing, programs that would use the kernels that those are. The
+    # kernels round as TensorFlow's ops do: no product and sum in one.
     ext_modules=[
-        Extension(f"psclust.runtime._{name}", [f"psclust/runtime/{name}.c"], libraries=["dl"], extra_compile_args=["-O3"], **PLAIN)
-        for name in ("server_shim", "wire_kernels")
+        Extension(f"psclust.runtime._{name}", [f"psclust/runtime/{file}.c" for file in files], depends=HEADERS, **PLAIN)
+        for name, files in LIBRARIES.items()
     ],
     # One wheel for every Python.
     options={"bdist_wheel": {"py_limited_api": "cp310"}},

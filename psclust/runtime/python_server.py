@@ -9,10 +9,10 @@ from typing import NoReturn
 
 from psclust.errors import PsclustError, StartError
 from psclust.runtime.bare_server import Request, not_started, parse, wait_for_a_signal
+from psclust.runtime.kernel_library import python_ops
 from psclust.runtime.quiet_import import quiet_import
 from psclust.runtime.roomy_heaps import roomy_heaps
 from psclust.runtime.server_def import server_def
-from psclust.runtime.wire_kernels import python_ops
 
 
 def serve(argv: Sequence[str]) -> NoReturn:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from psclust.errors import StartError
+from psclust.runtime.kernel_library import kernel_library
 from psclust.runtime.roomy_heaps import roomy_heaps
-from psclust.runtime.wire_kernels import wire_kernels
 
 NAME = "libtensorflow_cc.so.2"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -84,7 +84,7 @@ def load_library() -> Library:
     with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
         library = Library(find_library())
         # Without them, clients build graphs that do not need them.
-        if own := wire_kernels():
+        if own := kernel_library():
             with suppress(Refused):
                 library.load_ops(own)
         return library

@@ -15,7 +15,7 @@ Preload = Literal["library", "tensorflow", "psclust", "keras"]
 # fmt: off
 LIBRARY_READS = (
     "DISABLE_HOST_SEND_RECV_REGISTRATION", "GCS_", "GLIBC_", "GRPC_THREAD_POOL_VERBOSE_FAILURES", "LD_", "LLVM_OVERRIDE_PRODUCER",
-    "MALLOC_", "OPENSSL_", "PSCLUST_WIRE_KERNELS", "TF_CPP_", "TF_CUFFT_WORKSPACE_LIMIT_IN_MB", "TF_ENABLED_DEVICE_TYPES",
+    "MALLOC_", "OPENSSL_", "PSCLUST_KERNELS", "TF_CPP_", "TF_CUFFT_WORKSPACE_LIMIT_IN_MB", "TF_ENABLED_DEVICE_TYPES",
     "TF_ENABLE_ONEDNN_OPTS", "TF_USE_MODULAR_FILESYSTEM",
 )
 """Prefixes of the names that `libtensorflow_cc`, the C library and what is loaded with them read."""

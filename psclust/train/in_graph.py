@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication import kernels
 from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Graph, Session
-from psclust.replication.wire import kernels
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
@@ -23,10 +23,9 @@ from psclust.train.checkpoints.saver import Saver
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
-from psclust.train.kernel_check import with_kernels, without_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
-from psclust.train.placed_graph import build_placed
+from psclust.train.placed_graph import build_placed, without_kernels
 from psclust.train.session import open_session, open_setup, recover, session_config, start_server
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained, no_data
@@ -51,7 +50,6 @@ class _Client:
 def train_in_graph(job: Job) -> None:
     """Trains until the data of all towers ends or the wanted step is reached, and writes a checkpoint of the result."""
     target = start_server(job.context)
-    job = with_kernels(job, target)
     layout = _layout(job, target)
     client = _client(job, layout)
 
@@ -61,8 +59,8 @@ def train_in_graph(job: Job) -> None:
         try:
             with explained(graph), open_session(target, graph, session_config(job.context)) as session:
                 _train(client, session)
-        except kernels.Lost as lost:
-            LOG.warning("%s", lost)
+        except kernels.Missing as missing:
+            LOG.warning("%s", missing)
             client = _client(without_kernels(job), layout)
             attempt()
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
 import tensorflow as tf
 
+from psclust.replication import kernels
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.places import FunctionsOnVariables
-from psclust.replication.wire import kernels
 from psclust.train.job import Job
+
+LOG = logging.getLogger(__name__)
 
 _Built = TypeVar("_Built")
 
@@ -22,8 +25,22 @@ def build_placed(job: Job, layout: DeviceLayout, build: Callable[[DeviceLayout],
     graph = job.new_graph()
     try:
         with graph.as_default():
-            if job.context.kernels:
-                kernels.use()
+            _choose_kernels(job)
             return graph, build(layout)
     except FunctionsOnVariables as found:
         return build_placed(job, replace(layout, placed=found.placed), build)
+
+
+def without_kernels(job: Job) -> Job:
+    """The job, whose graphs are built with TensorFlow's own ops from now on."""
+    return replace(job, context=replace(job.context, kernels=False))
+
+
+def _choose_kernels(job: Job) -> None:
+    """Makes the current graph use psclust's own if it is for a cluster and they may be there."""
+    if job.context.task is None or not job.context.kernels:
+        return
+    if kernels.loaded() is not None:
+        kernels.use()
+    elif job.program.config.wire_dtype == "int8":
+        LOG.info("%s", kernels.Missing(str(job.context.task)))

@@ -21,8 +21,8 @@ class TaskContext:
     max_staleness: how many steps an asynchronous replica may be ahead of the slowest; None: any number. device_count: devices of this task
     to use; None: all. devices: the devices of the towers once they are known: of this process or, in-graph, of all workers; see
     `tower_devices`. attempt: how often a batch system has started this job; None: once. target: the server that runs this client's
-    sessions, as task `task`; None: one that is started in this process. kernels: whether all tasks of its graph have psclust's own
-    kernels, once that is known; see `kernel_check`."""
+    sessions, as task `task`; None: one that is started in this process. kernels: whether psclust's own kernels may be in its graphs,
+    until a task turns out to lack them."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -38,7 +38,7 @@ class TaskContext:
     devices: tuple[str, ...] = ("",)
     attempt: int | None = None
     target: str | None = None
-    kernels: bool = False
+    kernels: bool = True
 
     @property
     def which_attempt(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.errors import ModelError, PsclustError, UsageError
-from psclust.replication.wire import kernels
+from psclust.replication import kernels
 from psclust.replication.wire.pulls import OF_DISTINCT
 from psclust.train.nan_guard import gradients_error
 from psclust.train.session import is_lost_peer
@@ -65,7 +65,7 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
 @contextmanager
 def explained(graph: Any) -> Iterator[None]:
     """Turns the failure of a step in the user's functions, because of its data, into a ModelError. Raises NotFiniteError if the update
-    refused a gradient, `kernels.Lost` if a task has lost these; all other errors pass."""
+    refused a gradient, `kernels.Missing` if a task lacks these; all other errors pass."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -73,10 +73,10 @@ def explained(graph: Any) -> Iterator[None]:
             raise
         raise (gradients_error(error) or ModelError(_sentence(error, graph))) from error
     except tf.errors.NotFoundError as error:
-        lost = kernels.lost(error)
-        if lost is None:
+        missing = kernels.missing(error)
+        if missing is None:
             raise
-        raise lost from error
+        raise missing from error
 
 
 def no_data(source: str) -> UsageError:

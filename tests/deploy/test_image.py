@@ -102,7 +102,7 @@ def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(dockerfile: Pat
     names = {path.relative_to(ROOT / "psclust") for path in (ROOT / "psclust").rglob("*.py")}
     assert {path.relative_to(package) for path in package.rglob("*.py")} == names
     assert list((package / "runtime").glob("_server_shim*.so"))
-    assert list((package / "runtime").glob("_wire_kernels*.so"))
+    assert list((package / "runtime").glob("_kernels*.so"))
 
 
 def test_it_ends_as_a_user_who_is_not_root_and_removes_the_keys_that_came_with_sshd(steps: list[Step]) -> None:

@@ -91,4 +91,4 @@ def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
 def test_psclust_itself_goes_with_its_libraries_under_names_for_every_python() -> None:
     names = [entry.path for entry in package_tree().entries]
     assert {"psclust/__init__.py", "psclust/agent/agent.proto", "psclust/reach/python/on_host/store.py"} <= set(names)
-    assert [name for name in names if name.endswith(".so")] == ["psclust/runtime/_server_shim.so", "psclust/runtime/_wire_kernels.so"]
+    assert [name for name in names if name.endswith(".so")] == ["psclust/runtime/_kernels.so", "psclust/runtime/_server_shim.so"]

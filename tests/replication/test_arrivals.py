@@ -27,7 +27,8 @@ class Meeting:
             self._push = [self.arrivals.push(place, gradient, self._round) for place in self.arrivals.places]
             self._zero = [self.arrivals.push_zero(place, self._round) for place in self.arrivals.places]
             self._counts = [self.arrivals.count(place) for place in self.arrivals.places]
-            self._sum = self.arrivals.sum(others_of(self._taking_part))
+            gradients, rounds = self.arrivals.take(others_of(self._taking_part))
+            self._sum = tf.add_n(gradients), rounds
         self._session = tf.compat.v1.Session()
 
     def push(self, worker: int, value: float, round_: int) -> None:

@@ -6,31 +6,39 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from psclust.replication import kernels
 from psclust.replication.update.descent_beside import descent_beside
-from psclust.replication.update.gradients import scale
+from psclust.replication.update.gradients import scale, scaled_sum
 
 pytestmark = pytest.mark.tensorflow
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
-@pytest.mark.parametrize("averaged", [True, False])
-def test_it_makes_the_same_updates(dtype: tf.DType, averaged: bool) -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+@pytest.mark.parametrize("own", [False, True], ids=["ops of TensorFlow", "kernels"])
+@pytest.mark.parametrize("averaged", [0, 1, 2])
+def test_it_makes_the_same_updates(dtype: tf.DType, own: bool, averaged: int) -> None:
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
+        if own:
+            kernels.use()
         step = tf.compat.v1.placeholder(tf.float32, [])
         optimizer = tf.compat.v1.train.GradientDescentOptimizer(tf.compat.v1.train.exponential_decay(0.5, step, 1, 0.9))
         values = np.linspace(-1, 1, 12).reshape(3, 4)
         ours, theirs = ([tf.Variable(values[:rows].astype(dtype.as_numpy_dtype)) for rows in (3, 1)] for _ in range(2))
         gradients = [tf.exp(variable.read_value()) for variable in theirs]
+        parts = [[gradient / (part + 1) for part in range(averaged)] for gradient in gradients]
         if averaged:
-            gradients = [scale(gradient, tf.constant(1 / 3, tf.float64)) for gradient in gradients]
-        update = descent_beside(optimizer).apply_gradients(list(zip(gradients, ours, strict=True)))
+            means = [scaled_sum(each, tf.constant(1 / 3, tf.float64)) for each in parts]
+            gradients = [scale(tf.add_n(each), tf.constant(1 / 3, tf.float64)) for each in parts]
+        update = descent_beside(optimizer).apply_gradients(list(zip(means if averaged else gradients, ours, strict=True)))
+        fused = [operation for operation in graph.get_operations() if operation.type == "PsclustDescent"]
+        assert [len(each.inputs) - 2 for each in fused] == ([averaged or 1] * 2 if own and dtype == tf.float32 else [])
         with tf.control_dependencies([update]):
             after = optimizer.apply_gradients(list(zip(gradients, theirs, strict=True)))
         session.run(tf.compat.v1.global_variables_initializer())
         for number in range(3):
             session.run(after, {step: number})
             for one, other in zip(session.run(ours), session.run(theirs), strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-6)
+                np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
 def test_no_op_writes_over_the_values() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication.wire import eight_bits, kernels
+from psclust.replication import kernels
+from psclust.replication.wire import eight_bits
 
 pytestmark = pytest.mark.tensorflow
 

@@ -190,3 +190,36 @@ def test_a_row_travels_once_however_often_a_batch_has_its_id(train_here: Callabl
     assert rows <= transfers.counts(transfers.bytes)["ps0 worker0"] <= rows + 200
     assert rows <= transfers.counts(transfers.bytes)["worker0 ps0"] - 2 * ids <= rows + 200
     same(train_here(program), trained, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("replication", "sync"), [("between-graph", False), ("in-graph", True), pytest.param("between-graph", True, marks=pytest.mark.long)]
+)
+def test_what_travels_between_the_ps_does_not_grow_with_the_variables(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+    found = []
+    for layers in (4, 12):
+        transfers = Transfers()
+        train_here(_layers(layers, transfers), replication, sync=sync, here=True, folder=f"layers-{layers}")
+        between = {way: count for way, count in transfers.counts().items() if re.fullmatch(r"ps\d ps\d", way)}
+        moved = [count for way, count in transfers.counts(transfers.bytes).items() if way in between]
+        assert between
+        # Numbers, not variables of 40 kB.
+        assert sum(moved) < 500
+        found.append(between)
+    assert found[0] == found[1]
+
+
+def _layers(layers: int, transfers: Transfers) -> psclust.Program:
+    """With all that an update can do with a variable beside the optimizer; Adam reads its powers of beta for each."""
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        for layer in range(layers):
+            weights = tf.compat.v1.get_variable(f"layer{layer}", [100, 100], initializer=tf.compat.v1.constant_initializer(0.01))
+            features = tf.nn.tanh(tf.matmul(features, weights))
+        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features**2), training_hooks=[transfers])
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.ones([4, 100])).repeat(30)
+
+    config = psclust.TrainConfig(average_decay=0.9, clip_norm=1.0, nan_guard="gradients", weight_decay=0.01)
+    return psclust.Program(model, data, lambda: tf.compat.v1.train.AdamOptimizer(0.01), config=config)

@@ -5,7 +5,7 @@ An accumulator has a number. It silently refuses gradients of an older number, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,12 +70,3 @@ def at(variable: Variable, build: Callable[..., Any], *arguments: Any) -> Any:
     """Calls `build` on the device of `variable`."""
     with tf.device(variable.device):
         return build(*arguments)
-
-
-def stacked(scalars: Mapping[str, Sequence[Tensor]]) -> list[Tensor]:
-    """Those of each device as one tensor on it, so that they travel in one message."""
-    together = []
-    for device, each in scalars.items():
-        with tf.device(device):
-            together.append(tf.stack(each))
-    return together

@@ -65,14 +65,14 @@ class Arrivals:
         """How many a sum takes from a place at most."""
         return 1 if place < len(self.queues) else workers - len(self.queues)
 
-    def sum(self, others: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """(the sum of one gradient from each queue and `others`, int32 scalar, from the accumulator, when they are there; the rounds of
+    def take(self, others: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """(one gradient from each queue and the sum of `others`, int32 scalar, from the accumulator, when they are there; the rounds of
         those from queues, int64 scalars)."""
         with tf.device(self.variable.device):
             rounds, gradients = (list(each) for each in zip(*[queue.dequeue() for queue in self.queues], strict=True))
             if self.others is not None:
                 gradients.append(take(self.others, self.variable, others))
-            return tf.add_n(gradients), rounds
+            return gradients, rounds
 
 
 def arrivals_of(variable: Variable, workers: int) -> Arrivals:

@@ -14,9 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication.by_device import joined
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.settings import Settings
-from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, at, push, stacked, take
+from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, at, push, take
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce
 from psclust.replication.sync.backup_ops import BackupOps, backup_ops, own_accumulators
 from psclust.replication.sync.barrier_messages import (
@@ -185,7 +186,7 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples, computed, *stacked(stamps)),
+            step=(token, loss, tower.input.examples, computed, *joined(stamps)),
             stamps=list(stamps.values()),
             reported=reported,
             next_step=token[position(Token, "step")],

@@ -15,17 +15,18 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
+from psclust.replication.by_device import joined
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.settings import Settings
-from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, stacked, take
+from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
 from psclust.replication.sync.arrivals import Arrivals, arrivals_of, others_of, place_of
 from psclust.replication.sync.readiness import announce, stamped
 from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.descent_beside import descent_beside
-from psclust.replication.update.gradients import GradientsAndVariables, scale
+from psclust.replication.update.gradients import GradientsAndVariables, scaled_sum
 from psclust.replication.variables.cell import Cell, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.differences import difference, last_difference, level
@@ -225,17 +226,17 @@ def _mean(channel: StreamChannel, orders: Mapping[str, _Order], fences: Mapping[
     rounds: dict[str, list[Tensor]] = {device: [] for device in factors}
     for arrivals in channel.arrivals:
         device = arrivals.variable.device
-        total, each = arrivals.sum(orders[device].others)
+        gradients, each = arrivals.take(orders[device].others)
         rounds[device] += each
-        with tf.device(device), tf.control_dependencies([total]):
+        with tf.device(device), tf.control_dependencies(gradients):
             current = fences[device].read()
             allowed = tf.raw_ops.Assert(condition=current <= orders[device].round, data=["the stream of an earlier chief"])
         with tf.device(device), tf.control_dependencies([allowed]):
-            # What takes the product apart is held back as well.
-            total = tf.identity(total)
+            # What takes the sum apart is held back as well.
+            gradients[0] = tf.identity(gradients[0])
         with tf.device(device):
-            means.append((scale(total, factors[device][total.dtype]), arrivals.variable))
-    return means, stacked(rounds)
+            means.append((scaled_sum(gradients, factors[device][gradients[0].dtype]), arrivals.variable))
+    return means, joined(rounds)
 
 
 def _keep(

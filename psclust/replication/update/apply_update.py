@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from psclust.replication.by_device import joined
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.settings import Settings
 from psclust.replication.statistics.batch_norm import move
-from psclust.replication.tf_types import Operation, Optimizer
+from psclust.replication.tf_types import Operation, Optimizer, Tensor
 from psclust.replication.towers.replica_context import Statistic
 from psclust.replication.update.gradients import GradientsAndVariables, clip, decay
 from psclust.replication.update.moving_average import move_averages
+from psclust.replication.update.shared_reads import share_reads
 from psclust.replication.variables.training_state import State
 
 # Marks the error message of an update with values that are not finite.
@@ -40,7 +42,9 @@ def apply_update(
             gradients = clip(gradients, settings.clip_norm)
         checked = [_all_finite(gradients, state)] if settings.nan_guard == "gradients" else []
         with tf.control_dependencies(checked):
+            built = len(tf.compat.v1.get_default_graph().get_operations())
             applied = optimizer.apply_gradients(gradients)
+            share_reads(built)
             moved = [move(statistic.variable, statistic.value, 1 - statistic.momentum) for statistic in statistics]
         if settings.average_decay is None:
             return [applied, *moved]
@@ -51,13 +55,15 @@ def apply_update(
 
 def _all_finite(gradients: GradientsAndVariables, state: State) -> Operation:
     """An op that fails with the names of the variables whose gradient is not finite; `psclust.train.nan_guard` parses them."""
-    flags = []
+    flags: dict[str, list[Tensor]] = {}
+    checked: dict[str, list[str]] = {}
     for gradient, variable in gradients:
         values = gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
         with tf.device(variable.device):
-            flags.append(tf.reduce_all(tf.math.is_finite(values)))
-    finite = tf.stack(flags)
-    names = tf.constant([variable.op.name for _, variable in gradients])
+            flags.setdefault(variable.device, []).append(tf.reduce_all(tf.math.is_finite(values)))
+        checked.setdefault(variable.device, []).append(variable.op.name)
+    finite = tf.concat(joined(flags), 0)
+    names = tf.constant([name for each in checked.values() for name in each])
     bad = tf.strings.reduce_join(tf.boolean_mask(names, ~finite), separator=", ")
     where = tf.strings.join([NOT_FINITE, " step=", tf.strings.as_string(state.global_step + 1), " variables=", bad, ";"])
     return tf.debugging.Assert(tf.reduce_all(finite), [where], summarize=1)

@@ -11,8 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from psclust.replication import kernels
+from psclust.replication.by_device import joined
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Gradient, Tensor, Variable
+
+_LARGEST_BYTES = 32 << 20
 
 GradientsAndVariables = Sequence[tuple[Gradient, Variable]]
 
@@ -25,10 +29,11 @@ def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Tensor) -> 
     """
     with tf.device(examples.device):
         inverse = 1.0 / tf.cast(examples, tf.float64)
+        factors = {variable.dtype.base_dtype: tf.cast(inverse, variable.dtype.base_dtype) for _, variable in towers[0]}
     means = []
     for gradients, variable in _by_variable(towers):
         with tf.device(variable.device):
-            means.append((scale(add(gradients), inverse), variable))
+            means.append((scaled_sum(gradients, factors.get(variable.dtype.base_dtype, inverse)), variable))
     return means
 
 
@@ -66,6 +71,23 @@ def add(gradients: Sequence[Gradient]) -> Gradient:
         indices = tf.concat([gradient.indices for gradient in gradients], 0)
         return tf.IndexedSlices(values, indices, gradients[0].dense_shape)
     return tf.add_n([tf.convert_to_tensor(gradient) for gradient in gradients])
+
+
+def scaled_sum(gradients: Sequence[Gradient], factor: Tensor) -> Gradient:
+    """`factor` times the sum of gradients of one variable, sparse if all of them are."""
+    fused = kernels.in_use()
+    if fused is None or not all(fits_kernel(gradient) for gradient in gradients):
+        return scale(add(gradients), factor)
+    total = fused.psclust_scaled_sum(gradients, tf.cast(factor, tf.float32))
+    total.set_shape(gradients[0].shape)
+    return total
+
+
+def fits_kernel(gradient: Gradient) -> bool:
+    """Whether psclust's kernels for sums take it, and are faster than TensorFlow's ops, which use all cores of the ps for one gradient."""
+    if isinstance(gradient, tf.IndexedSlices) or gradient.dtype != tf.float32 or not gradient.shape.is_fully_defined():
+        return False
+    return gradient.shape.num_elements() * tf.float32.size <= _LARGEST_BYTES
 
 
 def scale(gradient: Gradient, factor: Tensor) -> Gradient:
@@ -111,14 +133,15 @@ def decay(gradients: GradientsAndVariables, rate: float) -> GradientsAndVariable
 
 
 def clip(gradients: GradientsAndVariables, norm: float) -> GradientsAndVariables:
-    """Scales the gradients down to the global `norm` if theirs is greater. Only one number a variable travels between the ps."""
-    single, squares = [], []
+    """Scales the gradients down to the global `norm` if theirs is greater. Only one number for each ps travels between them."""
+    single: list[tuple[Gradient, Variable]] = []
+    squares: dict[str, list[Tensor]] = {}
     for gradient, variable in gradients:
         with tf.device(variable.device):
             single.append((merged(gradient), variable))
             values = single[-1][0].values if isinstance(gradient, tf.IndexedSlices) else gradient
-            squares.append(tf.cast(tf.reduce_sum(tf.square(values)), tf.float32))
-    factor = norm / tf.maximum(tf.sqrt(tf.add_n(squares)), norm)
+            squares.setdefault(variable.device, []).append(tf.cast(tf.reduce_sum(tf.square(values)), tf.float32))
+    factor = norm / tf.maximum(tf.sqrt(tf.add_n(joined(squares, tf.add_n))), norm)
     clipped = []
     for gradient, variable in single:
         with tf.device(variable.device):

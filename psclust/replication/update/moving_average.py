@@ -29,6 +29,8 @@ def move_averages(variables: Sequence[Variable], decay: float, step: Tensor) -> 
     rate = 1 - tf.minimum(decay, (1 + updates) / (10 + updates))
     with tf.init_scope():
         averages = [create_slot(variable, variable.initial_value, NAME) for variable in variables]
-    return [
-        move(average, variable.read_value(), tf.cast(rate, average.dtype)) for average, variable in zip(averages, variables, strict=True)
-    ]
+    moved = []
+    for average, variable in zip(averages, variables, strict=True):
+        with tf.device(variable.device):
+            moved.append(move(average, variable.read_value(), tf.cast(rate, average.dtype)))
+    return moved

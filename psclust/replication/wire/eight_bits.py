@@ -13,9 +13,9 @@ from typing import Any
 import tensorflow as tf
 
 from psclust.placement.wire_bytes import blocks_of
+from psclust.replication import kernels
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Gradient, Tensor, Variable
-from psclust.replication.wire import kernels
 
 _LARGEST = 127.0
 # 1 / scale has to be finite. Blocks of smaller values travel as zeros.

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from psclust.replication import kernels
 from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.tf_types import Session
-from psclust.replication.wire import kernels
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
@@ -23,10 +23,9 @@ from psclust.train.checkpoints.initializer import Initializer
 from psclust.train.hooks.configured_hooks import configured_hooks
 from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
-from psclust.train.kernel_check import with_kernels, without_kernels
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
-from psclust.train.placed_graph import build_placed
+from psclust.train.placed_graph import build_placed, without_kernels
 from psclust.train.session import open_session, open_setup, session_config, start_server
 from psclust.train.sync.participant import BarrierParticipant
 from psclust.train.user_errors import explained, no_data
@@ -55,8 +54,8 @@ class Replica:
         assert context.task is not None
         self.number = context.replicas.index(context.task)
         self._target = start_server(context)
-        self.job = with_kernels(job, self._target)
-        self._build(self.job.context.layout)
+        self.job = job
+        self._build(job.context.layout)
 
     def _build(self, layout: DeviceLayout) -> None:
         config = self.job.program.config
@@ -115,8 +114,8 @@ class Replica:
                 if ready is not None:
                     self.run(session, steps, ready)
                     return
-        except kernels.Lost as lost:
-            LOG.warning("%s", lost)
+        except kernels.Missing as missing:
+            LOG.warning("%s", missing)
             self.job, placed = without_kernels(self.job), None
         # Build the graph again, without kernels, or with the same variables in another order, each where the chief has it.
         self._build(replace(self.job.context.layout, placed=placed))

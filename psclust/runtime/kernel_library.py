@@ -1,5 +1,5 @@
-"""Locates psclust's own TensorFlow kernels, `wire_kernels.c`, an op library that servers load at their start and clients with a graph that
-uses it. They are optional, as `setup.py` says: `replication/wire/kernels.py` asks who has them."""
+"""Locates psclust's own TensorFlow kernels, `kernels.c`, an op library that servers load at their start and clients with a graph that uses
+it. They are optional, as `setup.py` says: `replication/kernels.py` asks who has them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
-VARIABLE = "PSCLUST_WIRE_KERNELS"
+VARIABLE = "PSCLUST_KERNELS"
 """Set to 0, it keeps a process from loading them."""
 
 
-def wire_kernels() -> str | None:
+def kernel_library() -> str | None:
     """The path of the library; None if it could not be built, or is not wanted."""
     if os.environ.get(VARIABLE) == "0":
         return None
-    start = os.path.join(os.path.dirname(__file__), "_wire_kernels")
+    start = os.path.join(os.path.dirname(__file__), "_kernels")
     return next((start + suffix for suffix in EXTENSION_SUFFIXES if os.path.exists(start + suffix)), None)
 
 
@@ -23,7 +23,7 @@ def python_ops() -> Any:
     """The module of their ops, loaded into this interpreter's TensorFlow; None if there are none for it."""
     import tensorflow as tf
 
-    path = wire_kernels()
+    path = kernel_library()
     try:
         found = tf.load_op_library(path) if path else None
     except (tf.errors.OpError, RuntimeError):  # of another architecture, or refused by the linker

@@ -1,5 +1,5 @@
 /* TensorFlow ops for values that travel as int8 (replication/wire/eight_bits.py), each in one pass over memory, where TensorFlow's own ops
- * make five to seven. Loaded by TensorFlow as an op library; not a Python module.
+ * make five to seven.
  *
  * PsclustEncode(value, base: float32; block, difference) -> (message: int8, kept: float32): what to send, and what its sender keeps.
  *     difference false: value + base is sent, and what rounding takes from it is kept. true: value - base is sent, and base with what
@@ -8,23 +8,13 @@
  * PsclustDecodeAdd(message: int8, base: float32; block) -> values: base with what the message says added
  *
  * A message is a byte for each value, the last block filled with zeros, then a float32 scale for each block of `block` values, at most 1024.
- * Written against TensorFlow's C interface (tensorflow/c/kernels.h, ops.h), which is the same for every compiler, and which is looked up when
- * the library is loaded: it is built without TensorFlow.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "kernels.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define FASTEST __attribute__((target_clones("avx2", "default")))
-#else
-#define FASTEST
-#endif
-
-enum { MOST = 1024, FLOAT = 1, INT8 = 6, INVALID_ARGUMENT = 3 };
+enum { MOST = 1024 };
 
 /* Added to a number of a magnitude below 2^22 and taken off again, it leaves the nearest whole number, halves to even. */
 static const float ROUNDER = 12582912.0f;
@@ -111,65 +101,6 @@ FASTEST static void decode(const int8_t *message, const float *base, Shape shape
     }
 }
 
-/* TensorFlow's C interface: what is used of it. */
-typedef struct TF_Status TF_Status;
-typedef struct TF_Tensor TF_Tensor;
-typedef struct TF_OpKernelConstruction Construction;
-typedef struct TF_OpKernelContext Context;
-typedef struct TF_OpDefinitionBuilder OpBuilder;
-typedef struct TF_KernelBuilder KernelBuilder;
-
-static struct {
-    TF_Status *(*new_status)(void);
-    void (*delete_status)(TF_Status *);
-    void (*set_status)(TF_Status *, int, const char *);
-    int (*code)(const TF_Status *);
-    OpBuilder *(*new_op)(const char *);
-    void (*attribute)(OpBuilder *, const char *);
-    void (*input)(OpBuilder *, const char *);
-    void (*output)(OpBuilder *, const char *);
-    void (*register_op)(OpBuilder *, TF_Status *);
-    KernelBuilder *(*new_kernel)(const char *, const char *, void *(*)(Construction *), void (*)(void *, Context *), void (*)(void *));
-    void (*register_kernel)(const char *, KernelBuilder *, TF_Status *);
-    void (*integer)(Construction *, const char *, int64_t *, TF_Status *);
-    void (*boolean)(Construction *, const char *, unsigned char *, TF_Status *);
-    void (*construction_failed)(Construction *, TF_Status *);
-    void (*failed)(Context *, TF_Status *);
-    void (*get_input)(Context *, int, TF_Tensor **, TF_Status *);
-    TF_Tensor *(*allocate)(Context *, int, int, const int64_t *, int, size_t, TF_Status *);
-    TF_Tensor *(*forward)(Context *, const int *, int, int, const int64_t *, int, int *, TF_Status *);
-    void *(*data)(const TF_Tensor *);
-    int64_t (*elements)(const TF_Tensor *);
-    void (*delete_tensor)(TF_Tensor *);
-} tf;
-
-static const struct {
-    const char *name;
-    size_t offset;
-} FUNCTIONS[] = {
-    {"TF_NewStatus", offsetof(__typeof__(tf), new_status)},
-    {"TF_DeleteStatus", offsetof(__typeof__(tf), delete_status)},
-    {"TF_SetStatus", offsetof(__typeof__(tf), set_status)},
-    {"TF_GetCode", offsetof(__typeof__(tf), code)},
-    {"TF_NewOpDefinitionBuilder", offsetof(__typeof__(tf), new_op)},
-    {"TF_OpDefinitionBuilderAddAttr", offsetof(__typeof__(tf), attribute)},
-    {"TF_OpDefinitionBuilderAddInput", offsetof(__typeof__(tf), input)},
-    {"TF_OpDefinitionBuilderAddOutput", offsetof(__typeof__(tf), output)},
-    {"TF_RegisterOpDefinition", offsetof(__typeof__(tf), register_op)},
-    {"TF_NewKernelBuilder", offsetof(__typeof__(tf), new_kernel)},
-    {"TF_RegisterKernelBuilder", offsetof(__typeof__(tf), register_kernel)},
-    {"TF_OpKernelConstruction_GetAttrInt64", offsetof(__typeof__(tf), integer)},
-    {"TF_OpKernelConstruction_GetAttrBool", offsetof(__typeof__(tf), boolean)},
-    {"TF_OpKernelConstruction_Failure", offsetof(__typeof__(tf), construction_failed)},
-    {"TF_OpKernelContext_Failure", offsetof(__typeof__(tf), failed)},
-    {"TF_GetInput", offsetof(__typeof__(tf), get_input)},
-    {"TF_AllocateOutput", offsetof(__typeof__(tf), allocate)},
-    {"TF_ForwardInputOrAllocateOutput", offsetof(__typeof__(tf), forward)},
-    {"TF_TensorData", offsetof(__typeof__(tf), data)},
-    {"TF_TensorElementCount", offsetof(__typeof__(tf), elements)},
-    {"TF_DeleteTensor", offsetof(__typeof__(tf), delete_tensor)},
-};
-
 static int64_t message_bytes(Shape shape) {
     return (shape.count + shape.block - 1) / shape.block * (shape.block + (int64_t)sizeof(float));
 }
@@ -207,41 +138,22 @@ static void *create_decode_add(Construction *construction) {
     return create(construction, 0, 0);
 }
 
-static TF_Tensor *input(Context *context, int index, TF_Status *status) {
-    TF_Tensor *tensor = NULL;
-    if (tf.code(status) == 0)
-        tf.get_input(context, index, &tensor, status);
-    return tensor;
-}
-
 static TF_Tensor *output(Context *context, int index, int type, int64_t length, size_t bytes, TF_Status *status) {
     return tf.code(status) == 0 ? tf.allocate(context, index, type, &length, 1, bytes, status) : NULL;
-}
-
-static void end(Context *context, TF_Status *status, TF_Tensor *const *tensors, int count) {
-    if (tf.code(status) != 0)
-        tf.failed(context, status);
-    for (int i = 0; i < count; i++)
-        if (tensors[i] != NULL)
-            tf.delete_tensor(tensors[i]);
-    tf.delete_status(status);
 }
 
 static void compute_encode(void *kernel, Context *context) {
     Shape shape = *(const Shape *)kernel;
     TF_Status *status = tf.new_status();
-    TF_Tensor *t[4] = {input(context, 0, status), input(context, 1, status), NULL, NULL};
-    int first = 0;
+    TF_Tensor *kept = output_like(context, 1, 0, status), *t[4] = {kept, input(context, 0, status), input(context, 1, status), NULL};
     if (tf.code(status) == 0) {
-        shape.count = tf.elements(t[0]);
-        if (tf.elements(t[1]) != shape.count)
+        shape.count = tf.elements(kept);
+        if (tf.elements(t[2]) != shape.count)
             tf.set_status(status, INVALID_ARGUMENT, "value and base differ in size");
     }
-    t[2] = output(context, 0, INT8, message_bytes(shape), (size_t)message_bytes(shape), status);
+    t[3] = output(context, 0, INT8, message_bytes(shape), (size_t)message_bytes(shape), status);
     if (tf.code(status) == 0)
-        t[3] = tf.forward(context, &first, 1, 1, &shape.count, 1, NULL, status);
-    if (tf.code(status) == 0)
-        encode(tf.data(t[0]), tf.data(t[1]), shape, tf.data(t[2]), tf.data(t[3]));
+        encode(tf.data(t[1]), tf.data(t[2]), shape, tf.data(t[3]), tf.data(kept));
     end(context, status, t, 4);
 }
 
@@ -267,43 +179,13 @@ static void compute_decode_add(void *kernel, Context *context) {
     decode_into(context, *(const Shape *)kernel, 1);
 }
 
-static void register_kernel(const char *op, void *(*make)(Construction *), void (*compute)(void *, Context *), TF_Status *status) {
-    if (tf.code(status) == 0)
-        tf.register_kernel(op, tf.new_kernel(op, "CPU", make, compute, free), status);
-}
-
-static void register_op(OpBuilder *op, const char *const *inputs, const char *const *outputs, const char *const *attributes, TF_Status *status) {
-    for (; *inputs != NULL; inputs++)
-        tf.input(op, *inputs);
-    for (; *outputs != NULL; outputs++)
-        tf.output(op, *outputs);
-    for (; *attributes != NULL; attributes++)
-        tf.attribute(op, *attributes);
-    if (tf.code(status) == 0)
-        tf.register_op(op, status);
-}
-
-/* Runs when the library is loaded. Without TensorFlow in the process, or with one that has not these functions, it registers nothing. */
-__attribute__((constructor)) static void register_all(void) {
-    void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
-    TF_Status *status;
-    if (library == NULL)
-        return;
-    for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
-        void *function = dlsym(library, FUNCTIONS[i].name);
-        if (function == NULL)
-            return;
-        memcpy((char *)&tf + FUNCTIONS[i].offset, &function, sizeof function);
-    }
-    status = tf.new_status();
-    register_op(tf.new_op("PsclustEncode"), (const char *[]){"value: float", "base: float", NULL},
-                (const char *[]){"message: int8", "kept: float", NULL}, (const char *[]){"block: int", "difference: bool", NULL}, status);
-    register_op(tf.new_op("PsclustDecode"), (const char *[]){"message: int8", NULL}, (const char *[]){"values: float", NULL},
-                (const char *[]){"count: int", "block: int", NULL}, status);
-    register_op(tf.new_op("PsclustDecodeAdd"), (const char *[]){"message: int8", "base: float", NULL},
-                (const char *[]){"values: float", NULL}, (const char *[]){"block: int", NULL}, status);
-    register_kernel("PsclustEncode", create_encode, compute_encode, status);
-    register_kernel("PsclustDecode", create_decode, compute_decode, status);
-    register_kernel("PsclustDecodeAdd", create_decode_add, compute_decode_add, status);
-    tf.delete_status(status);
+void add_int8_ops(TF_Status *status) {
+    static const char *const of_encode[] = {"value: float", "base: float", NULL}, *const encoded[] = {"message: int8", "kept: float", NULL};
+    static const char *const of_decode[] = {"message: int8", NULL}, *const of_add[] = {"message: int8", "base: float", NULL};
+    static const char *const decoded[] = {"values: float", NULL};
+    static const char *const encodes[] = {"block: int", "difference: bool", NULL}, *const decodes[] = {"count: int", "block: int", NULL};
+    static const char *const adds[] = {"block: int", NULL};
+    add_op(&(Op){"PsclustEncode", of_encode, encoded, encodes, create_encode, compute_encode}, status);
+    add_op(&(Op){"PsclustDecode", of_decode, decoded, decodes, create_decode, compute_decode}, status);
+    add_op(&(Op){"PsclustDecodeAdd", of_add, decoded, adds, create_decode_add, compute_decode_add}, status);
 }
