@@ -25,8 +25,8 @@ class Missing(PsclustError):
 
     def __init__(self, task: str) -> None:
         super().__init__(
-            f"psclust's kernels are missing on {task}; TensorFlow's ops take their place and more CPU, for int8 about three times as much. "
-            "Install gcc, and then psclust again, there or where it was sent from"
+            f"psclust's kernels are missing on {task}, so TensorFlow's ops are used. They take more CPU, for int8 about three times as "
+            "much. Install gcc, and then psclust again, there or where it was sent from"
         )
 
 

@@ -145,6 +145,7 @@ static TF_Tensor *output(Context *context, int index, int type, int64_t length, 
 static void compute_encode(void *kernel, Context *context) {
     Shape shape = *(const Shape *)kernel;
     TF_Status *status = tf.new_status();
+    /* Before the inputs, which then are in use. */
     TF_Tensor *kept = output_like(context, 1, 0, status), *t[4] = {kept, input(context, 0, status), input(context, 1, status), NULL};
     if (tf.code(status) == 0) {
         shape.count = tf.elements(kept);
