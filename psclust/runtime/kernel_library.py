@@ -1,5 +1,5 @@
 """Locates psclust's own TensorFlow kernels, `kernels.c`, an op library that servers load at their start and clients with a graph that uses
-it. They are optional, as `setup.py` says: `replication/kernels.py` asks who has them."""
+it. They are optional, as `setup.py` says: `replication/kernels.py` says which graphs use them."""
 
 from __future__ import annotations
 

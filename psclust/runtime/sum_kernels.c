@@ -1,8 +1,8 @@
 /* TensorFlow ops for gradients of several workers, on a ps, each in one pass over memory and by one thread, where TensorFlow's own ops make
  * two or three, and wake other threads for each.
  *
- * PsclustScaledSum(values: N * float32; factor: float32 []) -> sum: the sum of all values times factor
- * PsclustDescent(values: N * float32; factor: float32 []; base: float32) -> difference: base minus that
+ * PsclustScaledSum(values: N * float32; factor: float32 []) -> result: the sum of all values times factor
+ * PsclustDescent(values: N * float32; factor: float32 []; base: float32) -> result: base minus that
  *
  * All values, base and the result are of one shape; the result takes the memory of the first values if nothing else uses it.
  */

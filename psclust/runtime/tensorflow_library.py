@@ -83,7 +83,7 @@ def load_library() -> Library:
     """Find and load the library, with psclust's own kernels if they are there. Raises StartError."""
     with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
         library = Library(find_library())
-        # Without them, clients build graphs that do not need them.
+        # Without them, a graph that needs them is refused, and its client builds another.
         if own := kernel_library():
             with suppress(Refused):
                 library.load_ops(own)

@@ -29,11 +29,13 @@ def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Tensor) -> 
     """
     with tf.device(examples.device):
         inverse = 1.0 / tf.cast(examples, tf.float64)
-        factors = {variable.dtype.base_dtype: tf.cast(inverse, variable.dtype.base_dtype) for _, variable in towers[0]}
+        dtypes = {variable.dtype.base_dtype for tower in towers for _, variable in tower}
+        # Cast once, not for each variable on its ps.
+        factors = {dtype: tf.cast(inverse, dtype) for dtype in dtypes}
     means = []
     for gradients, variable in _by_variable(towers):
         with tf.device(variable.device):
-            means.append((scaled_sum(gradients, factors.get(variable.dtype.base_dtype, inverse)), variable))
+            means.append((scaled_sum(gradients, factors[variable.dtype.base_dtype]), variable))
     return means
 
 
