@@ -19,7 +19,7 @@ LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 # Since 2.21 TensorFlow does not bring it.
 TENSORBOARD = "tensorboard>=2.20"
 
-LIBRARIES = {"server_shim": ["server_shim"], "kernels": ["kernels", "int8_kernels", "sum_kernels"]}
+LIBRARIES = {"server_shim": ["server_shim"], "kernels": ["kernels", "int8_kernels", "sum_kernels", "place_kernels"]}
 HEADERS = ["psclust/runtime/kernels.h"]
 PLAIN: Any = {"optional": True, "py_limited_api": True, "libraries": ["dl"], "extra_compile_args": ["-O3", "-ffp-contract=off"]}
 

@@ -4,13 +4,13 @@
 
 Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends, TCP's cubic. The models
 are those of `training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of 1
-MB on links of 1 Gbit/s, of 2 MB on faster ones, and where they travel in fewer bytes of 2 and of 8 MB (`--shard`); the others into shards
-of 8 MB. `small` and `embedding` are next to all in one variable. psclust leaves it whole, but for float32 at 1 Gbit/s: as `psclust plan`
-advises, it is cut into shards of 128 KiB and 32 MiB there, so that both ps have a part, ParameterServerStrategy's as well. Every worker
-says its steps; the time of a step of one worker is the mean of `--steps` at least, and two seconds, after the first six; medians of the
-rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link, both ways at once. `--torch`: an interpreter
-with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores of this machine. As root, on an otherwise
-idle machine.
+MB on links of 1 Gbit/s, where they travel as int8 of 2 MB, and on faster links into shards of 2 MB, where they travel in fewer bytes of 8
+MB (`--shard`); the others into shards of 8 MB. `small` and `embedding` are next to all in one variable. psclust leaves it whole, but for
+float32 at 1 Gbit/s: as `psclust plan` advises, it is cut into shards of 128 KiB and 32 MiB there, so that both ps have a part,
+ParameterServerStrategy's as well. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two
+seconds, after the first six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link,
+both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores
+of this machine. As root, on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def shard_for(gbit: float, model: str, way: Way) -> str:
         return f"{ADVISED_KIB[model]}KiB" if gbit <= 1 and not narrow else "64MB"
     if gbit > 1:
         return "8MB" if narrow else "2MB"
-    return "2MB" if narrow else "1MB"
+    return "2MB" if QUARTER[1] in way.arguments else "1MB"
 
 
 def most_for(gbit: float, model: str) -> int:

@@ -1,4 +1,5 @@
-"""psclust's own kernels (`runtime/kernels.c`), and which graphs use them: for values that travel as int8, and for sums of gradients.
+"""psclust's own kernels (`runtime/kernels.c`), and which graphs use them: for values that travel as int8, for sums of gradients, and for
+shards that arrive.
 
 Graphs are built as if every task had loaded them. A task has not if psclust was installed there without a C compiler: it refuses the graph,
 which is then built again with TensorFlow's own ops. They send the same messages and compute the same values, and take more CPU.

@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1024 };
-
 /* Added to a number of a magnitude below 2^22 and taken off again, it leaves the nearest whole number, halves to even. */
 static const float ROUNDER = 12582912.0f;
 static const float LARGEST = 127.0f, SMALLEST = 1e-37f; /* 1 / scale has to be finite */
@@ -28,7 +26,7 @@ typedef struct {
 
 /* The scale of a block; not finite if one of its values is not. As bits, magnitudes are ordered, and NaN is above infinity. */
 FASTEST static float scale_of(const float *values, int count) {
-    int32_t bits[MOST], largest = 0;
+    int32_t bits[MOST_OF_BLOCK], largest = 0;
     float magnitude;
     memcpy(bits, values, (size_t)count * sizeof *values);
     for (int i = 0; i < count; i++) {
@@ -42,7 +40,7 @@ FASTEST static float scale_of(const float *values, int count) {
 FASTEST static void encode(const float *value, const float *base, Shape shape, int8_t *message, float *kept) {
     int64_t rows = (shape.count + shape.block - 1) / shape.block;
     int8_t *scales = message + rows * shape.block;
-    float total[MOST];
+    float total[MOST_OF_BLOCK];
     for (int64_t row = 0; row < rows; row++) {
         int64_t at = row * shape.block;
         int count = shape.count - at < shape.block ? (int)(shape.count - at) : shape.block;
@@ -81,13 +79,12 @@ FASTEST static void encode(const float *value, const float *base, Shape shape, i
     }
 }
 
-/* base: added; NULL: nothing is. */
-FASTEST static void decode(const int8_t *message, const float *base, Shape shape, float *values) {
-    int64_t rows = (shape.count + shape.block - 1) / shape.block;
-    const int8_t *scales = message + rows * shape.block;
+FASTEST void decode(const int8_t *message, const float *base, int64_t all, int block, float *values) {
+    int64_t rows = (all + block - 1) / block;
+    const int8_t *scales = message + rows * block;
     for (int64_t row = 0; row < rows; row++) {
-        int64_t at = row * shape.block;
-        int count = shape.count - at < shape.block ? (int)(shape.count - at) : shape.block;
+        int64_t at = row * block;
+        int count = all - at < block ? (int)(all - at) : block;
         const int8_t *codes = message + at;
         float *out = values + at;
         float scale;
@@ -101,8 +98,8 @@ FASTEST static void decode(const int8_t *message, const float *base, Shape shape
     }
 }
 
-static int64_t message_bytes(Shape shape) {
-    return (shape.count + shape.block - 1) / shape.block * (shape.block + (int64_t)sizeof(float));
+int64_t message_bytes(int64_t count, int block) {
+    return (count + block - 1) / block * (block + (int64_t)sizeof(float));
 }
 
 /* A kernel's state: the attributes; count is 0 where the input says it. */
@@ -116,7 +113,7 @@ static void *create(Construction *construction, int counts, int differs) {
         tf.integer(construction, "count", &shape->count, status);
     if (tf.code(status) == 0 && differs)
         tf.boolean(construction, "difference", &difference, status);
-    if (tf.code(status) == 0 && (block < 1 || block > MOST || shape->count < 0))
+    if (tf.code(status) == 0 && (block < 1 || block > MOST_OF_BLOCK || shape->count < 0))
         tf.set_status(status, INVALID_ARGUMENT, "block is not between 1 and 1024, or count is negative");
     shape->block = (int)block;
     shape->difference = difference;
@@ -145,6 +142,7 @@ static TF_Tensor *output(Context *context, int index, int type, int64_t length, 
 static void compute_encode(void *kernel, Context *context) {
     Shape shape = *(const Shape *)kernel;
     TF_Status *status = tf.new_status();
+    int64_t bytes;
     /* Before the inputs, which then are in use. */
     TF_Tensor *kept = output_like(context, 1, 0, status), *t[4] = {kept, input(context, 0, status), input(context, 1, status), NULL};
     if (tf.code(status) == 0) {
@@ -152,7 +150,8 @@ static void compute_encode(void *kernel, Context *context) {
         if (tf.elements(t[2]) != shape.count)
             tf.set_status(status, INVALID_ARGUMENT, "value and base differ in size");
     }
-    t[3] = output(context, 0, INT8, message_bytes(shape), (size_t)message_bytes(shape), status);
+    bytes = message_bytes(shape.count, shape.block);
+    t[3] = output(context, 0, INT8, bytes, (size_t)bytes, status);
     if (tf.code(status) == 0)
         encode(tf.data(t[1]), tf.data(t[2]), shape, tf.data(t[3]), tf.data(kept));
     end(context, status, t, 4);
@@ -163,12 +162,12 @@ static void decode_into(Context *context, Shape shape, int adds) {
     TF_Tensor *t[3] = {input(context, 0, status), adds ? input(context, 1, status) : NULL, NULL};
     if (tf.code(status) == 0) {
         shape.count = adds ? tf.elements(t[1]) : shape.count;
-        if (tf.elements(t[0]) != message_bytes(shape))
+        if (tf.elements(t[0]) != message_bytes(shape.count, shape.block))
             tf.set_status(status, INVALID_ARGUMENT, "the message is not of so many values");
     }
     t[2] = output(context, 0, FLOAT, shape.count, (size_t)shape.count * sizeof(float), status);
     if (tf.code(status) == 0)
-        decode(tf.data(t[0]), adds ? tf.data(t[1]) : NULL, shape, tf.data(t[2]));
+        decode(tf.data(t[0]), adds ? tf.data(t[1]) : NULL, shape.count, shape.block, tf.data(t[2]));
     end(context, status, t, 3);
 }
 

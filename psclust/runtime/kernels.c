@@ -1,5 +1,5 @@
-/* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients (sum_kernels.c). Loaded by TensorFlow; not
- * a Python module. Here: what they share, and their registration when the library is loaded. */
+/* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients (sum_kernels.c), parts of a whole
+ * (place_kernels.c). Loaded by TensorFlow; not a Python module. Here: what they share, and their registration when the library is loaded. */
 #define _GNU_SOURCE
 #include "kernels.h"
 
@@ -21,6 +21,7 @@ static const struct {
     {"TF_OpDefinitionBuilderAddAttr", offsetof(Interface, attribute)},
     {"TF_OpDefinitionBuilderAddInput", offsetof(Interface, input)},
     {"TF_OpDefinitionBuilderAddOutput", offsetof(Interface, output)},
+    {"TF_OpDefinitionBuilderSetIsStateful", offsetof(Interface, stateful)},
     {"TF_RegisterOpDefinition", offsetof(Interface, register_op)},
     {"TF_NewKernelBuilder", offsetof(Interface, new_kernel)},
     {"TF_RegisterKernelBuilder", offsetof(Interface, register_kernel)},
@@ -33,6 +34,7 @@ static const struct {
     {"TF_AllocateOutput", offsetof(Interface, allocate)},
     {"TF_ForwardInputOrAllocateOutput", offsetof(Interface, forward)},
     {"TF_TensorData", offsetof(Interface, data)},
+    {"TF_TensorType", offsetof(Interface, type)},
     {"TF_TensorElementCount", offsetof(Interface, elements)},
     {"TF_NumDims", offsetof(Interface, dimensions)},
     {"TF_Dim", offsetof(Interface, dimension)},
@@ -77,6 +79,7 @@ void add_op(const Op *op, TF_Status *status) {
         tf.output(builder, *each);
     for (const char *const *each = op->attributes; *each != NULL; each++)
         tf.attribute(builder, *each);
+    tf.stateful(builder, (unsigned char)op->stateful);
     if (tf.code(status) == 0)
         tf.register_op(builder, status);
     if (tf.code(status) == 0)
@@ -98,5 +101,6 @@ __attribute__((constructor)) static void register_all(void) {
     status = tf.new_status();
     add_int8_ops(status);
     add_sum_ops(status);
+    add_place_op(status);
     tf.delete_status(status);
 }

@@ -14,7 +14,7 @@
 
 #define INTERNAL __attribute__((visibility("hidden")))
 
-enum { FLOAT = 1, INT8 = 6, INVALID_ARGUMENT = 3 };
+enum { FLOAT = 1, INT8 = 6, BFLOAT16 = 14, INVALID_ARGUMENT = 3 };
 
 typedef struct TF_Status TF_Status;
 typedef struct TF_Tensor TF_Tensor;
@@ -32,6 +32,7 @@ typedef struct {
     void (*attribute)(OpBuilder *, const char *);
     void (*input)(OpBuilder *, const char *);
     void (*output)(OpBuilder *, const char *);
+    void (*stateful)(OpBuilder *, unsigned char);
     void (*register_op)(OpBuilder *, TF_Status *);
     KernelBuilder *(*new_kernel)(const char *, const char *, void *(*)(Construction *), void (*)(void *, Context *), void (*)(void *));
     void (*register_kernel)(const char *, KernelBuilder *, TF_Status *);
@@ -44,6 +45,7 @@ typedef struct {
     TF_Tensor *(*allocate)(Context *, int, int, const int64_t *, int, size_t, TF_Status *);
     TF_Tensor *(*forward)(Context *, const int *, int, int, const int64_t *, int, int *, TF_Status *);
     void *(*data)(const TF_Tensor *);
+    int (*type)(const TF_Tensor *);
     int64_t (*elements)(const TF_Tensor *);
     int (*dimensions)(const TF_Tensor *);
     int64_t (*dimension)(const TF_Tensor *, int);
@@ -52,12 +54,14 @@ typedef struct {
 
 extern INTERNAL Interface tf;
 
-/* For one op, whose names of inputs, outputs and attributes end with NULL; all are with types. */
+/* For one op, whose names of inputs, outputs and attributes end with NULL; all are with types. stateful: TensorFlow neither leaves it out
+ * nor runs it once for several that are alike. */
 typedef struct {
     const char *name;
     const char *const *inputs, *const *outputs, *const *attributes;
     void *(*create)(Construction *);
     void (*compute)(void *, Context *);
+    int stateful;
 } Op;
 
 INTERNAL void add_op(const Op *op, TF_Status *status);
@@ -70,8 +74,18 @@ INTERNAL TF_Tensor *output_like(Context *context, int index, int like, TF_Status
 /* Deletes status and tensors; the op fails with status. */
 INTERNAL void end(Context *context, TF_Status *status, TF_Tensor *const *tensors, int count);
 
+/* Values as int8 (int8_kernels.c), in blocks of MOST_OF_BLOCK at most. */
+enum { MOST_OF_BLOCK = 1024 };
+
+/* The bytes of a message of `count` values in blocks of `block`. */
+INTERNAL int64_t message_bytes(int64_t count, int block);
+
+/* base: added; NULL: nothing is. */
+INTERNAL void decode(const int8_t *message, const float *base, int64_t count, int block, float *values);
+
 /* Of the other files. */
 INTERNAL void add_int8_ops(TF_Status *status);
 INTERNAL void add_sum_ops(TF_Status *status);
+INTERNAL void add_place_op(TF_Status *status);
 
 #endif

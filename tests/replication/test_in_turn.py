@@ -10,7 +10,7 @@ from psclust.replication.wire.in_turn import Leaving, leave_in_turn
 
 pytestmark = pytest.mark.tensorflow
 
-QUARTER = 500_000  # of the bytes that may be under way
+QUARTER = 250_000  # of the bytes that may be under way
 WORKER, PS = "/job:worker/task:0", ("/job:ps/task:0", "/job:ps/task:1")
 
 

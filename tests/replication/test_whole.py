@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import tensorflow as tf
 
 import psclust
 from psclust.placement.placement_settings import PlacementSettings
+from psclust.replication import kernels
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.build_in_graph import build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
+from psclust.replication.wire import eight_bits
 from psclust.replication.wire.whole import can_be_put_together, put_together
 
 pytestmark = pytest.mark.tensorflow
@@ -22,46 +25,103 @@ pytestmark = pytest.mark.tensorflow
 WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
 
 
-@pytest.mark.parametrize(("rows", "others"), [([400, 400, 400], (250,)), ([7, 6, 6], (64,)), ([128, 64], ()), ([3, 5], (10, 20))])
+@pytest.fixture(params=[False, True], ids=["ops of TensorFlow", "kernels"])
+def session(request: pytest.FixtureRequest) -> Iterator[tf.compat.v1.Session]:
+    """Of a graph that uses either."""
+    with tf.Graph().as_default():
+        if request.param:
+            kernels.use()
+        with tf.compat.v1.Session() as made:
+            yield made
+
+
+def _types() -> set[str]:
+    return {operation.type for operation in tf.compat.v1.get_default_graph().get_operations()}
+
+
+SHAPES = [([400, 400, 400], (250,)), ([7, 6, 6], (64,)), ([128, 64], ()), ([3, 5], (10, 20)), ([2, 0, 1], (33,)), ([1], (5,))]
+
+
+@pytest.mark.parametrize(("rows", "others"), SHAPES)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.bfloat16])
-def test_parts_stand_one_after_another(rows: list[int], others: tuple[int, ...], dtype: Any) -> None:
+def test_parts_stand_one_after_another(session: Any, rows: list[int], others: tuple[int, ...], dtype: Any) -> None:
     rng = np.random.default_rng(3)
     parts = [rng.integers(0, 100, (count, *others)) for count in rows]
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        # Fed, so that nothing is computed before it runs.
-        fed = {tf.compat.v1.placeholder(dtype, part.shape): part for part in parts}
-        whole = put_together(list(fed))
-        assert whole.shape == (sum(rows), *others)
-        np.testing.assert_array_equal(session.run(tf.cast(whole, tf.int64), fed), np.concatenate(parts))
+    # Fed, so that nothing is computed before it runs.
+    fed = {tf.compat.v1.placeholder(dtype, part.shape): part for part in parts}
+    whole = put_together(list(fed), dtype)
+    assert whole.shape == (sum(rows), *others)
+    assert ("PsclustPlace" in _types()) == (kernels.in_use() is not None and dtype == tf.float32)
+    np.testing.assert_array_equal(session.run(tf.cast(whole, tf.int64), fed), np.concatenate(parts))
 
 
-def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_value_keeps_it() -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        late = tf.queue.FIFOQueue(1, tf.float32, [[64, 100]])
-        first, last = tf.fill([64, 100], tf.compat.v1.placeholder(tf.float32, [], name="value")), late.dequeue()
-        kept = tf.compat.v1.Variable(tf.zeros([128, 100]), use_resource=True)
-        session.run(kept.initializer)
-        before_ = kept.read_value()
-        whole = put_together([first, last])
-        with tf.control_dependencies([before_]):
-            assigned = kept.assign(whole, read_value=False)
-        with tf.control_dependencies([assigned]):
-            seen = tf.identity(before_)
-        for value in (1.0, 2.0):
-            found: list[Any] = []
-            run = threading.Thread(target=lambda value=value, found=found: found.append(session.run(seen, {"value:0": value})))
-            run.start()
-            session.run(late.enqueue(tf.fill([64, 100], -value)))
-            run.join()
-            assert (found[0][:64] == value - 1).all()
-            assert (found[0][64:] == 1 - value).all()
-        assert (session.run(kept)[[0, 127]] == [[2.0], [-2.0]]).all()
+@pytest.mark.parametrize(("rows", "others"), SHAPES)
+def test_parts_as_they_have_travelled(session: Any, rows: list[int], others: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(4)
+    fed: dict[Any, Any] = {}
+
+    def values(count: int) -> Any:
+        placeholder = tf.compat.v1.placeholder(tf.float32, [count, *others])
+        fed[placeholder] = rng.normal(size=placeholder.shape).astype(np.float32)
+        return placeholder
+
+    parts, bases, expected = [], [], []
+    for number, count in enumerate(rows):
+        part, base = values(count), values(count) if number % 2 == 0 and count else None
+        message = part if base is None else eight_bits.encode_difference(part, base)[0]
+        expected.append(part if base is None else base + eight_bits.decode(message, base.shape))
+        if base is None and kernels.in_use():
+            message = tf.cast(message, tf.bfloat16)
+            expected[-1] = tf.cast(message, tf.float32)
+        parts.append(message)
+        bases.append(base)
+    whole, shards = session.run([put_together(parts, tf.float32, bases), expected], fed)
+    np.testing.assert_array_equal(whole, np.concatenate(shards))
 
 
-def test_short_rows_are_left_to_concat() -> None:
-    with tf.Graph().as_default():
-        assert can_be_put_together([tf.zeros([30, 64]), tf.zeros([31, 64])])
-        assert not can_be_put_together([tf.zeros([30, 63]), tf.zeros([31, 63])])
+def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_value_keeps_it(session: Any) -> None:
+    late = tf.queue.FIFOQueue(1, tf.float32, [[64, 100]])
+    first, last = tf.fill([64, 100], tf.compat.v1.placeholder(tf.float32, [], name="value")), late.dequeue()
+    kept = tf.compat.v1.Variable(tf.zeros([128, 100]), use_resource=True)
+    session.run(kept.initializer)
+    before_ = kept.read_value()
+    whole = put_together([first, last], tf.float32)
+    with tf.control_dependencies([before_]):
+        assigned = kept.assign(whole, read_value=False)
+    with tf.control_dependencies([assigned]):
+        seen = tf.identity(before_)
+    for value in (1.0, 2.0):
+        found: list[Any] = []
+        run = threading.Thread(target=lambda value=value, found=found: found.append(session.run(seen, {"value:0": value})))
+        run.start()
+        session.run(late.enqueue(tf.fill([64, 100], -value)))
+        run.join()
+        assert (found[0][:64] == value - 1).all()
+        assert (found[0][64:] == 1 - value).all()
+    assert (session.run(kept)[[0, 127]] == [[2.0], [-2.0]]).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=5, count=4, block=4), "differ in size"),
+        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=5, block=4), "differ in size"),
+        (lambda place: place(tf.ones([8]), tf.zeros([8], tf.int8), [tf.ones([5])], at=0, count=4, block=4), "differ in size"),
+        (lambda place: place(tf.ones([8]), tf.zeros([7], tf.int8), [], at=0, count=4, block=4), "differ in size"),
+        (lambda place: place(tf.ones([8]), tf.ones([4]), [tf.ones([4])], at=0, count=4, block=4), "only what an int8 message says"),
+        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=-1, count=4, block=4), "negative"),
+        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=4, block=1025), "not between 1 and 1024"),
+    ],
+)
+def test_the_kernel_writes_nowhere_else(wrong: Any, reason: str) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=reason):
+        session.run(wrong(kernels.loaded().psclust_place))
+
+
+def test_without_the_kernel_short_rows_are_left_to_concat(session: Any) -> None:
+    assert can_be_put_together([tf.zeros([30, 64]), tf.zeros([31, 64])])
+    assert can_be_put_together([tf.zeros([30, 63]), tf.zeros([31, 63])]) == (kernels.in_use() is not None)
+    assert not can_be_put_together([tf.zeros([30, 63], tf.float64), tf.zeros([31, 63], tf.float64)])
 
 
 def _model(features: Any, labels: Any) -> psclust.EstimatorSpec:
@@ -94,3 +154,24 @@ def test_a_step_does_not_begin_with_putting_shards_together(how: str, wire_dtype
         assert multiplied
         for operation in multiplied:
             assert not [op for op in reached([operation], before).values() if op.type == "ConcatV2"]
+
+
+@pytest.mark.parametrize(("wire_dtype", "travels"), [("float32", tf.float32), ("bfloat16", tf.bfloat16), ("int8", tf.int8)])
+@pytest.mark.parametrize("how", ["in-graph sync", "between-graph sync", "between-graph async"])
+def test_a_shard_is_put_into_its_place_as_it_has_travelled(how: str, wire_dtype: str, travels: Any) -> None:
+    replication, mode = how.split()
+    program = psclust.Program(
+        _model, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), config=psclust.TrainConfig(wire_dtype=wire_dtype)
+    )
+    cut = PlacementSettings("balanced", max_shard_bytes=400_000)
+    with tf.Graph().as_default() as graph:
+        kernels.use()
+        if replication == "in-graph":
+            build_in_graph(program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync")
+        else:
+            build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], cut), 0, sync=mode == "sync", chief=True)
+        pulled = reached([op for op in graph.get_operations() if op.name == "pulled_anew"], before)
+        placed = [op for op in graph.get_operations() if op.type == "PsclustPlace" and op.name not in pulled]
+        arriving = [op for op in placed if op.inputs[1].op.device.startswith("/job:ps") and op.inputs[1].dtype == travels]
+        # One has four shards, the other three.
+        assert len(arriving) == 7 * (2 if replication == "in-graph" else 1)

@@ -24,7 +24,7 @@ from psclust.replication.tf_types import Tensor
 
 # To a ps at a time, but two tensors at least; and by as much may what has left for a ps be ahead of what has arrived on another. With more,
 # the first arrived late on a link of 1 Gbit/s.
-_BYTES_UNDER_WAY = 2_000_000
+_BYTES_UNDER_WAY = 1_000_000
 
 
 @dataclass(frozen=True)

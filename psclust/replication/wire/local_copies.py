@@ -28,7 +28,7 @@ from psclust.replication.variables.sharded import is_whole, taken_apart
 from psclust.replication.wire import differences, eight_bits
 from psclust.replication.wire.buckets import carry, is_small
 from psclust.replication.wire.pulls import same_task
-from psclust.replication.wire.whole import can_be_put_together, put_together
+from psclust.replication.wire.whole import arrives_as, can_be_put_together, put_together
 
 # What a variable's handle may be used for, apart from the update, for a copy to do: to read it, and to initialize it.
 _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsInitializedOp"})
@@ -38,7 +38,7 @@ _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsIni
 class LocalCopy:
     """The copy of `variable` on the device `host`, a task's CPU. copy: what keeps it; of a shard, together with the other shards. value:
     what a step reads of `copy`; read: the part of it that is the variable's; part: which. sent: what the copy has, on the ps; None if the
-    whole value comes back. Copies that are refreshed together share it."""
+    whole value comes back. Copies that are refreshed together share it. arrives_as: see `whole`."""
 
     variable: Variable
     host: str
@@ -47,6 +47,7 @@ class LocalCopy:
     read: Tensor
     sent: Variable | None = None
     part: int = 0
+    arrives_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def copy_locally(
             if rounded and eight_bits.fits(variable) and not is_small(variable) and (sent is None or not together):
                 sent = differences.keep_sent(variable, host if of_session else None)
             wanted.append(_Wanted(variable, host, users, sent))
-    copies = _of_wholes(wanted, of_session)
+    copies = _of_wholes(wanted, wire_dtype, of_session)
     there = {(copy.variable.ref(), copy.host) for copy in copies}
     for one in wanted:
         if (one.variable.ref(), one.host) not in there:
@@ -133,7 +134,7 @@ def pull(copies: Sequence[LocalCopy]) -> Operation:
         if copy.sent is not None:
             with tf.device(copy.host):
                 values.append((copy, differences.all_sent(copy.sent)))
-    return tf.group(*[operation for each in _keep(values, after_use=False).values() for operation in each], name="pulled_anew")
+    return tf.group(*[operation for each in _keep(values, in_step=False).values() for operation in each], name="pulled_anew")
 
 
 def groups_of(copies: Sequence[LocalCopy]) -> Sequence[Sequence[LocalCopy]]:
@@ -151,10 +152,12 @@ def bring(copies: Sequence[LocalCopy], arriving: Callable[[Sequence[LocalCopy]],
     `groups_of`) on the ps; the difference for one with `sent`."""
     values = []
     for group in groups_of(copies):
-        for copy, value in _on_host(group, arriving(group)):
-            with tf.device(copy.host):
-                values.append((copy, value if copy.sent is None else eight_bits.add(value, copy.read)))
-    return _keep(values, after_use=True)
+        leaving, copy = arriving(group), group[0]
+        if copy.arrives_as and copy.sent is None and len(group) == 1:
+            with tf.device(copy.variable.device):
+                leaving = [tf.cast(leaving[0], copy.arrives_as, name="leaving")]
+        values += _on_host(group, leaving)
+    return _keep(values, in_step=True)
 
 
 def _hosts(workers: Iterable[str]) -> list[str]:
@@ -197,7 +200,7 @@ def _users(variable: Variable, reads: Sequence[Tensor], hosts: Sequence[str]) ->
     return found
 
 
-def _of_wholes(wanted: Sequence[_Wanted], of_session: bool) -> list[LocalCopy]:
+def _of_wholes(wanted: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> list[LocalCopy]:
     """The copies of shards of variables that the model reads as a whole, one for all on each host; the model then reads that."""
     parts: dict[Operation, dict[int, _Wanted]] = {}
     for one in wanted:
@@ -211,20 +214,21 @@ def _of_wholes(wanted: Sequence[_Wanted], of_session: bool) -> list[LocalCopy]:
             continue
         key = shards[0].host, *(one.variable.ref() for one in shards)
         if key not in made:
-            made[key] = _shards(shards, of_session)
+            made[key] = _shards(shards, wire_dtype, of_session)
         for user in list(whole.outputs[0].consumers()):
             for index in (index for index, used in enumerate(user.inputs) if used is whole.outputs[0]):
                 user._update_input(index, made[key][0].value)
     return [copy for each in made.values() for copy in each]
 
 
-def _shards(shards: Sequence[_Wanted], of_session: bool) -> list[LocalCopy]:
+def _shards(shards: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> list[LocalCopy]:
     """Parts of one copy."""
+    dtype = arrives_as([one.variable for one in shards], wire_dtype)
     copy, value = _copy(shards, shards[0].variable.op.name.rpartition("/")[0], of_session)
     with tf.device(shards[0].host):
         reads = taken_apart(value, [one.variable.shape for one in shards])
     return [
-        LocalCopy(one.variable, one.host, copy, value, read, one.sent, part)
+        LocalCopy(one.variable, one.host, copy, value, read, one.sent, part, dtype)
         for part, (one, read) in enumerate(zip(shards, reads, strict=True))
     ]
 
@@ -235,7 +239,7 @@ def _copy(shards: Sequence[_Wanted], name: str, of_session: bool) -> tuple[Varia
 
     def initial() -> Tensor:
         values = [one.variable.read_value() if one.sent is None else differences.start_of(one.sent) for one in shards]
-        return values[0] if len(values) == 1 else put_together(values)
+        return values[0] if len(values) == 1 else put_together(values, shards[0].variable.dtype.base_dtype)
 
     with tf.device(host):
         copy = tf.compat.v1.Variable(
@@ -254,19 +258,24 @@ def _on_host(group: Sequence[LocalCopy], values: Sequence[Tensor]) -> list[tuple
     return list(zip(group, carry(values, group[0].variable.device, group[0].host) if len(group) > 1 else values, strict=True))
 
 
-def _keep(values: Sequence[tuple[LocalCopy, Tensor]], *, after_use: bool) -> dict[str, list[Operation]]:
-    """host -> the ops that give its copies their values. after_use: not before the step has read them."""
+def _keep(values: Sequence[tuple[LocalCopy, Tensor]], *, in_step: bool) -> dict[str, list[Operation]]:
+    """host -> the ops that give its copies their values. in_step: not before the step has read them; the value of a copy with `sent` is
+    the message of its difference."""
     parts: dict[Any, list[tuple[LocalCopy, Tensor]]] = {}
     for copy, value in values:
         parts.setdefault(copy.copy.ref(), []).append((copy, value))
     kept: dict[str, list[Operation]] = {}
     for each in parts.values():
+        # In the order of their rows: messages have another.
+        each.sort(key=lambda pair: pair[0].part)
         first, value = each[0]
+        bases = [copy.read if in_step and copy.sent is not None else None for copy, _ in each]
         with tf.device(first.host):
             if len(each) > 1:
-                # In the order of their rows: messages have another.
-                value = put_together([value for _, value in sorted(each, key=lambda pair: pair[0].part)])
-            with tf.control_dependencies([first.value.op] if after_use else []):
+                value = put_together([value for _, value in each], first.copy.dtype, bases)
+            elif bases[0] is not None:
+                value = eight_bits.add(value, bases[0])
+            with tf.control_dependencies([first.value.op] if in_step else []):
                 kept.setdefault(first.host, []).append(first.copy.assign(value, read_value=False))
     return kept
 
