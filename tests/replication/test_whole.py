@@ -173,5 +173,6 @@ def test_a_shard_is_put_into_its_place_as_it_has_travelled(how: str, wire_dtype:
         pulled = reached([op for op in graph.get_operations() if op.name == "pulled_anew"], before)
         placed = [op for op in graph.get_operations() if op.type == "PsclustPlace" and op.name not in pulled]
         arriving = [op for op in placed if op.inputs[1].op.device.startswith("/job:ps") and op.inputs[1].dtype == travels]
-        # One has four shards, the other three.
+        # A value is cast once, for however many workers. One has four shards, the other three.
+        assert len({op.inputs[1].name for op in arriving}) == 7
         assert len(arriving) == 7 * (2 if replication == "in-graph" else 1)

@@ -151,11 +151,16 @@ def bring(copies: Sequence[LocalCopy], arriving: Callable[[Sequence[LocalCopy]],
     """host -> the ops that bring its copies up to date, not before the step has read them. arriving: the values of a group of copies (see
     `groups_of`) on the ps; the difference for one with `sent`."""
     values = []
+    # One for the copies of all hosts.
+    cast: dict[Any, Tensor] = {}
     for group in groups_of(copies):
         leaving, copy = arriving(group), group[0]
         if copy.arrives_as and copy.sent is None and len(group) == 1:
-            with tf.device(copy.variable.device):
-                leaving = [tf.cast(leaving[0], copy.arrives_as, name="leaving")]
+            key = leaving[0].ref()
+            if key not in cast:
+                with tf.device(copy.variable.device):
+                    cast[key] = tf.cast(leaving[0], copy.arrives_as, name="leaving")
+            leaving = [cast[key]]
         values += _on_host(group, leaving)
     return _keep(values, in_step=True)
 
