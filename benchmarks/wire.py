@@ -9,7 +9,7 @@ MB (`--shard`); the others into shards of 8 MB. `small` and `embedding` are next
 float32 at 1 Gbit/s: as `psclust plan` advises, it is cut into shards of 128 KiB and 32 MiB there, so that both ps have a part,
 ParameterServerStrategy's as well. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two
 seconds, after the first six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link,
-both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel on the skewed model. All hosts share the cores
+both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel. All hosts share the cores
 of this machine. As root, on an otherwise idle machine.
 """
 
@@ -54,8 +54,8 @@ IN_GRAPH = ("--replication", "in-graph")
 
 @dataclass(frozen=True)
 class Way:
-    """arguments: of `psclust up`, `{model}`, `{shard}` and a rival's `{most}` filled in. together: whether a counted step is one of any
-    worker, not one of each. skewed_only: for no other model."""
+    """arguments: of `psclust up` or ddp.py, `{model}`, `{shard}` and a rival's `{most}` filled in. together: whether a counted step is one
+    of any worker, not one of each. skewed_only: for no other model."""
 
     arguments: Sequence[str] = ()
     together: bool = False
@@ -67,8 +67,8 @@ WAYS: Mapping[str, Way] = {
     "by hand, tuned": Way((*RIVAL, "by_hand_tuned.py"), together=True, skewed_only=True),
     "by hand, tuned, bfloat16": Way((*RIVAL, "by_hand_tuned.py", "--bfloat16"), together=True, skewed_only=True),
     "ParameterServerStrategy": Way((*RIVAL, "--replication", "coordinator", "coordinator.py", "{model}", "{most}"), together=True),
-    "PyTorch DDP": Way(skewed_only=True),
-    "PyTorch DDP, fp16": Way(skewed_only=True),
+    "PyTorch DDP": Way(("{model}",)),
+    "PyTorch DDP, fp16": Way(("{model}", "--half"), skewed_only=True),
     "between-graph async": Way((*CUT, "--async", *OURS), together=True),
     "between-graph async, no copies": Way((*CUT, "--async", *OURS, "--config", "local_copies=false"), together=True),
     "between-graph async, bfloat16": Way((*CUT, "--async", *OURS, *HALF), together=True),
@@ -82,8 +82,8 @@ WAYS: Mapping[str, Way] = {
     "in-graph sync, bfloat16": Way((*CUT, *IN_GRAPH, "--sync", *OURS, *HALF)),
     "in-graph sync, int8": Way((*CUT, *IN_GRAPH, "--sync", *OURS, *QUARTER)),
 }
-# Not started by psclust: further arguments of ddp.py.
-_DDP = {"PyTorch DDP": (), "PyTorch DDP, fp16": ("--half",)}
+# Not started by psclust: their arguments are those of ddp.py.
+_DDP = ("PyTorch DDP", "PyTorch DDP, fp16")
 
 
 def main() -> None:
@@ -120,7 +120,8 @@ def measure_all(bed: HostBed, gbit: float, model: str, ways: Sequence[str], opti
         for way, each in times.items():
             shard = options.shard or shard_for(gbit, model, WAYS[way])
             most = most_for(gbit, model)
-            start = ddp(bed, options.torch, _DDP[way]) if way in _DDP else ours(bed, WAYS[way], model, shard, most)
+            arguments = [argument.format(model=model, shard=shard, most=most) for argument in WAYS[way].arguments]
+            start = ddp(bed, options.torch, arguments) if way in _DDP else ours(bed, arguments)
             each.append(measure(start, options.steps) * (2 if WAYS[way].together else 1))
             print(f"{gbit:g} Gbit/s  {model:<10} {way:<32} {each[-1]:7.3f} s", file=sys.stderr, flush=True)
     bound = MODEL_MB[model] / (gbit * MB_A_GBIT)
@@ -172,9 +173,7 @@ def most_for(gbit: float, model: str) -> int:
     return min(8_000_000, ADVISED_KIB[model] << 10) if model in ADVISED_KIB and gbit <= 1 else 8_000_000
 
 
-def ours(bed: HostBed, way: Way, model: str, shard: str, most: int) -> Start:
-    arguments = [argument.format(model=model, shard=shard, most=most) for argument in way.arguments]
-
+def ours(bed: HostBed, arguments: Sequence[str]) -> Start:
     @contextmanager
     def start() -> Iterator[Iterator[tuple[float, int]]]:
         with tempfile.TemporaryDirectory() as state:
@@ -199,7 +198,8 @@ def ddp(bed: HostBed, python: str, more: Sequence[str]) -> Start:
     def start() -> Iterator[Iterator[tuple[float, int]]]:
         script = str(bed.shared / "training" / "ddp.py")
         arguments = [script, "--master", master, "--world", "2", *more, "--rank"]
-        environ = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0"}
+        # As torchrun does.
+        environ = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
         processes = [
             _popen(host.command(python, *arguments, str(rank)), bed.shared / "training", environ) for rank, host in enumerate(workers)
         ]

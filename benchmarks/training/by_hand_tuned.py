@@ -8,7 +8,7 @@ import time
 
 import models
 import tensorflow.compat.v1 as tf
-from skewed_shapes import SKEWED
+from model_sizes import SKEWED
 
 tf.disable_eager_execution()
 SHARD_BYTES = 8_000_000

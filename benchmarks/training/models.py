@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from skewed_shapes import SKEWED
+from model_sizes import CLASSES, EXAMPLES, PIXELS, ROWS, SKEWED, WIDTH, WIDTHS, WORDS
 
 Get = Callable[[str, list[int]], Any]
 RATE = 0.01
@@ -26,37 +26,34 @@ class Model:
 
     def dataset(self) -> Any:
         """The same batch for ever."""
-        labels = np.random.default_rng(SEED).integers(0, 10, self.examples)
+        labels = np.random.default_rng(SEED).integers(0, CLASSES, self.examples)
         return tf.data.Dataset.from_tensors((self.inputs(self.examples), labels)).repeat()
 
 
 def _images(examples: int) -> Any:
-    return np.random.default_rng(SEED).random((examples, 784), np.float32)
+    return np.random.default_rng(SEED).random((examples, PIXELS), np.float32)
 
 
 def _words(examples: int) -> Any:
-    return np.random.default_rng(SEED).integers(0, _ROWS, (examples, _WORDS))
+    return np.random.default_rng(SEED).integers(0, ROWS, (examples, WORDS))
 
 
 def _dense(widths: tuple[int, ...]) -> Callable[[Get, Any, Any], Any]:
     def loss(get: Get, features: Any, labels: Any) -> Any:
-        x, last = features, 784
-        for index, width in enumerate((*widths, 10)):
+        x, last = features, PIXELS
+        for index, width in enumerate((*widths, CLASSES)):
             x = tf.matmul(x, get(f"kernel_{index}", [last, width])) + get(f"bias_{index}", [width])
-            x, last = tf.nn.relu(x) if width != 10 else x, width
+            x, last = tf.nn.relu(x) if width != CLASSES else x, width
         return _entropy(labels, x)
 
     return loss
 
 
-_ROWS, _WORDS, _WIDTH = 200_000, 8, 64
-
-
 def _embedding(get: Get, features: Any, labels: Any) -> Any:
     # Flat ids: ParameterServerStrategy's partitioned variables take no others.
-    rows = tf.gather(get("table", [_ROWS, _WIDTH]), tf.reshape(features, [-1]))
-    x = tf.reshape(rows, [-1, _WORDS * _WIDTH])
-    return _entropy(labels, tf.matmul(x, get("kernel", [_WORDS * _WIDTH, 10])) + get("bias", [10]))
+    rows = tf.gather(get("table", [ROWS, WIDTH]), tf.reshape(features, [-1]))
+    x = tf.reshape(rows, [-1, WORDS * WIDTH])
+    return _entropy(labels, tf.matmul(x, get("kernel", [WORDS * WIDTH, CLASSES])) + get("bias", [CLASSES]))
 
 
 def _skewed(get: Get, features: Any, labels: Any) -> Any:
@@ -69,11 +66,9 @@ def _entropy(labels: Any, logits: Any) -> Any:
 
 
 MODELS = {
-    # 0.4 MB of variables.
-    "small": Model(32, _images, _dense((128,))),
-    # 19 MB.
-    "large": Model(32, _images, _dense((2048, 1536))),
-    # 51 MB, of which a batch uses 2048 rows, 0.5 MB.
-    "embedding": Model(256, _words, _embedding),
-    "skewed": Model(1, _images, _skewed),
+    "small": Model(EXAMPLES["small"], _images, _dense(WIDTHS["small"])),
+    "large": Model(EXAMPLES["large"], _images, _dense(WIDTHS["large"])),
+    # A batch uses 2048 rows, 0.5 MB.
+    "embedding": Model(EXAMPLES["embedding"], _words, _embedding),
+    "skewed": Model(EXAMPLES["skewed"], _images, _skewed),
 }
