@@ -91,8 +91,7 @@ class BarrierCoordinator:
             offer.close()
         # Messages that came with an update.
         self._inbox: list[Message] = []
-        # A step is `receive` and `update`, or `foreseen`.
-        self._receive = prepare(session, [ops.receive], [ops.count])
+        # A step is one of these two calls.
         self._update = prepare(session, [ops.update], [ops.order])
         self._foreseen = prepare(session, ops.foreseen, [ops.order]) if ops.foreseen else None
         # The update of the round, if it is already made.
@@ -151,8 +150,7 @@ class BarrierCoordinator:
         foreseen = self._barrier.foreseen()
         if foreseen is None or self._foreseen is None:
             self._offer.decline(self._barrier.round)
-            (received,) = self._receive(self._barrier.wanted)
-            return decode_messages(received)
+            return decode_messages(self._session.run(self._ops.receive, {self._ops.count: self._barrier.wanted}))
         answer = self._offered(foreseen)
         if answer is None:
             (answer,) = self._foreseen(encode_update(foreseen.update, self._ops.workers, foreseen.messages))
