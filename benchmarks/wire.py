@@ -9,8 +9,8 @@ MB (`--shard`); the others into shards of 8 MB. `small` and `embedding` are next
 float32 at 1 Gbit/s: as `psclust plan` advises, it is cut into shards of 128 KiB and 32 MiB there, so that both ps have a part,
 ParameterServerStrategy's as well. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two
 seconds, after the first six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link,
-both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel. All hosts share the cores
-of this machine. As root, on an otherwise idle machine.
+both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel. All hosts share the cores of this machine. As
+root, on an otherwise idle machine.
 """
 
 from __future__ import annotations

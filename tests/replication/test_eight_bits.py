@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,6 @@ from psclust.replication import kernels
 from psclust.replication.wire import eight_bits
 
 pytestmark = pytest.mark.tensorflow
-
-
-@pytest.fixture(params=[False, True], ids=["ops of TensorFlow", "kernels"])
-def graph(request: pytest.FixtureRequest) -> Iterator[tf.Graph]:
-    with tf.Graph().as_default() as made:
-        if request.param:
-            kernels.use()
-        yield made
 
 
 def _there_and_back(values: Any) -> tuple[Any, Any, Any]:

@@ -25,14 +25,10 @@ pytestmark = pytest.mark.tensorflow
 WORKERS = ("/job:worker/task:0", "/job:worker/task:1")
 
 
-@pytest.fixture(params=[False, True], ids=["ops of TensorFlow", "kernels"])
-def session(request: pytest.FixtureRequest) -> Iterator[tf.compat.v1.Session]:
-    """Of a graph that uses either."""
-    with tf.Graph().as_default():
-        if request.param:
-            kernels.use()
-        with tf.compat.v1.Session() as made:
-            yield made
+@pytest.fixture
+def session(graph: tf.Graph) -> Iterator[tf.compat.v1.Session]:
+    with tf.compat.v1.Session(graph=graph) as made:
+        yield made
 
 
 def _types() -> set[str]:

@@ -151,7 +151,7 @@ def bring(copies: Sequence[LocalCopy], arriving: Callable[[Sequence[LocalCopy]],
     """host -> the ops that bring its copies up to date, not before the step has read them. arriving: the values of a group of copies (see
     `groups_of`) on the ps; the difference for one with `sent`."""
     values = []
-    # One for the copies of all hosts.
+    # Here, because `narrow` would widen them again before they are put into their place. One for the copies of all hosts.
     cast: dict[Any, Tensor] = {}
     for group in groups_of(copies):
         leaving, copy = arriving(group), group[0]

@@ -1,0 +1,24 @@
+"""What several tests of this folder need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+@pytest.fixture(params=[False, True], ids=["ops of TensorFlow", "kernels"])
+def graph(request: pytest.FixtureRequest) -> Iterator[tf.Graph]:
+    """The current graph, which uses one or the other."""
+    import tensorflow as tf
+
+    from psclust.replication import kernels
+
+    with tf.Graph().as_default() as made:
+        if request.param:
+            kernels.use()
+        yield made
