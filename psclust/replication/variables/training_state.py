@@ -54,7 +54,9 @@ class State:
     ) -> Tensor:
         """Counts one update after the ops in `after`: of one `replica`, or with `batches`, int64 [replicas], of so many of each. Returns
         the new step, int64 scalar. counted: `after` has advanced the global step already."""
-        with tf.device(self.global_step.device), tf.control_dependencies(list(after)):
+        # Both wait for `batches`: if the client dies as a run of it begins, a server still executes what needs nothing that is fed.
+        fed = [] if batches is None else [batches.op]
+        with tf.device(self.global_step.device), tf.control_dependencies([*after, *fed]):
             if batches is None:
                 own = [(replica or 0) * self.inputs + number for number in range(self.inputs)]
                 moved = tf.raw_ops.ResourceScatterAdd(

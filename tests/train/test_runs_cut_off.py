@@ -1,0 +1,37 @@
+"""What is left of a run whose client dies as it begins: a server may execute what needs nothing that is fed, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.device_layout import DeviceLayout
+from psclust.replication.graph_walk import before, reached
+from psclust.replication.wire.local_copies import writers
+
+pytestmark = pytest.mark.tensorflow
+
+WORKERS = "/job:worker/task:0", "/job:worker/task:1"
+
+
+@pytest.mark.parametrize(("width", "streamed"), [(500, True), (50, False)])
+def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
+    import wide
+
+    program = wide.trained.with_params({"width": width})
+    with tf.Graph().as_default():
+        ops = build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0]), 0, sync=True, chief=True).coordinator
+        assert ops is not None
+        assert (ops.stream is not None) is streamed
+        feeds = {ops.order.op.name, ops.later_order.op.name, ops.stream.order.op.name if ops.stream else ""}
+        runs = [[ops.update], ops.foreseen or [], ops.with_step or [], ops.stream.stream if ops.stream else []]
+        written = set()
+        for run in runs:
+            # A fed op waits for nothing.
+            within = reached([getattr(fetch, "op", fetch) for fetch in run], lambda one: [] if one.name in feeds else before(one))
+            for variable in tf.compat.v1.global_variables():
+                for writer in writers(variable, set(within)):
+                    assert not feeds.isdisjoint(reached([writer], before)), f"{writer.name} writes {variable.name} before it is told to"
+                    written.add(variable.op.name)
+        assert {"global_step", "psclust/positions", "layer0", "bias3", "layer2/Momentum"} <= written
