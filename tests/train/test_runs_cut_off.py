@@ -25,7 +25,7 @@ def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
         assert ops is not None
         assert (ops.stream is not None) is streamed
         feeds = {ops.order.op.name, ops.later_order.op.name, ops.stream.order.op.name if ops.stream else ""}
-        runs = [[ops.update], ops.foreseen or [], ops.with_step or [], ops.stream.stream if ops.stream else []]
+        runs = [ops.update, ops.foreseen or [], ops.with_step or [], ops.stream.stream if ops.stream else []]
         written = set()
         for run in runs:
             # A fed op waits for nothing.

@@ -32,7 +32,7 @@ from psclust.replication.sync.barrier_messages import (
     tokens_shape,
     update_shape,
 )
-from psclust.replication.sync.foreseen_update import Gates, decide
+from psclust.replication.sync.foreseen_update import Gates, Marks, decide
 from psclust.replication.sync.stream_ops import Mark, StreamChannel, StreamOps, bring_updated, push_streamed, stream_channel, stream_ops
 from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
@@ -100,10 +100,10 @@ class CoordinatorOps:
     pending: int32, messages waiting. receive: int64 [messages, 5], all waiting messages, `count` at least.
     sums: the accumulators that an update takes from. all_reduce: None without one. backups: None if every gradient counts.
     send: sends `tokens`. update: applies the mean of the round, unless the `stream` has, counts the step, sends the tokens of `order` and
-    receives the next messages, as `receive`. foreseen: waits for the messages of `order`, then does the same if they are those foreseen,
-    but receives no others; fetches `Decision.answer`. with_step: the same as part of a step of the chief's own replica, which then takes
-    no token: fetches (loss, examples, when its gradients were computed, answer); feeds `later_order`, and the step's. Both None with a
-    stream.
+    receives the next messages; fetches what `receive` does. foreseen: waits for the messages of `order`, then does the same if they are
+    those foreseen, but receives no others; fetches `Decision.answer`. with_step: the same as part of a step of the chief's own replica,
+    which then takes no token: fetches (loss, examples, when its gradients were computed, answer); feeds `later_order`, and the step's.
+    marks: tell whether an update is half made. All three None with a stream.
     """
 
     workers: int
@@ -118,10 +118,11 @@ class CoordinatorOps:
     backups: BackupOps | None
     stream: StreamOps | None
     send: Operation
-    update: Tensor
+    update: Sequence[Tensor | Operation]
     foreseen: Sequence[Tensor | Operation] | None
     with_step: Sequence[Tensor | Operation] | None
     later_order: Tensor
+    marks: Marks | None
 
 
 def build_channel(
@@ -217,18 +218,20 @@ def coordinator_ops(
         with tf.control_dependencies([own.reported]):
             order = tf.identity(later_order)
         applied: Sequence[Operation] = ()
-        stream = decision = None
+        stream = decision = gates = None
         decoded = decode_update(order, workers)
         if channel.stream is None:
             decision = decide(decoded, workers, channel.messages.dequeue_many)
             gates = Gates(decision, variables)
             taken = _taken(channel, variables)
             applied = _applied(taken, gates, tower, optimizer, state, layout, settings)
-            gates.hold(applied)
+            held = gates.hold(applied)
         else:
             stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings)
         batches = decision.batches if decision else decoded.batches
-        with tf.control_dependencies([_counted(state, applied, batches, stream)]):
+        counted = _counted(state, applied, batches, stream)
+        ended = gates.end(held, layout.parameters, counted) if gates else []
+        with tf.control_dependencies([counted]):
             sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
         with tf.control_dependencies([sent]):
             update = _receive(channel, tf.cast(decoded.wanted, tf.int32))
@@ -245,10 +248,11 @@ def coordinator_ops(
             backups=backup_ops(tower.contributions, channel.accumulators, layout, round_, channel.needed) if channel.needed else None,
             stream=stream,
             send=_send(channel, tokens),
-            update=update,
-            foreseen=(decision.answer, sent) if decision else None,
-            with_step=(*own.step[1:], decision.answer, sent) if decision else None,
+            update=(update, *ended),
+            foreseen=(decision.answer, sent, *ended) if decision else None,
+            with_step=(*own.step[1:], decision.answer, sent, *ended) if decision else None,
             later_order=later_order,
+            marks=gates.marks if gates else None,
         )
 
 
@@ -261,7 +265,7 @@ def _applied(
 ) -> Sequence[Operation]:
     """The ops that update all variables with the mean of the sums `taken`."""
     variables = [variable for _, variable in tower.contributions]
-    mean = [(at(v, scale, sums, gates.on(v.device)), v) for sums, v in zip(taken, variables, strict=True)]
+    mean = [(at(v, scale, sums, gates.factor(v.device)), v) for sums, v in zip(taken, variables, strict=True)]
     return apply_update(optimizer, *tower.divide(mean), state, layout, settings)
 
 

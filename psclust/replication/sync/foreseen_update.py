@@ -5,11 +5,14 @@ what the chief foresaw, so that no chief is asked between the last gradient and 
 
 Otherwise nothing that touches a variable runs, and the chief decides from the messages, which it gets in either case. That is made by
 TensorFlow's dead tensors: the ops of the update have a control input from one end of a switch, on each ps.
+
+If the chief dies meanwhile, one ps may have made its part of the update, and another not, which waited for the decision of the first. So
+each ps keeps two marks, of the last update that began to write there and of the last that ended. If not all are equal, one is half made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import tensorflow as tf
@@ -17,14 +20,24 @@ import tensorflow as tf
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.sync.barrier_messages import DecodedUpdate, Message, position
 from psclust.replication.tf_types import Operation, Tensor, Variable
+from psclust.replication.variables.cell import Cell, cell
+
+
+@dataclass(frozen=True)
+class Marks:
+    """known: for each mark of each ps, whether it was ever set, bool scalars. values: of those that were, float64 scalars."""
+
+    known: Sequence[Tensor]
+    values: Sequence[Tensor]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """factor: float64 scalar, 1 over the examples of the round; it and what depends on it exist only in a run that updates. batches: int64
-    [workers]. answer: int64 [1 + 5 * messages], 1 or 0, whether the run updates, then the messages that it waited for."""
+    """update: float64 [2], 1 over the examples of the round, and a mark that no other update has; it and what depends on it exist only in a
+    run that updates. batches: int64 [workers]. answer: int64 [1 + 5 * messages], 1 or 0, whether the run updates, then the messages that it
+    waited for."""
 
-    factor: Tensor
+    update: Tensor
     batches: Tensor
     answer: Tensor
 
@@ -42,34 +55,68 @@ def decide(order: DecodedUpdate, workers: int, receive: Callable[[Tensor], Tenso
     total = tf.where(asked, tf.reduce_sum(examples), order.examples)
     goes = ~asked | (same & (total > 0))
     batches = tf.where(asked, tf.cast(examples > 0, tf.int64), order.batches)
-    _, factor = tf.raw_ops.Switch(data=1.0 / tf.cast(total, tf.float64), pred=goes)
+    _, update = tf.raw_ops.Switch(data=tf.stack([1.0 / tf.cast(total, tf.float64), tf.timestamp()]), pred=goes)
     answer = tf.concat([[tf.cast(goes, tf.int64)], tf.reshape(messages, [-1])], 0)
-    return Decision(factor, batches, answer)
+    return Decision(update, batches, answer)
 
 
 class Gates:
-    """The factor of a decision on each ps."""
+    """A decision on each ps, and the marks there of the updates that it makes."""
 
     def __init__(self, decision: Decision, variables: Sequence[Variable]) -> None:
-        self._factor = decision.factor
+        self._decided = decision.update
         self._here: dict[str, Tensor] = {}
+        self._factors: dict[str, Tensor] = {}
         self._built = len(tf.compat.v1.get_default_graph().get_operations())
+        self._marks: list[Cell] = []
         for variable in variables:
-            self.on(variable.device)
+            self.factor(variable.device)
 
-    def on(self, device: str) -> Tensor:
-        if device not in self._here:
+    def factor(self, device: str) -> Tensor:
+        """What a sum of gradients there is multiplied by, float64 scalar."""
+        if device not in self._factors:
             with tf.device(device):
-                self._here[device] = tf.identity(self._factor)
-        return self._here[device]
+                self._factors[device] = self._on(_cpu_of(device))[0]
+        return self._factors[device]
 
-    def hold(self, update: Sequence[Operation]) -> None:
-        """Holds back what was built since and `update` needs of variables and accumulators: an optimizer's decay of all its slots, say,
-        waits for no gradient."""
+    def hold(self, update: Sequence[Operation]) -> dict[str, list[Operation]]:
+        """Holds back what was built since and `update` needs of variables and accumulators, until its ps has marked that the update begins:
+        an optimizer's decay of all its slots, say, waits for no gradient. Returns what it holds, by the CPU of its ps."""
         new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[self._built :]}
+        held: dict[str, list[Operation]] = {}
         for operation in reached(update, before).values():
             if operation.name in new and any(_is_state(value) for value in operation.inputs):
-                operation._add_control_input(self.on(operation.device).op)
+                held.setdefault(_cpu_of(operation.device), []).append(operation)
+        for cpu, operations in held.items():
+            begun = self._mark("begun", cpu, [])
+            for operation in operations:
+                operation._add_control_input(begun)
+        return held
+
+    def end(self, held: Mapping[str, Sequence[Operation]], device: str, counted: Operation) -> list[Operation]:
+        """The ops that mark that the update has ended: on each ps after what is `held` there, on `device` when the step is `counted`."""
+        return [self._mark("ended", cpu, operations) for cpu, operations in {**held, _cpu_of(device): [counted]}.items()]
+
+    @property
+    def marks(self) -> Marks:
+        """Of all that has been built."""
+        return Marks([mark.is_set() for mark in self._marks], [mark.read() for mark in self._marks])
+
+    def _mark(self, name: str, cpu: str, after: Sequence[Operation]) -> Operation:
+        mark = cell(f"psclust/{name}", tf.float64, [], cpu)
+        self._marks.append(mark)
+        with tf.control_dependencies(after):
+            return mark.set(self._on(cpu)[1])
+
+    def _on(self, cpu: str) -> Tensor:
+        if cpu not in self._here:
+            with tf.device(cpu):
+                self._here[cpu] = tf.identity(self._decided)
+        return self._here[cpu]
+
+
+def _cpu_of(device: str) -> str:
+    return f"{device.partition('/device:')[0]}/device:CPU:0"
 
 
 def _is_state(value: Tensor) -> bool:

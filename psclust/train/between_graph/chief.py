@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from contextlib import closing
+from functools import partial
 
 import tensorflow as tf
 
@@ -21,7 +22,7 @@ from psclust.train.job import Job
 from psclust.train.session import answers, close
 from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
 from psclust.train.sync.participant import BarrierParticipant
-from psclust.train.sync.takeover import take_over
+from psclust.train.sync.takeover import is_half_made, take_over
 from psclust.train.sync.update_offer import UpdateOffer
 
 LOG = logging.getLogger(__name__)
@@ -78,7 +79,8 @@ class Chief(Replica):
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
             take_over(setup, ops.stream)
-        source = self.variables.prepare(setup, self.checkpoints, session)
+        half_made = partial(is_half_made, setup, ops.marks) if ops is not None and ops.marks is not None else None
+        source = self.variables.prepare(setup, self.checkpoints, session, half_made)
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
         self.variables.start_local(setup, session)
         if source is Source.CHECKPOINT:

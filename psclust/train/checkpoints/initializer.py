@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -49,16 +49,21 @@ class Initializer:
         flags = session.run(self._initialized)
         return [variable for variable, flag in zip(self.all, flags, strict=True) if not flag]
 
-    def prepare(self, session: Session, checkpoints: Checkpoints, own: Session | None = None) -> Source:
+    def prepare(
+        self, session: Session, checkpoints: Checkpoints, own: Session | None = None, half_made: Callable[[], bool] | None = None
+    ) -> Source:
         """Gives the variables values; returns their origin. For the chief. own: where the scaffold's init ops run, which may also be about
-        what belongs to one session; default: `session`.
+        what belongs to one session; default: `session`. half_made: asked whether live variables have part of an update.
 
         Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, the live ones first, so
         that no replica sees a full set of variables before it is consistent. Without a checkpoint, only the missing variables get their
-        initial values.
+        initial values. So it is with an update that is half made; without a checkpoint, the training goes on with it.
         """
         missing = self.missing(session)
-        latest = checkpoints.latest() if missing else None
+        half = not missing and half_made is not None and half_made()
+        latest = checkpoints.latest() if missing or half else None
+        if half:
+            LOG.warning("the chief died in the middle of an update%s", "" if latest else ", and there is no checkpoint to restore")
         if latest:
             lost = {variable.op.name for variable in missing}
             checkpoints.restore(session, latest, [variable.op.name for variable in self.all if variable.op.name not in lost])

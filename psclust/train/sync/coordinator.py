@@ -92,7 +92,7 @@ class BarrierCoordinator:
         # Messages that came with an update.
         self._inbox: list[Message] = []
         # A step is one of these two calls.
-        self._update = prepare(session, [ops.update], [ops.order])
+        self._update = prepare(session, ops.update, [ops.order])
         self._foreseen = prepare(session, ops.foreseen, [ops.order]) if ops.foreseen else None
         # The update of the round, if it is already made.
         self._made: Foreseen | None = None

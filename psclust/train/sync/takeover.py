@@ -1,10 +1,11 @@
-"""What a chief does about a round that an earlier chief, or its own earlier session, has left half made."""
+"""What a chief learns of a round that an earlier chief, or its own earlier session, has left half made, and does about a streamed one."""
 
 from __future__ import annotations
 
 import logging
 import time
 
+from psclust.replication.sync.foreseen_update import Marks
 from psclust.replication.sync.stream_ops import Mark, StreamOps
 from psclust.replication.tf_types import Session
 from psclust.train.sync.accumulator_group import AccumulatorGroup
@@ -37,6 +38,12 @@ def take_over(session: Session, ops: StreamOps) -> None:
         session.run([ops.roll_back[device] for device in half])
         session.run(ops.settle, {ops.round: round_})
         sums.reset(round_ + 1)
+
+
+def is_half_made(session: Session, marks: Marks) -> bool:
+    """Whether the last update has not been made on all ps."""
+    known = session.run(marks.known)
+    return any(known) and (not all(known) or len(set(session.run(marks.values))) > 1)
 
 
 def _value(session: Session, mark: Mark) -> int:
