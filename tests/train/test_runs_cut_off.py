@@ -24,8 +24,10 @@ def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
         ops = build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0]), 0, sync=True, chief=True).coordinator
         assert ops is not None
         assert (ops.stream is not None) is streamed
-        feeds = {ops.order.op.name, ops.later_order.op.name, ops.stream.order.op.name if ops.stream else ""}
-        runs = [ops.update, ops.foreseen or [], ops.with_step or [], ops.stream.stream if ops.stream else []]
+        feeds, runs = {ops.order.op.name, ops.later_order.op.name}, [ops.update, ops.foreseen or [], ops.with_step or []]
+        if ops.stream:
+            feeds.add(ops.stream.order.op.name)
+            runs.append(ops.stream.stream)
         written = set()
         for run in runs:
             # A fed op waits for nothing.

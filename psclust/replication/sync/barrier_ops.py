@@ -32,13 +32,13 @@ from psclust.replication.sync.barrier_messages import (
     tokens_shape,
     update_shape,
 )
-from psclust.replication.sync.foreseen_update import Gates, Marks, decide
-from psclust.replication.sync.stream_ops import Mark, StreamChannel, StreamOps, bring_updated, push_streamed, stream_channel, stream_ops
+from psclust.replication.sync.foreseen_update import Gates, decide
+from psclust.replication.sync.stream_ops import StreamChannel, StreamOps, bring_updated, push_streamed, stream_channel, stream_ops
 from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import GradientsAndVariables, scale
-from psclust.replication.variables.cell import cell
+from psclust.replication.variables.cell import Mark, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.buckets import send_gradients
 from psclust.replication.wire.local_copies import LocalCopy, pull
@@ -103,7 +103,7 @@ class CoordinatorOps:
     receives the next messages; fetches what `receive` does. foreseen: waits for the messages of `order`, then does the same if they are
     those foreseen, but receives no others; fetches `Decision.answer`. with_step: the same as part of a step of the chief's own replica,
     which then takes no token: fetches (loss, examples, when its gradients were computed, answer); feeds `later_order`, and the step's.
-    marks: tell whether an update is half made. All three None with a stream.
+    marks: not all equal if an update is half made. All three None with a stream.
     """
 
     workers: int
@@ -122,7 +122,7 @@ class CoordinatorOps:
     foreseen: Sequence[Tensor | Operation] | None
     with_step: Sequence[Tensor | Operation] | None
     later_order: Tensor
-    marks: Marks | None
+    marks: Sequence[Mark] | None
 
 
 def build_channel(
@@ -195,7 +195,7 @@ def participant_ops(
             token=channel.tokens[replica].dequeue(),
             pull=pull(channel.stream.copies) if channel.stream else None,
             # In an all-reduce, a gradient waits for those of other replicas.
-            computed=None if channel.all_reduce else Mark(last.is_set(), last.read()),
+            computed=None if channel.all_reduce else last.mark(),
         )
 
 
@@ -225,12 +225,12 @@ def coordinator_ops(
             gates = Gates(decision, variables)
             taken = _taken(channel, variables)
             applied = _applied(taken, gates, tower, optimizer, state, layout, settings)
-            held = gates.hold(applied)
+            gates.hold(applied)
         else:
             stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings)
         batches = decision.batches if decision else decoded.batches
         counted = _counted(state, applied, batches, stream)
-        ended = gates.end(held, layout.parameters, counted) if gates else []
+        ended = gates.end(layout.parameters, counted) if gates else []
         with tf.control_dependencies([counted]):
             sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
         with tf.control_dependencies([sent]):

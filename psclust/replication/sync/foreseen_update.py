@@ -12,7 +12,7 @@ each ps keeps two marks, of the last update that began to write there and of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import tensorflow as tf
@@ -20,15 +20,7 @@ import tensorflow as tf
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.sync.barrier_messages import DecodedUpdate, Message, position
 from psclust.replication.tf_types import Operation, Tensor, Variable
-from psclust.replication.variables.cell import Cell, cell
-
-
-@dataclass(frozen=True)
-class Marks:
-    """known: for each mark of each ps, whether it was ever set, bool scalars. values: of those that were, float64 scalars."""
-
-    known: Sequence[Tensor]
-    values: Sequence[Tensor]
+from psclust.replication.variables.cell import Cell, Mark, cell
 
 
 @dataclass(frozen=True)
@@ -68,6 +60,7 @@ class Gates:
         self._here: dict[str, Tensor] = {}
         self._factors: dict[str, Tensor] = {}
         self._built = len(tf.compat.v1.get_default_graph().get_operations())
+        self._held: dict[str, list[Operation]] = {}
         self._marks: list[Cell] = []
         for variable in variables:
             self.factor(variable.device)
@@ -79,28 +72,26 @@ class Gates:
                 self._factors[device] = self._on(_cpu_of(device))[0]
         return self._factors[device]
 
-    def hold(self, update: Sequence[Operation]) -> dict[str, list[Operation]]:
+    def hold(self, update: Sequence[Operation]) -> None:
         """Holds back what was built since and `update` needs of variables and accumulators, until its ps has marked that the update begins:
-        an optimizer's decay of all its slots, say, waits for no gradient. Returns what it holds, by the CPU of its ps."""
+        an optimizer's decay of all its slots, say, waits for no gradient."""
         new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[self._built :]}
-        held: dict[str, list[Operation]] = {}
         for operation in reached(update, before).values():
             if operation.name in new and any(_is_state(value) for value in operation.inputs):
-                held.setdefault(_cpu_of(operation.device), []).append(operation)
-        for cpu, operations in held.items():
+                self._held.setdefault(_cpu_of(operation.device), []).append(operation)
+        for cpu, operations in self._held.items():
             begun = self._mark("begun", cpu, [])
             for operation in operations:
                 operation._add_control_input(begun)
-        return held
 
-    def end(self, held: Mapping[str, Sequence[Operation]], device: str, counted: Operation) -> list[Operation]:
-        """The ops that mark that the update has ended: on each ps after what is `held` there, on `device` when the step is `counted`."""
-        return [self._mark("ended", cpu, operations) for cpu, operations in {**held, _cpu_of(device): [counted]}.items()]
+    def end(self, device: str, counted: Operation) -> list[Operation]:
+        """The ops that mark that the update has ended: on each ps after what is held back there, on `device` when the step is `counted`."""
+        return [self._mark("ended", cpu, operations) for cpu, operations in {**self._held, _cpu_of(device): [counted]}.items()]
 
     @property
-    def marks(self) -> Marks:
-        """Of all that has been built."""
-        return Marks([mark.is_set() for mark in self._marks], [mark.read() for mark in self._marks])
+    def marks(self) -> list[Mark]:
+        """All that are set; float64."""
+        return [mark.mark() for mark in self._marks]
 
     def _mark(self, name: str, cpu: str, after: Sequence[Operation]) -> Operation:
         mark = cell(f"psclust/{name}", tf.float64, [], cpu)

@@ -27,7 +27,7 @@ from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.descent_beside import descent_beside
 from psclust.replication.update.gradients import GradientsAndVariables, scaled_sum
-from psclust.replication.variables.cell import Cell, cell
+from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.differences import difference, last_difference, level
 from psclust.replication.wire.local_copies import LocalCopy, bring, groups_of
@@ -43,14 +43,6 @@ class StreamChannel:
     arrivals: Sequence[Arrivals]
     examples: Mapping[str, Accumulator]
     copies: Sequence[LocalCopy]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What a cell holds: value, int64 scalar, fails unless `known`."""
-
-    known: Tensor
-    value: Tensor
 
 
 @dataclass(frozen=True)
@@ -157,8 +149,8 @@ def stream_ops(
         no_examples=tf.group(*[_push_examples(channel, device, tf.constant(0), round_) for device in channel.examples]),
         lacking=_lacking(channel, anchors, len(layout.workers)),
         sums=_sums(channel, anchors, round_),
-        tags={device: _mark(tag) for device, tag in tags.items()},
-        settled=_mark(settled),
+        tags={device: tag.mark() for device, tag in tags.items()},
+        settled=settled.mark(),
         fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
         fenced=tf.stack([fence.is_set() for fence in fences.values()]),
         level=tf.group(*[level(copy.variable, copy.sent) for copy in channel.copies if copy.sent is not None]),
@@ -284,10 +276,6 @@ def _released(groups: Sequence[Sequence[Variable]], round_: Tensor, workers: int
     """The op that stamps `round_` for all workers."""
     rounds = {group[0].device: at(group[0], tf.reshape, round_, [1]) for group in groups}
     return tf.group(*[stamp for group in groups for stamp in announce(group, [rounds[group[0].device]] * workers, [])])
-
-
-def _mark(cell: Cell) -> Mark:
-    return Mark(cell.is_set(), cell.read())
 
 
 def _tag(device: str) -> Cell:

@@ -11,6 +11,14 @@ from psclust.replication.tf_types import Operation, Tensor
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What a cell holds, a number: value, a scalar, fails unless `known`, bool scalar."""
+
+    known: Tensor
+    value: Tensor
+
+
+@dataclass(frozen=True)
 class Cell:
     """A resource variable without an initial value. Graphs share the one of the same name."""
 
@@ -30,6 +38,9 @@ class Cell:
     def is_set(self) -> Tensor:
         with tf.device(self.device):
             return tf.raw_ops.VarIsInitializedOp(resource=self.handle)
+
+    def mark(self) -> Mark:
+        return Mark(self.is_set(), self.read())
 
 
 def cell(name: str, dtype: Any, shape: Any, device: str) -> Cell:

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 
 import tensorflow as tf
 
-from psclust.replication.sync.stream_ops import Mark
 from psclust.replication.tf_types import Session
+from psclust.replication.variables.cell import Mark
 from psclust.train.prepared_run import prepare
 
 _LOOK_S = 1.0

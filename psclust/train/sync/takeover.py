@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
-from psclust.replication.sync.foreseen_update import Marks
-from psclust.replication.sync.stream_ops import Mark, StreamOps
+from psclust.replication.sync.stream_ops import StreamOps
 from psclust.replication.tf_types import Session
+from psclust.replication.variables.cell import Mark
 from psclust.train.sync.accumulator_group import AccumulatorGroup
 
 LOG = logging.getLogger(__name__)
@@ -40,10 +41,10 @@ def take_over(session: Session, ops: StreamOps) -> None:
         sums.reset(round_ + 1)
 
 
-def is_half_made(session: Session, marks: Marks) -> bool:
-    """Whether the last update has not been made on all ps."""
-    known = session.run(marks.known)
-    return any(known) and (not all(known) or len(set(session.run(marks.values))) > 1)
+def is_half_made(session: Session, marks: Sequence[Mark]) -> bool:
+    """Whether the last update has not been made on all ps: not all its `marks` are equal."""
+    known = session.run([mark.known for mark in marks])
+    return any(known) and (not all(known) or len(set(session.run([mark.value for mark in marks]))) > 1)
 
 
 def _value(session: Session, mark: Mark) -> int:
