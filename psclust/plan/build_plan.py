@@ -22,6 +22,7 @@ from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile, Job
 from psclust.spec.jobs import BETWEEN_GRAPH, PS
 from psclust.spec.placeholders import placeholders
+from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import Preload, is_read
 from psclust.spec.tf_config import render_tf_config
 
@@ -211,6 +212,9 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Placehol
     )
     if request.remote_hosts:
         env |= task_environment.peer_timeout(file.deadlines.lease)
+    ports = job.ports or file.ports
+    if task.job == PS and is_range(ports):
+        env["PSCLUST_PORTS"] = ports
     if program is not None and program.is_psclust:
         env["PSCLUST_REPLICATION"] = request.layout.replication or BETWEEN_GRAPH
         env["PSCLUST_UPDATE"] = file.update

@@ -29,6 +29,7 @@ from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.local_copies import LocalCopy, can_copy_all, copy_locally
 from psclust.replication.wire.narrow import narrow
+from psclust.replication.wire.own_wire import use_own_wire
 from psclust.replication.wire.pulls import pull_once
 
 
@@ -82,12 +83,14 @@ def build_between_graph(
     if not sync:
         step = tower_step(tower, updates, optimizer, state, layout, replica, model.config, copies)
         narrow(model.config.wire_dtype, built)
+        use_own_wire(built)
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
     participant = participant_ops(tower, channel, layout, replica, updates, model.config)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config, participant) if chief else None
     narrow(model.config.wire_dtype, built)
+    use_own_wire(built)
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 

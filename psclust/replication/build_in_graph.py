@@ -33,6 +33,7 @@ from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.buckets import send_gradients
 from psclust.replication.wire.local_copies import LocalCopy, copy_locally, refresh
 from psclust.replication.wire.narrow import narrow
+from psclust.replication.wire.own_wire import use_own_wire
 from psclust.replication.wire.pulls import pull_once
 
 
@@ -70,6 +71,7 @@ def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool, bounded: b
         own = [[copy for copy in copies if copy.host == host_of(worker)] for worker in plan.towers]
         steps = [tower_step(tower, updates[i], optimizer, state, layout, i, model.config, own[i]) for i, tower in enumerate(towers)]
     narrow(model.config.wire_dtype, built)
+    use_own_wire(built)
     return InGraph(state, steps, [tower.input for tower in (towers[:1] if plan.split_on is not None else towers)], towers, plan.padded)
 
 

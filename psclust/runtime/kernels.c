@@ -1,5 +1,5 @@
 /* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients (sum_kernels.c), parts of a whole
- * (place_kernels.c). Loaded by TensorFlow; not a Python module. Here: what they share, and their registration when the library is loaded. */
+ * (place_kernels.c), the wire between tasks (wire_kernels.c). Loaded by TensorFlow; not a Python module. Here: what they share, and their registration when the library is loaded. */
 #define _GNU_SOURCE
 #include "kernels.h"
 
@@ -24,17 +24,23 @@ static const struct {
     {"TF_OpDefinitionBuilderSetIsStateful", offsetof(Interface, stateful)},
     {"TF_RegisterOpDefinition", offsetof(Interface, register_op)},
     {"TF_NewKernelBuilder", offsetof(Interface, new_kernel)},
+    {"TF_NewAsyncKernelBuilder", offsetof(Interface, new_late_kernel)},
     {"TF_RegisterKernelBuilder", offsetof(Interface, register_kernel)},
     {"TF_OpKernelConstruction_GetAttrInt64", offsetof(Interface, integer)},
     {"TF_OpKernelConstruction_GetAttrBool", offsetof(Interface, boolean)},
+    {"TF_OpKernelConstruction_GetAttrString", offsetof(Interface, string)},
     {"TF_OpKernelConstruction_Failure", offsetof(Interface, construction_failed)},
     {"TF_OpKernelContext_Failure", offsetof(Interface, failed)},
+    {"TF_GetStepId", offsetof(Interface, step)},
     {"TF_NumInputs", offsetof(Interface, inputs)},
     {"TF_GetInput", offsetof(Interface, get_input)},
     {"TF_AllocateOutput", offsetof(Interface, allocate)},
     {"TF_ForwardInputOrAllocateOutput", offsetof(Interface, forward)},
+    {"TF_SetOutput", offsetof(Interface, set_output)},
+    {"TF_AllocateTensor", offsetof(Interface, new_tensor)},
     {"TF_TensorData", offsetof(Interface, data)},
     {"TF_TensorType", offsetof(Interface, type)},
+    {"TF_TensorByteSize", offsetof(Interface, bytes)},
     {"TF_TensorElementCount", offsetof(Interface, elements)},
     {"TF_NumDims", offsetof(Interface, dimensions)},
     {"TF_Dim", offsetof(Interface, dimension)},
@@ -83,7 +89,10 @@ void add_op(const Op *op, TF_Status *status) {
     if (tf.code(status) == 0)
         tf.register_op(builder, status);
     if (tf.code(status) == 0)
-        tf.register_kernel(op->name, tf.new_kernel(op->name, "CPU", op->create, op->compute, free), status);
+        tf.register_kernel(op->name,
+                           op->compute_later != NULL ? tf.new_late_kernel(op->name, "CPU", op->create, op->compute_later, free)
+                                                     : tf.new_kernel(op->name, "CPU", op->create, op->compute, free),
+                           status);
 }
 
 /* Runs when the library is loaded. Without TensorFlow in the process, or with one that has not these functions, it registers nothing. */
@@ -102,5 +111,6 @@ __attribute__((constructor)) static void register_all(void) {
     add_int8_ops(status);
     add_sum_ops(status);
     add_place_op(status);
+    add_wire_ops(library, status);
     tf.delete_status(status);
 }

@@ -14,7 +14,7 @@
 
 #define INTERNAL __attribute__((visibility("hidden")))
 
-enum { FLOAT = 1, INT8 = 6, BFLOAT16 = 14, INVALID_ARGUMENT = 3 };
+enum { FLOAT = 1, INT8 = 6, INT64 = 9, BFLOAT16 = 14, CANCELLED = 1, INVALID_ARGUMENT = 3, ABORTED = 10, UNIMPLEMENTED = 12 };
 
 typedef struct TF_Status TF_Status;
 typedef struct TF_Tensor TF_Tensor;
@@ -35,16 +35,23 @@ typedef struct {
     void (*stateful)(OpBuilder *, unsigned char);
     void (*register_op)(OpBuilder *, TF_Status *);
     KernelBuilder *(*new_kernel)(const char *, const char *, void *(*)(Construction *), void (*)(void *, Context *), void (*)(void *));
+    KernelBuilder *(*new_late_kernel)(const char *, const char *, void *(*)(Construction *), void (*)(void *, Context *, void *),
+                                      void (*)(void *));
     void (*register_kernel)(const char *, KernelBuilder *, TF_Status *);
     void (*integer)(Construction *, const char *, int64_t *, TF_Status *);
     void (*boolean)(Construction *, const char *, unsigned char *, TF_Status *);
+    void (*string)(Construction *, const char *, char *, size_t, TF_Status *);
     void (*construction_failed)(Construction *, TF_Status *);
     void (*failed)(Context *, TF_Status *);
+    int64_t (*step)(Context *);
     int (*inputs)(Context *);
     void (*get_input)(Context *, int, TF_Tensor **, TF_Status *);
     TF_Tensor *(*allocate)(Context *, int, int, const int64_t *, int, size_t, TF_Status *);
     TF_Tensor *(*forward)(Context *, const int *, int, int, const int64_t *, int, int *, TF_Status *);
+    void (*set_output)(Context *, int, const TF_Tensor *, TF_Status *);
+    TF_Tensor *(*new_tensor)(int, const int64_t *, int, size_t);
     void *(*data)(const TF_Tensor *);
+    size_t (*bytes)(const TF_Tensor *);
     int (*type)(const TF_Tensor *);
     int64_t (*elements)(const TF_Tensor *);
     int (*dimensions)(const TF_Tensor *);
@@ -54,13 +61,15 @@ typedef struct {
 
 extern INTERNAL Interface tf;
 
-/* For one op, whose names of inputs, outputs and attributes end with NULL; all are with types. stateful: TensorFlow neither leaves it out
- * nor runs it once for several that are alike. */
+/* For one op, whose names of inputs, outputs and attributes end with NULL; all are with types. compute_later: in place of `compute`, calls
+ * its last argument, a std::function, when the op is done. stateful: TensorFlow neither leaves it out nor runs it once for several that are
+ * alike. */
 typedef struct {
     const char *name;
     const char *const *inputs, *const *outputs, *const *attributes;
     void *(*create)(Construction *);
     void (*compute)(void *, Context *);
+    void (*compute_later)(void *, Context *, void *);
     int stateful;
 } Op;
 
@@ -87,5 +96,6 @@ INTERNAL void decode(const int8_t *message, const float *base, int64_t count, in
 INTERNAL void add_int8_ops(TF_Status *status);
 INTERNAL void add_sum_ops(TF_Status *status);
 INTERNAL void add_place_op(TF_Status *status);
+INTERNAL void add_wire_ops(void *library, TF_Status *status);
 
 #endif

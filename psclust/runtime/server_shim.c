@@ -13,11 +13,12 @@
  * may use fewer cores gets a thread for each: what they do with a request, parse it and pass it to a thread pool, takes a core.
  */
 #define _GNU_SOURCE
+#include "lost_peer.h"
+
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,21 +86,6 @@ int bind(int fd, const struct sockaddr *address, socklen_t length) {
     }
     errno = saved;
     return next(fd, address, length);
-}
-
-static void notice_a_lost_peer(int fd) {
-    const char *wanted = getenv("PSCLUST_PEER_TIMEOUT");
-    int seconds = wanted != NULL ? atoi(wanted) : 0;
-    if (seconds < 3 || seconds > 36000)
-        seconds = 60;
-    /* Linux ends a quiet connection at the first probe after the user timeout: half of it quiet, then probes at sixths. */
-    int on = 1, idle = seconds / 2, between = seconds >= 6 ? seconds / 6 : 1, probes = 3, limit = seconds * 1000;
-
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
 }
 
 int listen(int fd, int backlog) {

@@ -11,7 +11,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication import kernels
 from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
@@ -25,7 +24,7 @@ from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
-from psclust.train.placed_graph import build_placed, without_kernels
+from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, recover, session_config, start_server
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained, no_data
@@ -54,14 +53,15 @@ def train_in_graph(job: Job) -> None:
     client = _client(job, layout)
 
     def attempt() -> None:
-        nonlocal client
+        nonlocal client, job
         graph = client.graph
         try:
             with explained(graph), open_session(target, graph, session_config(job.context)) as session:
                 _train(client, session)
-        except kernels.Missing as missing:
-            LOG.warning("%s", missing)
-            client = _client(without_kernels(job), layout)
+        except CANNOT_RUN as reason:
+            LOG.warning("%s", reason)
+            job = without(job, reason)
+            client = _client(job, layout)
             attempt()
 
     recover(attempt, job.context, lambda: job.reporter.steps)

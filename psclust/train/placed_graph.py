@@ -12,7 +12,9 @@ import tensorflow as tf
 from psclust.replication import kernels
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.variables.places import FunctionsOnVariables
+from psclust.replication.wire.own_wire import Unreachable, allow_own_wire, connect_by
 from psclust.train.job import Job
+from psclust.train.task_context import task_of
 
 LOG = logging.getLogger(__name__)
 
@@ -26,21 +28,30 @@ def build_placed(job: Job, layout: DeviceLayout, build: Callable[[DeviceLayout],
     try:
         with graph.as_default():
             _choose_kernels(job)
-            return graph, build(layout)
+            made = build(layout)
+            connect_by(lambda device: job.context.address(task_of(device)))
+            return graph, made
     except FunctionsOnVariables as found:
         return build_placed(job, replace(layout, placed=found.placed), build)
 
 
-def without_kernels(job: Job) -> Job:
-    """The job, whose graphs are built with TensorFlow's own ops from now on."""
-    return replace(job, context=replace(job.context, kernels=False))
+# Why a graph has to be built again.
+CANNOT_RUN = (kernels.Missing, Unreachable)
+
+
+def without(job: Job, reason: Exception) -> Job:
+    """The job, whose graphs are built from now on with TensorFlow's own of what `reason`, one of CANNOT_RUN, is about."""
+    missing = isinstance(reason, kernels.Missing)
+    return replace(job, context=replace(job.context, kernels=False) if missing else replace(job.context, own_wire=False))
 
 
 def _choose_kernels(job: Job) -> None:
-    """Makes the current graph use psclust's own if it is for a cluster and they may be there."""
+    """Makes the current graph use psclust's own, and its own wire, if it is for a cluster and they may be there."""
     if job.context.task is None or not job.context.kernels:
         return
     if kernels.loaded() is not None:
         kernels.use()
+        if job.context.own_wire:
+            allow_own_wire()
     elif job.program.config.wire_dtype == "int8":
         LOG.info("%s", kernels.Missing(str(job.context.task)))

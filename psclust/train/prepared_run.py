@@ -14,15 +14,18 @@ import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
 
 from psclust.replication.tf_types import Operation, Session, Tensor
+from psclust.replication.wire.own_wire import own_wire
 
 
 def prepare(session: Session, fetches: Sequence[Tensor | Operation], feeds: Sequence[Tensor] = ()) -> Callable[..., list[Any]]:
     """A function of the values of `feeds` that runs `fetches` once and returns the values of the tensors among them, in order. Raises what
     `Session.run` raises."""
+    wire = own_wire(session.graph)
+    sends = wire.sends_of(session.graph, fetches, feeds) if wire else ()
     options = config_pb2.CallableOptions(
         feed=[tensor.name for tensor in feeds],
         fetch=[fetch.name for fetch in fetches if not isinstance(fetch, tf.Operation)],
-        target=[fetch.name for fetch in fetches if isinstance(fetch, tf.Operation)],
+        target=[fetch.name for fetch in (*fetches, *sends) if isinstance(fetch, tf.Operation)],
     )
     dtypes = [tensor.dtype.as_numpy_dtype for tensor in feeds]
     # TensorFlow's Python has no public name for it, nor for how `run` finds the op of an error.

@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError, StartError
 from psclust.replication.tf_types import Graph, Session
+from psclust.replication.wire.own_wire import own_wire
 from psclust.runtime.roomy_heaps import roomy_heaps
 from psclust.spec.jobs import IN_GRAPH
 from psclust.train.task_context import TaskContext, device
@@ -77,10 +78,33 @@ def start_server(context: TaskContext) -> str:
     return str(server.target)
 
 
+class WiredSession(tf.compat.v1.Session):
+    """A session whose runs also send what they receive by psclust's own wire."""
+
+    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+        wire = own_wire(self.graph)
+        sends = wire.sends_of(self.graph, _flat(fetches), feed_dict or ()) if wire else ()
+        if not sends:
+            return super().run(fetches, feed_dict, options, run_metadata)
+        return super().run((fetches, list(sends)), feed_dict, options, run_metadata)[0]
+
+
+def _flat(fetches: Any) -> Iterator[Any]:
+    if isinstance(fetches, Mapping):
+        fetches = list(fetches.values())
+    elif isinstance(fetches, tf.compat.v1.SparseTensor | tf.IndexedSlices | tf.RaggedTensor):
+        fetches = tf.nest.flatten(fetches, expand_composites=True)
+    if not isinstance(fetches, list | tuple):
+        yield fetches
+        return
+    for each in fetches:
+        yield from _flat(each)
+
+
 @contextmanager
 def open_session(target: str, graph: Graph, config: Any) -> Iterator[Session]:
     """A session that is closed at the end, even if its servers are gone."""
-    session = tf.compat.v1.Session(target, graph=graph, config=config)
+    session = WiredSession(target, graph=graph, config=config)
     try:
         yield session
     finally:
@@ -89,7 +113,8 @@ def open_session(target: str, graph: Graph, config: Any) -> Iterator[Session]:
 
 @contextmanager
 def open_setup(session: Session, context: TaskContext) -> Iterator[tuple[Session, Executor]]:
-    """A session for what runs once before the first step, and a thread that can build the step in `session` meanwhile.
+    """A session for what runs once before the first step, and a thread that can build the step in `session` meanwhile. Connects the tasks
+    by psclust's own wire.
 
     TensorFlow builds one graph of a session at a time. The other session is one of the same servers, and so has the same variables; its
     graphs are not optimized, which takes longer than a run of them. Without a cluster it is `session` itself, as another would have
@@ -102,6 +127,9 @@ def open_setup(session: Session, context: TaskContext) -> Iterator[tuple[Session
             yield session, thread
         else:
             with open_session(session.sess_str, session.graph, config) as setup:
+                wire = own_wire(session.graph)
+                if wire is not None:
+                    setup.run(wire.connect)
                 yield setup, thread
 
 

@@ -21,8 +21,8 @@ class TaskContext:
     max_staleness: how many steps an asynchronous replica may be ahead of the slowest; None: any number. device_count: devices of this task
     to use; None: all. devices: the devices of the towers once they are known: of this process or, in-graph, of all workers; see
     `tower_devices`. attempt: how often a batch system has started this job; None: once. target: the server that runs this client's
-    sessions, as task `task`; None: one that is started in this process. kernels: whether psclust's own kernels may be in its graphs,
-    until a task turns out to lack them."""
+    sessions, as task `task`; None: one that is started in this process. kernels, own_wire: whether psclust's own kernels may be in
+    its graphs, and psclust's own wire, until a task turns out to lack them, or not to be in reach."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -39,6 +39,7 @@ class TaskContext:
     attempt: int | None = None
     target: str | None = None
     kernels: bool = True
+    own_wire: bool = True
 
     @property
     def which_attempt(self) -> str:

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from psclust.errors import ModelError, PsclustError, UsageError
 from psclust.replication import kernels
+from psclust.replication.wire.own_wire import inputs_of, unreachable
 from psclust.replication.wire.pulls import OF_DISTINCT
 from psclust.train.nan_guard import gradients_error
 from psclust.train.session import is_lost_peer
@@ -65,7 +66,7 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
 @contextmanager
 def explained(graph: Any) -> Iterator[None]:
     """Turns the failure of a step in the user's functions, because of its data, into a ModelError. Raises NotFiniteError if the update
-    refused a gradient, `kernels.Missing` if a task lacks these; all other errors pass."""
+    refused a gradient, `kernels.Missing` if a task lacks these, Unreachable if one cannot connect to another; all other errors pass."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -77,6 +78,11 @@ def explained(graph: Any) -> Iterator[None]:
         if missing is None:
             raise
         raise missing from error
+    except tf.errors.UnimplementedError as error:
+        blocked = unreachable(error)
+        if blocked is None:
+            raise
+        raise blocked from error
 
 
 def no_data(source: str) -> UsageError:
@@ -125,7 +131,7 @@ def _gradients(op: Any) -> Iterator[Any]:
     """The gradients' ops nearest above an op's inputs."""
     seen, waiting = {op}, [op]
     while waiting:
-        for given in {tensor.op for tensor in waiting.pop().inputs} - seen:
+        for given in {tensor.op for tensor in inputs_of(waiting.pop())} - seen:
             seen.add(given)
             if _original(given.name) != given.name:
                 yield given

@@ -1,4 +1,4 @@
-"""What travels between a ps and a worker in one step, as TensorFlow's own trace of that step tells."""
+"""What travels between a ps and a worker in one step, by whichever wire, as TensorFlow's own trace of that step tells."""
 
 from __future__ import annotations
 
@@ -34,21 +34,36 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
         return tf.compat.v1.train.SessionRunArgs(None, options=options)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
-        nodes = [node for device in run_values.run_metadata.step_stats.dev_stats for node in device.node_stats]
         seen: Counter[tuple[str, str]] = Counter()
         moved: Counter[tuple[str, str]] = Counter()
-        for node in (node for node in nodes if node.node_name == "RecvTensor"):
-            sizes = [output.tensor_description.allocation_description.requested_bytes for output in node.output]
-            way = tuple(re.findall(r"/job:(\w+)/replica:0/task:(\d+)", node.timeline_label))
-            moved[way] += sum(sizes)
-            if self.size is None or self.size in sizes:
-                seen[way] += 1
+        for device in run_values.run_metadata.step_stats.dev_stats:
+            for node in device.node_stats:
+                way = _way(device.device, node)
+                sizes = [_bytes(output.tensor_description) for output in node.output]
+                if way:
+                    moved[way] += sum(sizes)
+                if way and (self.size is None or self.size in sizes):
+                    seen[way] += 1
         self.seen |= seen
         self.bytes |= moved
 
     def counts(self, of: Counter[tuple[str, str]] | None = None) -> dict[str, int]:
         """`ps0 worker0`, `worker0 ps0` -> number of transfers, or what `of` says."""
         return {" ".join(f"{job}{index}" for job, index in way): count for way, count in (of or self.seen).items()}
+
+
+def _way(device: str, node: Any) -> tuple[tuple[str, str], ...]:
+    """((job, task) from which, to which) a node of the trace received a tensor."""
+    if node.node_name == "RecvTensor":
+        return tuple(re.findall(r"/job:(\w+)/replica:0/task:(\d+)", node.timeline_label))
+    own = re.search(r"received_from_([a-z]+)_(\d+)", node.node_name)
+    return (own.groups(), *re.findall(r"/job:(\w+)/replica:0/task:(\d+)", device)) if own else ()
+
+
+def _bytes(tensor: Any) -> int:
+    if not tensor.dtype:  # of a RecvTensor
+        return int(tensor.allocation_description.requested_bytes)
+    return tf.TensorShape(tensor.shape).num_elements() * tf.as_dtype(tensor.dtype).size
 
 
 def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, **counts: int) -> dict[str, int]:

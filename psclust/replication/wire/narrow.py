@@ -30,10 +30,10 @@ def narrow(wire_dtype: str, built: int) -> None:
 
 def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
     arrivals: dict[str, list[Operation]] = {}
-    source = _place(value.op)
+    source = place_of(value.op)
     for user in value.consumers():
-        target = _place(user)
-        if _cross(source, target) and user._get_control_flow_context() is None:
+        target = place_of(user)
+        if is_crossing(source, target) and user._get_control_flow_context() is None:
             arrivals.setdefault(target, []).append(user)
     if not arrivals:
         return
@@ -49,13 +49,13 @@ def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
                     user._update_input(index, arrived)
 
 
-def _place(operation: Operation) -> str:
+def place_of(operation: Operation) -> str:
     """Where TensorFlow places the op: what reads, gathers from or writes to a variable is placed there, whatever its device."""
     handle = next((value for value in operation.inputs if value.dtype == tf.resource), None)
     return str(operation.device if handle is None else handle.device or operation.device)
 
 
-def _cross(source: str, target: str) -> bool:
+def is_crossing(source: str, target: str) -> bool:
     """Whether one of the devices is a ps, and the other is of another job. Initial values have no device."""
     jobs = {tf.DeviceSpec.from_string(device).job for device in (source, target)}
     return len(jobs) == 2 and "ps" in jobs and None not in jobs

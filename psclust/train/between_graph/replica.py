@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from psclust.replication import kernels
 from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.barrier_ops import ParticipantOps
@@ -25,7 +24,7 @@ from psclust.train.hooks.session_hooks import Hooks, training_hooks
 from psclust.train.job import Job
 from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
-from psclust.train.placed_graph import build_placed, without_kernels
+from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, session_config, start_server
 from psclust.train.sync.participant import BarrierParticipant
 from psclust.train.user_errors import explained, no_data
@@ -114,9 +113,9 @@ class Replica:
                 if ready is not None:
                     self.run(session, steps, ready)
                     return
-        except kernels.Missing as missing:
-            LOG.warning("%s", missing)
-            self.job, placed = without_kernels(self.job), None
+        except CANNOT_RUN as reason:
+            LOG.warning("%s", reason)
+            self.job, placed = without(self.job, reason), None
         # Build the graph again, without kernels, or with the same variables in another order, each where the chief has it.
         self._build(replace(self.job.context.layout, placed=placed))
         self.attempt()
