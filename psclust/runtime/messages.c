@@ -8,7 +8,7 @@
 #include <time.h>
 
 /* DROPPED_S: a run that has asked for nothing that long was cancelled before it began here. */
-enum { BUCKETS = 1024, LOOK_MS = 100, IDLE_MS = 1000, DROPPED_S = 600 };
+enum { BUCKETS = 1024, DROPPED_S = 600 };
 
 typedef struct Entry {
     struct Entry *next;
@@ -41,11 +41,15 @@ static Entry *take_out(Entry **at) {
     return entry;
 }
 
+static int matches(const Entry *entry, Label label, int waits) {
+    return entry->label.step == label.step && entry->label.key == label.key && (entry->tensor == NULL) == waits;
+}
+
 /* Takes out the first of this label that is waited for, or that has come; if there is none, puts the other in. NULL: there was none. */
 static Entry *meet(const Connection *from, Label label, TF_Tensor *tensor, Waiter *waiter) {
     Entry **at = bucket(label), *found = NULL;
     pthread_mutex_lock(&lock);
-    while (*at != NULL && ((*at)->label.step != label.step || (*at)->label.key != label.key || ((*at)->tensor == NULL) == (tensor == NULL)))
+    while (*at != NULL && !matches(*at, label, tensor != NULL))
         at = &(*at)->next;
     if (*at != NULL) {
         found = take_out(at);
@@ -66,6 +70,20 @@ void message_has_come(const Connection *from, Label label, TF_Tensor *tensor) {
     if (found != NULL)
         found->waiter->come(found->waiter, tensor);
     free(found);
+}
+
+Waiter *place_for_message(Label label, size_t bytes) {
+    Entry **at = bucket(label), *found = NULL;
+    Waiter *waiter;
+    pthread_mutex_lock(&lock);
+    while (*at != NULL && !matches(*at, label, 1))
+        at = &(*at)->next;
+    if (*at != NULL && (*at)->waiter->place != NULL && (*at)->waiter->bytes == bytes)
+        found = take_out(at);
+    pthread_mutex_unlock(&lock);
+    waiter = found != NULL ? found->waiter : NULL;
+    free(found);
+    return waiter;
 }
 
 void await_message(const Connection *from, Label label, Waiter *waiter) {
@@ -108,18 +126,9 @@ static int is_unwanted(const Entry *entry, const void *now) {
 
 void end_messages(const Connection *from, const char *reason) { end_entries(is_from, from, ABORTED, reason); }
 
-int end_unwanted_messages(void) {
-    static int64_t last; /* one thread looks */
+void end_unwanted_messages(void) {
     int64_t now = now_ms();
-    int waiting;
-    if (now - last >= LOOK_MS) {
-        last = now;
-        end_entries(is_unwanted, &now, CANCELLED, "the step was cancelled");
-    }
-    pthread_mutex_lock(&lock);
-    waiting = count > 0;
-    pthread_mutex_unlock(&lock);
-    return waiting ? LOOK_MS : IDLE_MS;
+    end_entries(is_unwanted, &now, CANCELLED, "the step was cancelled");
 }
 
 void forget_messages(void) {

@@ -22,11 +22,13 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAGIC 0x3165726977637370 /* "pscwire1", and the other way round on a machine with the other order of bytes, which is refused */
 
-enum { SHAKE_S = 10 };
+/* LOOK_MS: how soon a run that was cancelled does not wait any more. AT_A_TIME: frames of one connection before it is others' turn. */
+enum { SHAKE_S = 10, LOOK_MS = 100, AT_A_TIME = 16 };
 
 typedef struct {
     int64_t magic, secret[2];
@@ -55,7 +57,9 @@ struct Connection {
     /* For the thread that reads. */
     Hello hello;
     Header header;
-    TF_Tensor *arriving;
+    TF_Tensor *arriving; /* NULL while it comes into a place */
+    Waiter *waiter;      /* whose place that is */
+    void *to;
     size_t got; /* of the greeting or the frame that is coming */
 
     pthread_mutex_t leaving; /* guards the rest */
@@ -92,6 +96,7 @@ static void drop_frames(Connection *connection) {
 /* By the thread that reads. */
 static void close_connection(Connection *connection) {
     char reason[NAME + 64];
+    snprintf(reason, sizeof reason, "the connection to %s has ended", connection->pair.peer);
     pthread_mutex_lock(&list);
     connection->open = 0;
     pthread_mutex_unlock(&list);
@@ -104,7 +109,9 @@ static void close_connection(Connection *connection) {
     if (connection->arriving != NULL)
         tf.delete_tensor(connection->arriving);
     connection->arriving = NULL;
-    snprintf(reason, sizeof reason, "the connection to %s has ended", connection->pair.peer);
+    if (connection->waiter != NULL)
+        connection->waiter->failed(connection->waiter, ABORTED, reason);
+    connection->waiter = NULL;
     end_messages(connection, reason);
 }
 
@@ -183,9 +190,13 @@ static void install(Connection *connection) {
         earlier->open = 0;
     connection->greeted = 1;
     pthread_mutex_unlock(&list);
+    if (earlier == NULL)
+        return;
     /* The thread that reads then hears of its end. */
-    if (earlier != NULL)
+    pthread_mutex_lock(&earlier->leaving);
+    if (earlier->fd >= 0)
         shutdown(earlier->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&earlier->leaving);
 }
 
 static int read_hello(Connection *connection) {
@@ -204,6 +215,29 @@ static int read_hello(Connection *connection) {
     return send(connection->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 ? 1 : -1;
 }
 
+/* Chooses where the values of the frame go whose header is there. 0: no frame of this wire begins like that. */
+static int begin_frame(Connection *connection) {
+    const Header *header = &connection->header;
+    connection->waiter = header->bytes > 0 ? place_for_message(header->label, (size_t)header->bytes) : NULL;
+    connection->arriving = connection->waiter == NULL ? new_arriving(header) : NULL;
+    if (connection->waiter == NULL && connection->arriving == NULL)
+        return 0;
+    connection->to = connection->waiter != NULL ? connection->waiter->place : tf.data(connection->arriving);
+    return 1;
+}
+
+static void end_frame(Connection *connection) {
+    TF_Tensor *tensor = connection->arriving;
+    Waiter *waiter = connection->waiter;
+    connection->arriving = NULL;
+    connection->waiter = NULL;
+    connection->got = 0;
+    if (waiter != NULL)
+        waiter->come(waiter, NULL);
+    else
+        message_has_come(connection, connection->header.label, tensor);
+}
+
 static int read_frame(Connection *connection) {
     size_t head = sizeof connection->header, got;
     int state;
@@ -211,20 +245,27 @@ static int read_frame(Connection *connection) {
         state = read_into(connection, &connection->header, head, &connection->got);
         if (state != 1)
             return state;
-        connection->arriving = new_arriving(&connection->header);
-        if (connection->arriving == NULL)
+        if (!begin_frame(connection))
             return -1;
     }
     got = connection->got - head;
-    state = read_into(connection, tf.data(connection->arriving), (size_t)connection->header.bytes, &got);
+    state = read_into(connection, connection->to, (size_t)connection->header.bytes, &got);
     connection->got = got + head;
-    if (state == 1) {
-        TF_Tensor *tensor = connection->arriving;
-        connection->arriving = NULL;
-        connection->got = 0;
-        message_has_come(connection, connection->header.label, tensor);
-    }
+    if (state == 1)
+        end_frame(connection);
     return state;
+}
+
+/* Of the frame that comes: if its run was cancelled, the rest goes into a tensor that nobody will ask for. 0: there is no memory. */
+static int keep_out_of_place(Connection *connection) {
+    Waiter *waiter = connection->waiter;
+    if (waiter == NULL || !waiter->unwanted(waiter))
+        return 1;
+    connection->waiter = NULL;
+    connection->arriving = new_arriving(&connection->header);
+    connection->to = connection->arriving != NULL ? tf.data(connection->arriving) : NULL;
+    waiter->failed(waiter, CANCELLED, "the step was cancelled");
+    return connection->arriving != NULL;
 }
 
 static Connection *new_connection(int fd) {
@@ -251,12 +292,24 @@ static void accept_all(void) {
         poll_for(new_connection(fd), EPOLL_CTL_ADD);
 }
 
+/* Of all connections. */
+static void end_unwanted_places(void) {
+    Connection *at;
+    pthread_mutex_lock(&list);
+    at = connections;
+    pthread_mutex_unlock(&list);
+    for (; at != NULL; at = at->next)
+        if (!keep_out_of_place(at))
+            close_connection(at);
+}
+
 static void *serve(void *unused) {
     struct epoll_event events[64];
-    int look_ms = 0;
+    struct timespec time;
+    int64_t now, last = 0;
     (void)unused;
     for (;;) {
-        int count = epoll_wait(poller, events, sizeof events / sizeof *events, look_ms);
+        int count = epoll_wait(poller, events, sizeof events / sizeof *events, LOOK_MS);
         for (int i = 0; i < count; i++) {
             Connection *connection = events[i].data.ptr;
             int state = 1;
@@ -270,12 +323,18 @@ static void *serve(void *unused) {
                 pthread_mutex_unlock(&connection->leaving);
             }
             if (events[i].events & ~(unsigned)EPOLLOUT)
-                while (state == 1)
+                for (int left = AT_A_TIME; state == 1 && left > 0; left--)
                     state = connection->greeted ? read_frame(connection) : read_hello(connection);
             if (state == -1)
                 close_connection(connection);
         }
-        look_ms = end_unwanted_messages();
+        clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+        now = time.tv_sec * 1000 + time.tv_nsec / 1000000;
+        if (now - last >= LOOK_MS) {
+            last = now;
+            end_unwanted_messages();
+            end_unwanted_places();
+        }
     }
     return NULL;
 }

@@ -22,10 +22,13 @@ typedef struct {
     int64_t step, key;
 } Label;
 
-/* Called once, from any thread, with what has come, which then is the callee's, or with the reason why nothing will. */
+/* One of `come` and `failed` is called once, from any thread: with what has come, which then is the callee's, or with the reason why nothing
+ * will. place: where values of `bytes` bytes are to be put as they come, with NULL for the tensor; NULL: nowhere. */
 typedef struct Waiter {
     void (*come)(struct Waiter *, TF_Tensor *);
     void (*failed)(struct Waiter *, int code, const char *reason);
+    void *place;
+    size_t bytes;
     /* Whether nobody needs it any more; asked now and then. */
     int (*unwanted)(struct Waiter *);
 } Waiter;

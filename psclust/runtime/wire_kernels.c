@@ -5,8 +5,9 @@
  *     that is not possible
  * PsclustSend(value: T; own, peer, key): to the op PsclustReceive of the same run in the task `peer` that has the same key
  * PsclustReceive(; own, peer, key) -> value: T
+ * PsclustReceiveInto(whole: float32; own, peer, key, at, count): whole[at : at + count] = what is received
  *
- * Send does not wait until the value has left. Receive fails when the connection ends, with Aborted (TensorFlow leaves Unavailable to its own ops), and when its run is cancelled. For
+ * whole has to be memory that nothing else reads yet. Send does not wait until the value has left. Receive fails when the connection ends, with Aborted (TensorFlow leaves Unavailable to its own ops), and when its run is cancelled. For
  * that it looks at what TensorFlow 2.21 keeps of a run, for which there is no C interface.
  */
 #define _GNU_SOURCE
@@ -22,7 +23,7 @@ enum { HOST = 256 };
 typedef struct {
     Pair pair;
     char host[HOST];
-    int64_t key;
+    int64_t key, at, count;
 } Link;
 
 /* std::function<void()> of libstdc++. */
@@ -38,6 +39,7 @@ typedef struct {
     Waiter waiter;
     Context *context;
     Function done;
+    TF_Tensor *whole; /* NULL: the value is an output */
 } Receive;
 
 /* Of tensorflow::OpKernelContext, and of its Params: both 64 bit. */
@@ -69,8 +71,14 @@ static void finish(Receive *receive) {
 static void come(Waiter *waiter, TF_Tensor *tensor) {
     Receive *receive = (Receive *)waiter;
     TF_Status *status = tf.new_status();
-    tf.set_output(receive->context, 0, tensor, status);
-    end(receive->context, status, &tensor, 1);
+    TF_Tensor *tensors[] = {tensor, receive->whole};
+    if (receive->whole == NULL)
+        tf.set_output(receive->context, 0, tensor, status);
+    else if (tensor != NULL && tf.bytes(tensor) != waiter->bytes)
+        tf.set_status(status, INVALID_ARGUMENT, "what has come and its place differ in size");
+    else if (tensor != NULL)
+        memcpy(waiter->place, tf.data(tensor), waiter->bytes);
+    end(receive->context, status, tensors, 2);
     finish(receive);
 }
 
@@ -78,26 +86,45 @@ static void failed(Waiter *waiter, int code, const char *reason) {
     Receive *receive = (Receive *)waiter;
     TF_Status *status = tf.new_status();
     tf.set_status(status, code, reason);
-    end(receive->context, status, NULL, 0);
+    end(receive->context, status, &receive->whole, 1);
     finish(receive);
 }
 
 static int unwanted(Waiter *waiter) { return is_cancelled(((Receive *)waiter)->context); }
 
-static void receive(void *kernel, Context *context, void *done) {
-    const Link *link = kernel;
-    const Function *function = done;
+static Receive *new_receive(Context *context, const Function *done) {
     Receive *made = calloc(1, sizeof *made);
     if (made == NULL)
         abort();
-    *made = (Receive){{come, failed, unwanted}, context, *function};
-    /* `done` is TensorFlow's only until this returns. */
-    if (function->manage != NULL)
-        function->manage(made->done.functor, function->functor, CLONE);
-    if (is_known(context))
-        wire_receive(&link->pair, (Label){tf.step(context), link->key}, &made->waiter);
+    *made = (Receive){.waiter = {.come = come, .failed = failed, .unwanted = unwanted}, .context = context, .done = *done};
+    /* `done` is TensorFlow's only until the op returns. */
+    if (done->manage != NULL)
+        done->manage(made->done.functor, done->functor, CLONE);
+    return made;
+}
+
+static void begin(Receive *receive, const Link *link) {
+    if (is_known(receive->context))
+        wire_receive(&link->pair, (Label){tf.step(receive->context), link->key}, &receive->waiter);
     else
-        failed(&made->waiter, INVALID_ARGUMENT, "psclust's wire is for TensorFlow 2.21");
+        failed(&receive->waiter, INVALID_ARGUMENT, "psclust's wire is for TensorFlow 2.21");
+}
+
+static void receive(void *kernel, Context *context, void *done) { begin(new_receive(context, done), kernel); }
+
+static void receive_into(void *kernel, Context *context, void *done) {
+    const Link *link = kernel;
+    Receive *made = new_receive(context, done);
+    TF_Status *status = tf.new_status();
+    made->whole = input(context, 0, status);
+    tf.delete_status(status);
+    if (made->whole == NULL || link->at + link->count > tf.elements(made->whole)) {
+        failed(&made->waiter, INVALID_ARGUMENT, "the place is not in the whole");
+        return;
+    }
+    made->waiter.place = (float *)tf.data(made->whole) + link->at;
+    made->waiter.bytes = (size_t)link->count * sizeof(float);
+    begin(made, link);
 }
 
 static void send_value(void *kernel, Context *context) {
@@ -159,7 +186,7 @@ static void read_string(Construction *construction, const char *name, char *to, 
 }
 
 /* has: which attributes, beside `own`. */
-enum { HAS_PEER = 1, HAS_HOST = 2, HAS_KEY = 4 };
+enum { HAS_PEER = 1, HAS_HOST = 2, HAS_KEY = 4, HAS_PLACE = 8 };
 
 static void *create_link(Construction *construction, int has) {
     TF_Status *status = tf.new_status();
@@ -171,6 +198,12 @@ static void *create_link(Construction *construction, int has) {
         read_string(construction, "host", link->host, HOST, status);
     if (has & HAS_KEY && tf.code(status) == 0)
         tf.integer(construction, "key", &link->key, status);
+    if (has & HAS_PLACE && tf.code(status) == 0)
+        tf.integer(construction, "at", &link->at, status);
+    if (has & HAS_PLACE && tf.code(status) == 0)
+        tf.integer(construction, "count", &link->count, status);
+    if (tf.code(status) == 0 && (link->at < 0 || link->count < 0))
+        tf.set_status(status, INVALID_ARGUMENT, "at or count is negative");
     if (tf.code(status) != 0)
         tf.construction_failed(construction, status);
     tf.delete_status(status);
@@ -183,16 +216,21 @@ static void *create_connect(Construction *construction) { return create_link(con
 
 static void *create_end(Construction *construction) { return create_link(construction, HAS_PEER | HAS_KEY); }
 
+static void *create_place(Construction *construction) { return create_link(construction, HAS_PEER | HAS_KEY | HAS_PLACE); }
+
 #define TYPES "T: {float, double, bfloat16, half, int8, uint8, int16, int32, int64, bool}"
 
 void add_wire_ops(void *library, TF_Status *status) {
     static const char *const none[] = {NULL}, *const ticket[] = {"ticket: int64", NULL}, *const value[] = {"value: T", NULL};
     static const char *const listens[] = {"own: string", NULL}, *const connects[] = {"host: string", "own: string", "peer: string", NULL};
     static const char *const end_of_wire[] = {TYPES, "own: string", "peer: string", "key: int", NULL};
+    static const char *const whole[] = {"whole: float", NULL};
+    static const char *const place[] = {"own: string", "peer: string", "key: int", "at: int", "count: int", NULL};
     void *function = dlsym(library, "_ZN3tsl19CancellationManager21TryDeregisterCallbackEl");
     memcpy(&try_deregister, &function, sizeof function);
     add_op(&(Op){"PsclustListen", none, ticket, listens, create_listen, listen_here, .stateful = 1}, status);
     add_op(&(Op){"PsclustConnect", ticket, none, connects, create_connect, connect_to, .stateful = 1}, status);
     add_op(&(Op){"PsclustSend", value, none, end_of_wire, create_end, send_value, .stateful = 1}, status);
     add_op(&(Op){"PsclustReceive", none, value, end_of_wire, create_end, .compute_later = receive, .stateful = 1}, status);
+    add_op(&(Op){"PsclustReceiveInto", whole, none, place, create_place, .compute_later = receive_into, .stateful = 1}, status);
 }

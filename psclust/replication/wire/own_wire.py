@@ -96,6 +96,9 @@ def use_own_wire(built: int) -> None:
             for value in filter(_can_travel, operation.outputs):
                 _redirect(value, wire)
             _redirect_order(operation, wire)
+        for operation in graph.get_operations()[built:]:
+            if operation.type == "PsclustPlace":
+                _receive_into_place(operation, wire)
 
 
 def connect_by(address_of: Callable[[str], str]) -> None:
@@ -164,10 +167,29 @@ def _redirect_order(operation: Operation, wire: OwnWire) -> None:
             done = tf.identity(tf.constant(True), name="done")
         received = _received(done, source, target, wire)
         for user in users:
-            others = [one for one in user.control_inputs if one is not operation]
-            # Nor one that removes what an op waits for.
-            user._remove_all_control_inputs()
-            user._add_control_inputs([*others, received.op])
+            _wait_for(user, received.op, in_place_of=operation)
+
+
+def _wait_for(user: Operation, operation: Operation, *, in_place_of: Operation) -> None:
+    # Nor is there a public call that removes what an op waits for.
+    others = [one for one in user.control_inputs if one is not in_place_of]
+    user._remove_all_control_inputs()
+    user._add_control_inputs([*others, operation])
+
+
+def _receive_into_place(place: Operation, wire: OwnWire) -> None:
+    """Makes what a shard's place gets be received there, if it needs no more than to be copied."""
+    whole, received, *base = place.inputs
+    if base or received.op.name not in wire.sends or received.dtype != tf.float32 or len(received.consumers()) > 1:
+        return
+    attributes = {name: received.op.get_attr(name) for name in ("own", "peer", "key")} | {
+        name: place.get_attr(name) for name in ("at", "count")
+    }
+    with tf.control_dependencies(None), tf.device(place.device):
+        arriving = kernels.in_use().psclust_receive_into(whole, **attributes, name=received.op.name)
+    wire.sends[arriving.name] = wire.sends.pop(received.op.name)
+    for user in list(place._control_outputs):
+        _wait_for(user, arriving, in_place_of=place)
 
 
 def _elsewhere(operation: Operation, users: Iterable[Operation]) -> dict[str, list[Operation]]:
