@@ -47,7 +47,7 @@ typedef struct Frame {
     TF_Tensor *tensor;
 } Frame;
 
-/* Never freed: another thread may be about to send by one that has ended. */
+/* One that was greeted is never freed: another thread may be about to send by it when it has ended. */
 struct Connection {
     struct Connection *next;
     Pair pair;
@@ -93,6 +93,18 @@ static void drop_frames(Connection *connection) {
     connection->last = &connection->first;
 }
 
+static void forget_stranger(Connection *connection) {
+    pthread_mutex_lock(&list);
+    for (Connection **at = &connections; *at != NULL; at = &(*at)->next)
+        if (*at == connection) {
+            *at = connection->next;
+            break;
+        }
+    pthread_mutex_unlock(&list);
+    pthread_mutex_destroy(&connection->leaving);
+    free(connection);
+}
+
 /* By the thread that reads. */
 static void close_connection(Connection *connection) {
     char reason[NAME + 64];
@@ -113,8 +125,11 @@ static void close_connection(Connection *connection) {
         connection->waiter->failed(connection->waiter, ABORTED, reason);
     connection->waiter = NULL;
     end_messages(connection, reason);
+    if (!connection->greeted)
+        forget_stranger(connection);
 }
 
+/* With its `leaving`, if another thread may send by it. */
 static void poll_for(Connection *connection, int operation) {
     struct epoll_event event = {.events = EPOLLIN | (connection->awaits_room ? EPOLLOUT : 0), .data.ptr = connection};
     epoll_ctl(poller, operation, connection->fd, &event);
@@ -344,6 +359,10 @@ static void forget(void) {
     close(poller);
     if (listener >= 0)
         close(listener);
+    /* They end when the parent does. */
+    for (Connection *at = connections; at != NULL; at = at->next)
+        if (at->fd >= 0)
+            close(at->fd);
     poller = listener = -1;
     connections = NULL;
     pthread_mutex_init(&list, NULL);
@@ -474,7 +493,9 @@ const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
     connection->pair = *pair;
     connection->secret = ticket.secret[0];
     install(connection);
+    pthread_mutex_lock(&connection->leaving);
     poll_for(connection, EPOLL_CTL_ADD);
+    pthread_mutex_unlock(&connection->leaving);
     return NULL;
 }
 

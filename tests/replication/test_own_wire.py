@@ -214,8 +214,9 @@ def test_a_task_that_has_no_connection_says_so(pair: Pair, graph: tf.Graph) -> N
 def test_a_process_that_forks_has_children_with_wires_of_their_own(pair: Pair, graph: tf.Graph) -> None:
     with tf.device(PS):
         ticket = python_ops().psclust_listen(own="ps:0")
-    with open_session(pair.target, graph, None) as session:
-        ours = session.run(ticket).tolist()
+    with tf.device(WORKER):
+        sent = tf.constant(5.0) + 0
+    received = _there(sent, PS)
 
     def child() -> None:
         # TensorFlow itself is of no use there: its servers have lost their threads.
@@ -223,9 +224,14 @@ def test_a_process_that_forks_has_children_with_wires_of_their_own(pair: Pair, g
             first, second = (alone.run(python_ops().psclust_listen(own="ps:0")).tolist() for _ in range(2))
         os._exit(0 if first == second != ours and first[0] != ours[0] else 1)
 
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(60)
-    code = process.exitcode
-    process.kill()
-    assert code == 0
+    with _connected(pair, graph) as session:
+        assert _run(session, received) == [5]
+        ours = session.run(ticket).tolist()
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(60)
+        code = process.exitcode
+        process.kill()
+        assert code == 0
+        # The connections are still the parent's.
+        assert _run(session, received) == [5]
