@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError
 from psclust.replication import kernels
+from psclust.replication.graph_walk import reached
 from psclust.replication.tf_types import Graph, Operation, Tensor
 from psclust.replication.wire.narrow import is_crossing, place_of
 from psclust.spec.jobs import PS
@@ -30,7 +31,7 @@ from psclust.spec.jobs import PS
 _COLLECTION = "psclust/own_wire"
 # The types that are in memory as they travel.
 _DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64", "bool"})
-_MOST_DIMENSIONS = 8  # as in runtime/wire.c
+_MOST_DIMENSIONS = 8  # as in runtime/wire.h
 # Of PsclustListen and PsclustConnect.
 _UNREACHABLE = re.compile(r"psclust's wire: (no .*)")
 
@@ -59,20 +60,12 @@ class OwnWire:
         return self._found[key]
 
     def _search(self, elements: Iterable[Tensor | Operation], fed: frozenset[str]) -> Sequence[Operation]:
-        waiting = [element if isinstance(element, tf.Operation) else element.op for element in elements]
-        seen = {operation.name for operation in waiting}
-        found: list[Operation] = []
-        while waiting:
-            operation = waiting.pop()
-            following = [*operation.control_inputs, *(value.op for value in operation.inputs if value.name not in fed)]
-            if operation.name in self.sends:
-                found.append(self.sends[operation.name])
-                following.append(found[-1])
-            for one in following:
-                if one.name not in seen:
-                    seen.add(one.name)
-                    waiting.append(one)
-        return found
+        def following(operation: Operation) -> Iterable[Operation]:
+            sends = [self.sends[operation.name]] if operation.name in self.sends else []
+            return [*operation.control_inputs, *sends, *(value.op for value in operation.inputs if value.name not in fed)]
+
+        run = reached([element if isinstance(element, tf.Operation) else element.op for element in elements], following)
+        return [self.sends[name] for name in run if name in self.sends]
 
 
 def allow_own_wire() -> None:
@@ -163,7 +156,6 @@ def _redirect_order(operation: Operation, wire: OwnWire) -> None:
     for target, users in _elsewhere(operation, operation._control_outputs).items():
         source = _task(place_of(operation))
         with tf.device(source), tf.control_dependencies([operation]):
-            # One that waits: TensorFlow folds a constant, which then waits for nothing.
             done = tf.identity(tf.constant(True), name="done")
         received = _received(done, source, target, wire)
         for user in users:
@@ -193,7 +185,7 @@ def _receive_into_place(place: Operation, wire: OwnWire) -> None:
 
 
 def _elsewhere(operation: Operation, users: Iterable[Operation]) -> dict[str, list[Operation]]:
-    """task -> those of `users` in it, of tasks from which it takes what crosses the wire to get to the op's."""
+    """task -> those of `users`, of an op's results, that are in it: for all tasks that are across the wire from the op's."""
     found: dict[str, list[Operation]] = {}
     if operation._get_control_flow_context() is None:
         source = _task(place_of(operation))
