@@ -27,9 +27,9 @@ from psclust.replication.update.step_ops import StepOps, tower_step
 from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
+from psclust.replication.wire.crossings import use_own_wire
 from psclust.replication.wire.local_copies import LocalCopy, can_copy_all, copy_locally
 from psclust.replication.wire.narrow import narrow
-from psclust.replication.wire.own_wire import use_own_wire
 from psclust.replication.wire.pulls import pull_once
 
 
@@ -70,7 +70,8 @@ def build_between_graph(
     state = create_state(layout, model.config.accumulate, inputs=plan.inputs)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
-    all_reduce = BetweenGraphAllReduce(layout) if plan.share_moments and len(layout.workers) > 1 else None
+    with tf.device(layout.client):
+        all_reduce = BetweenGraphAllReduce(layout) if plan.share_moments and len(layout.workers) > 1 else None
     built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
     copies: Sequence[LocalCopy] = ()

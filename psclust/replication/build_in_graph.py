@@ -31,9 +31,9 @@ from psclust.replication.update.train_op import refuse_train_op
 from psclust.replication.variables.places import TOWER_SCOPE, Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.buckets import send_gradients
+from psclust.replication.wire.crossings import use_own_wire
 from psclust.replication.wire.local_copies import LocalCopy, copy_locally, refresh
 from psclust.replication.wire.narrow import narrow
-from psclust.replication.wire.own_wire import use_own_wire
 from psclust.replication.wire.pulls import pull_once
 
 
@@ -125,7 +125,7 @@ def _combined_step(
     with tf.device(layout.client):
         weights = tf.cast(tf.stack(examples), tf.float64)
         loss = tf.reduce_sum(tf.stack([tf.cast(loss, tf.float64) for loss in losses]) * weights) / tf.reduce_sum(weights)
-    return step_ops(step, loss, total)
+    return step_ops(layout.client, step, loss, total)
 
 
 def _after_refresh(towers: Sequence[Tower], plan: InGraphPlan, refreshed: Mapping[str, Operation]) -> list[Tensor]:

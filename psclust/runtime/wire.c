@@ -71,6 +71,15 @@ struct Connection {
 static pthread_mutex_t list = PTHREAD_MUTEX_INITIALIZER;
 static Connection *connections;
 
+/* A pair that is being connected. */
+typedef struct Attempt {
+    struct Attempt *next;
+    const Pair *pair;
+} Attempt;
+
+static Attempt *attempts; /* guarded by `list` */
+static pthread_cond_t attempt_ended = PTHREAD_COND_INITIALIZER;
+
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static int poller = -1, listener = -1;
 static Ticket own_ticket;
@@ -365,7 +374,9 @@ static void forget(void) {
             close(at->fd);
     poller = listener = -1;
     connections = NULL;
+    attempts = NULL;
     pthread_mutex_init(&list, NULL);
+    pthread_cond_init(&attempt_ended, NULL);
     pthread_mutex_init(&starting, NULL);
     forget_messages();
 }
@@ -465,24 +476,46 @@ static int connected(const char *host, int64_t port) {
     return fd;
 }
 
-const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
+/* With `list`. */
+static int is_attempted(const Pair *pair) {
+    const Attempt *at = attempts;
+    while (at != NULL && (strcmp(at->pair->peer, pair->peer) != 0 || strcmp(at->pair->own, pair->own) != 0))
+        at = at->next;
+    return at != NULL;
+}
+
+/* Whether the pair is to be connected; sessions of several tasks may ask for it at once. */
+static int begin_attempt(Attempt *attempt, int64_t secret) {
+    const Connection *connection;
+    int there;
+    pthread_mutex_lock(&list);
+    while (is_attempted(attempt->pair))
+        pthread_cond_wait(&attempt_ended, &list);
+    connection = connection_of(attempt->pair);
+    there = connection != NULL && connection->secret == secret;
+    if (!there) {
+        attempt->next = attempts;
+        attempts = attempt;
+    }
+    pthread_mutex_unlock(&list);
+    return !there;
+}
+
+static void end_attempt(const Attempt *attempt) {
+    Attempt **at = &attempts;
+    pthread_mutex_lock(&list);
+    while (*at != attempt)
+        at = &(*at)->next;
+    *at = attempt->next;
+    pthread_cond_broadcast(&attempt_ended);
+    pthread_mutex_unlock(&list);
+}
+
+static const char *connect_pair(const char *host, Ticket ticket, const Pair *pair) {
     Hello hello = {.magic = MAGIC, .secret = {ticket.secret[0], ticket.secret[1]}, .pair = *pair};
     Connection *connection;
-    const char *reason;
     char answer;
-    int fd, there;
-    pthread_mutex_lock(&starting);
-    reason = start();
-    pthread_mutex_unlock(&starting);
-    if (reason != NULL)
-        return reason;
-    pthread_mutex_lock(&list);
-    connection = connection_of(pair);
-    there = connection != NULL && connection->secret == ticket.secret[0];
-    pthread_mutex_unlock(&list);
-    if (there)
-        return NULL;
-    fd = connected(host, ticket.port);
+    int fd = connected(host, ticket.port);
     if (fd < 0)
         return "no connection";
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello || recv(fd, &answer, 1, 0) != 1) {
@@ -497,6 +530,19 @@ const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
     poll_for(connection, EPOLL_CTL_ADD);
     pthread_mutex_unlock(&connection->leaving);
     return NULL;
+}
+
+const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
+    Attempt attempt = {.pair = pair};
+    const char *reason;
+    pthread_mutex_lock(&starting);
+    reason = start();
+    pthread_mutex_unlock(&starting);
+    if (reason != NULL || !begin_attempt(&attempt, ticket.secret[0]))
+        return reason;
+    reason = connect_pair(host, ticket, pair);
+    end_attempt(&attempt);
+    return reason;
 }
 
 int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from psclust.replication.by_device import joined
+from psclust.replication.by_device import joined, moved
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_for, accumulator_ops, at, push, take
@@ -174,6 +174,7 @@ def participant_ops(
             reported = channel.messages.enqueue(done)
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
+    token = moved(token, layout.client)
     last = cell("psclust/computed", tf.int64, [], host_of(layout.workers[replica]))
     # On the worker: the time at which a ps has them would take a message of its own.
     with tf.device(layout.workers[replica]), tf.control_dependencies([gradient for gradient, _ in tower.contributions]):
@@ -187,12 +188,12 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples, computed, *joined(stamps)),
+            step=(token, loss, tower.input.examples, computed, *(moved(each, layout.client) for each in joined(stamps))),
             stamps=list(stamps.values()),
             reported=reported,
             next_step=token[position(Token, "step")],
             send=channel.messages.enqueue(other),
-            token=channel.tokens[replica].dequeue(),
+            token=moved(channel.tokens[replica].dequeue(), layout.client),
             pull=pull(channel.stream.copies) if channel.stream else None,
             # In an all-reduce, a gradient waits for those of other replicas.
             computed=None if channel.all_reduce else last.mark(),
@@ -210,13 +211,15 @@ def coordinator_ops(
 ) -> CoordinatorOps:
     """The ops of the chief. own: of its own replica."""
     workers, variables = len(layout.workers), [variable for _, variable in tower.contributions]
-    round_, count = tf.compat.v1.placeholder(tf.int64, [], name="round"), tf.compat.v1.placeholder(tf.int32, [], name="count")
-    tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
-    later_order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
+    with tf.device(layout.client):
+        round_, count = tf.compat.v1.placeholder(tf.int64, [], name="round"), tf.compat.v1.placeholder(tf.int32, [], name="count")
+        tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
+        order = later_order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
     with tf.device(layout.parameters):
-        # Fed itself where no step is to go before. When the data has ended, a step that fails takes no messages with it.
-        with tf.control_dependencies([own.reported]):
-            order = tf.identity(later_order)
+        if channel.stream is None:
+            # Fed itself where no step is to go before. When the data has ended, a step that fails takes no messages with it.
+            with tf.control_dependencies([own.reported]):
+                order = tf.identity(later_order)
         applied: Sequence[Operation] = ()
         stream = decision = gates = None
         decoded = decode_update(order, workers)
@@ -231,6 +234,7 @@ def coordinator_ops(
         batches = decision.batches if decision else decoded.batches
         counted = _counted(state, applied, batches, stream)
         ended = gates.end(layout.parameters, counted) if gates else []
+        answer = moved(decision.answer, layout.client) if decision else None
         with tf.control_dependencies([counted]):
             sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
         with tf.control_dependencies([sent]):
@@ -242,15 +246,15 @@ def coordinator_ops(
             tokens=tokens,
             order=order,
             pending=channel.messages.size(),
-            receive=_receive(channel, count),
+            receive=moved(_receive(channel, count), layout.client),
             sums=stream.sums if stream else accumulator_ops(channel.accumulators, variables, _taken(channel, variables), round_),
             all_reduce=_all_reduce_ops(channel.all_reduce, round_) if channel.all_reduce else None,
             backups=backup_ops(tower.contributions, channel.accumulators, layout, round_, channel.needed) if channel.needed else None,
             stream=stream,
             send=_send(channel, tokens),
-            update=(update, *ended),
-            foreseen=(decision.answer, sent, *ended) if decision else None,
-            with_step=(*own.step[1:], decision.answer, sent, *ended) if decision else None,
+            update=(moved(update, layout.client), *ended),
+            foreseen=(answer, sent, *ended) if answer is not None else None,
+            with_step=(*own.step[1:], answer, sent, *ended) if answer is not None else None,
             later_order=later_order,
             marks=gates.marks if gates else None,
         )

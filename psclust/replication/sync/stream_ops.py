@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from psclust.replication.by_device import joined
+from psclust.replication.by_device import joined, moved
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.settings import Settings
@@ -123,8 +123,9 @@ def stream_ops(
     settings: Settings,
 ) -> StreamOps:
     """The ops of the chief."""
-    round_ = tf.compat.v1.placeholder(tf.int64, [], name="round")
-    order = tf.compat.v1.placeholder(tf.int64, [1 + len(layout.workers)], name="stream_order")
+    with tf.device(layout.client):
+        round_ = tf.compat.v1.placeholder(tf.int64, [], name="round")
+        order = tf.compat.v1.placeholder(tf.int64, [1 + len(layout.workers)], name="stream_order")
     anchors = {arrivals.variable.device: arrivals.variable for arrivals in channel.arrivals}
     orders = {device: at(variable, _Order.of, order) for device, variable in anchors.items()}
     tags = {device: _tag(device) for device in dict.fromkeys([layout.parameters, *anchors])}
@@ -144,7 +145,7 @@ def stream_ops(
         workers=len(layout.workers),
         order=order,
         round=round_,
-        stream=[*taken, tf.group(*begun, *applied, *announced)],
+        stream=[*(moved(each, layout.client) for each in taken), tf.group(*begun, *applied, *announced)],
         zeros=[tf.group(*[each.push_zero(place, round_) for each in channel.arrivals]) for place in channel.arrivals[0].places],
         no_examples=tf.group(*[_push_examples(channel, device, tf.constant(0), round_) for device in channel.examples]),
         lacking=_lacking(channel, anchors, len(layout.workers)),

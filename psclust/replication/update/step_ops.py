@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from psclust.replication.by_device import moved
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import await_batch
 from psclust.replication.settings import Settings
@@ -23,7 +24,8 @@ from psclust.replication.wire.local_copies import LocalCopy, refresh
 class StepOps:
     """step: int64, the global step after it. loss: scalar, weighted by examples. examples: int64, how many the step used.
     staleness: int64, updates by other replicas between reading the variables and this update; None where there are no others.
-    fetches: what a run fetches, with one message from each task: (int64 [1 or 2], step and staleness; float64 [2], loss and examples)."""
+    fetches: what a run fetches, on the client, with one message from each task: (int64 [1 or 2], step and staleness; float64 [2], loss and
+    examples)."""
 
     step: Tensor
     loss: Tensor
@@ -32,12 +34,13 @@ class StepOps:
     fetches: Sequence[Tensor]
 
 
-def step_ops(step: Tensor, loss: Tensor, examples: Tensor, staleness: Tensor | None = None) -> StepOps:
+def step_ops(client: str, step: Tensor, loss: Tensor, examples: Tensor, staleness: Tensor | None = None) -> StepOps:
+    """client: the device of the process that runs the step."""
     with tf.device(step.device):
         counts = tf.stack([step] if staleness is None else [step, staleness])
     with tf.device(loss.device):
         report = tf.stack([tf.cast(loss, tf.float64), tf.cast(examples, tf.float64)])
-    return StepOps(step, loss, examples, staleness, (counts, report))
+    return StepOps(step, loss, examples, staleness, [moved(each, client) for each in (counts, report)])
 
 
 def tower_step(
@@ -71,4 +74,4 @@ def tower_step(
         staleness = state.staleness_of_copies(step, replica) if refreshed else state.staleness(step)
     with tf.device(tower.loss.device), tf.control_dependencies(refreshed):
         loss = tf.identity(tower.loss)
-    return step_ops(step, loss, tower.input.examples, staleness)
+    return step_ops(layout.client, step, loss, tower.input.examples, staleness)

@@ -1,0 +1,179 @@
+"""Puts psclust's own wire where a graph goes from task to task (see `own_wire`).
+
+A tensor may not come at all: what follows a switch is *dead* in the runs that take its other branch, and of that TensorFlow's wire gives
+word. By psclust's, a value goes in any case, nothing in place of a dead one, and a switch where it arrives makes that dead again:
+
+    v -------------> user       becomes       v ---------+                                +--> user
+                                              nothing ---+--> merge -> send   receive -> switch
+                                                                       (the condition: in both tasks)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+import tensorflow as tf
+
+from psclust.replication import kernels
+from psclust.replication.graph_walk import after, reached
+from psclust.replication.tf_types import Operation, Tensor
+from psclust.replication.wire.narrow import place_of
+from psclust.replication.wire.own_wire import OwnWire, allowed_wire
+
+# The types that are in memory as they travel.
+_DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64", "bool"})
+_MOST_DIMENSIONS = 8  # as in runtime/wire.h
+
+
+def use_own_wire(built: int) -> None:
+    """Makes what goes from task to task travel by it, if the current graph may use it: without its first `built` ops. What loops and
+    branches do inside stays as it is."""
+    graph = tf.compat.v1.get_default_graph()
+    wire = allowed_wire(graph)
+    if wire is None:
+        return
+    crossings = _Crossings(wire, [each for each in graph.get_operations()[built:] if each._get_control_flow_context() is None])
+    for operation in crossings.operations.values():
+        for value in operation.outputs:
+            crossings.redirect(value)
+    for operation in crossings.operations.values():
+        crossings.redirect_order(operation)
+    for operation in crossings.operations.values():
+        if operation.type == "PsclustPlace":
+            _receive_into_place(operation, wire)
+
+
+class _Crossings:
+    """Those between `operations`, by name: an edge from one that may be dead for two reasons stays with TensorFlow."""
+
+    def __init__(self, wire: OwnWire, operations: Sequence[Operation]) -> None:
+        conditions = _conditions(operations)
+        self._wire = wire
+        self._switches = {name: switches[0] for name, switches in conditions.items() if len(switches) == 1}
+        self.operations = {each.name: each for each in operations if len(conditions.get(each.name, ())) < 2}
+        # By the task that has received word, and of which ops.
+        self._words: dict[tuple[str, frozenset[str]], Operation] = {}
+        # By the switch and the task that knows it.
+        self._known: dict[tuple[str, str], Tensor] = {}
+
+    def redirect(self, value: Tensor) -> None:
+        """Makes those that use a tensor in other tasks receive it."""
+        if (
+            value.dtype.name not in _DTYPES
+            or (value.shape.rank or 0) > _MOST_DIMENSIONS
+            or (value.op.type == "Switch" and value.value_index == 0)
+        ):
+            return
+        source = _task_of(value.op)
+        elsewhere: dict[str, list[Operation]] = {}
+        for user in value.consumers():
+            if _is_crossing(source, _task_of(user)) and user.name in self.operations:
+                elsewhere.setdefault(_task_of(user), []).append(user)
+        for target, users in elsewhere.items():
+            received = self._received(value, self._switch_of(value), source, target)
+            for user in users:
+                for index, used in enumerate(user.inputs):
+                    if used is value:
+                        # There is no public call that replaces an input.
+                        user._update_input(index, received)
+
+    def redirect_order(self, user: Operation) -> None:
+        """Makes an op that waits for ops of other tasks, and for nothing of them, receive word of them, one from each task."""
+        target = _task_of(user)
+        awaited: dict[str, list[Operation]] = {}
+        for operation in user.control_inputs:
+            if _is_crossing(_task_of(operation), target) and operation.name in self.operations:
+                awaited.setdefault(_task_of(operation), []).append(operation)
+        for source, operations in awaited.items():
+            switches = {switch.name: switch for each in operations if (switch := self._switches.get(each.name)) is not None}
+            if len(switches) > 1:
+                continue
+            key = target, frozenset(operation.name for operation in operations)
+            if key not in self._words:
+                with tf.device(source), tf.control_dependencies(operations):
+                    done = tf.identity(tf.constant(True), name="done")
+                self._words[key] = self._received(done, next(iter(switches.values()), None), source, target).op
+            _wait_for(user, self._words[key], in_place_of=operations)
+
+    def _switch_of(self, value: Tensor) -> Operation | None:
+        """Without whose second branch the tensor is dead."""
+        return value.op if value.op.type == "Switch" else self._switches.get(value.op.name)
+
+    def _received(self, value: Tensor, switch: Operation | None, source: str, target: str) -> Tensor:
+        if switch is None:
+            return self._wire.received(value, source, target)
+        with tf.control_dependencies(None), tf.device(source):
+            without, _ = tf.raw_ops.Switch(data=self._condition(switch, source), pred=self._condition(switch, source))
+            with tf.control_dependencies([tf.identity(without)]):
+                nothing = tf.zeros([], value.dtype)
+            leaving, _ = tf.raw_ops.Merge(inputs=[value, nothing])
+        arrived = self._wire.received(leaving, source, target)
+        with tf.control_dependencies(None), tf.device(target):
+            _, there = tf.raw_ops.Switch(data=arrived, pred=self._condition(switch, target))
+            there = tf.identity(there)
+        there.set_shape(value.shape)
+        return there
+
+    def _condition(self, switch: Operation, task: str) -> Tensor:
+        """Whether its second branch is taken, in the task; bool scalar."""
+        key = switch.name, task
+        if key not in self._known:
+            condition = switch.inputs[1]
+            source = _task_of(condition.op)
+            self._known[key] = self._wire.received(condition, source, task) if _is_crossing(source, task) else condition
+        return self._known[key]
+
+
+def _conditions(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation | None]]:
+    """name -> the switches without whose second branch the op is dead, with None for any first branch. A merge is never dead."""
+    found: dict[str, list[Operation | None]] = {}
+    for switch in operations:
+        if switch.type == "Switch":
+            for branch, reason in enumerate([None, switch]):
+                for name, operation in reached(switch.outputs[branch].consumers(), _until_merged).items():
+                    if operation.type != "Merge":
+                        found.setdefault(name, []).append(reason)
+    return {name: [None, None] if None in reasons else reasons for name, reasons in found.items()}
+
+
+def _until_merged(operation: Operation) -> Iterable[Operation]:
+    return () if operation.type == "Merge" else after(operation)
+
+
+def _wait_for(user: Operation, operation: Operation, *, in_place_of: Sequence[Operation]) -> None:
+    # Nor is there a public call that removes what an op waits for.
+    others = [one for one in user.control_inputs if one not in in_place_of]
+    user._remove_all_control_inputs()
+    user._add_control_inputs([*others, operation])
+
+
+def _receive_into_place(place: Operation, wire: OwnWire) -> None:
+    """Makes what a shard's place gets be received there, if it needs no more than to be copied."""
+    whole, received, *base = place.inputs
+    if base or received.op.name not in wire.sends or received.dtype != tf.float32 or len(received.consumers()) > 1:
+        return
+    attributes = {name: received.op.get_attr(name) for name in ("own", "peer", "key")} | {
+        name: place.get_attr(name) for name in ("at", "count")
+    }
+    with tf.control_dependencies(None), tf.device(place.device):
+        arriving = kernels.in_use().psclust_receive_into(whole, **attributes, name=received.op.name)
+    wire.sends[arriving.name] = wire.sends.pop(received.op.name)
+    for user in list(place._control_outputs):
+        _wait_for(user, arriving, in_place_of=[place])
+
+
+def _is_crossing(source: str, target: str) -> bool:
+    """Whether the tasks are two. Initial values have none."""
+    return source != target and bool(source and target)
+
+
+def _task_of(operation: Operation) -> str:
+    return _task(place_of(operation))
+
+
+@cache
+def _task(device: str) -> str:
+    """Without the device in it: TensorFlow chooses the CPU, where the ops of the wire are. Empty if it is of no task."""
+    spec = tf.DeviceSpec.from_string(device)
+    return "" if spec.job is None or spec.task is None else f"/job:{spec.job}/task:{spec.task}"
