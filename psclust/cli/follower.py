@@ -54,7 +54,8 @@ class Follower:
             self._show_unkept(tasks, task, attempt, reader)
             if attempt <= over.get(task, attempt):
                 self._show_lines(task, reader.finish())
-        self.view.footer(self._footer(status))
+        if self.view.redraws:
+            self.view.footer(self._footer(status))
         return behind
 
     def finish(self, status: RunStatus, stop: Callable[[], bool] = streams.reader_has_left) -> None:

@@ -61,6 +61,11 @@ class LiveView:
         mark = paint("psclust:", _GREEN, self._look.colors)
         self._write(self._end_open() + "".join(f"{mark} {visible(line)}\n" for line in text.split("\n")))
 
+    @property
+    def redraws(self) -> bool:
+        """Whether there is a line at the bottom."""
+        return self._look.redraws
+
     def footer(self, text: str) -> None:
         """Set the line at the bottom. It and the bars are redrawn at most ten times a second, and only on a terminal."""
         if not self._look.redraws:
