@@ -3,14 +3,15 @@
     python benchmarks/wire.py [--gbit 1] [--models skewed] [--ways ...] [--steps 8] [--rounds 3] [--torch PYTHON]
 
 Four hosts of `psclust.testing.hosts`, 2 ps and 2 workers, each link shaped to `--gbit` by tc's tbf at both ends, TCP's cubic. The models
-are those of `training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of 1
-MB on links of 1 Gbit/s, where they travel as int8 of 2 MB, and on faster links into shards of 2 MB, where they travel in fewer bytes of 8
-MB (`--shard`); the others into shards of 8 MB. `small` and `embedding` are next to all in one variable. psclust leaves it whole, but for
-float32 at 1 Gbit/s: as `psclust plan` advises, it is cut into shards of 128 KiB and 32 MiB there, so that both ps have a part,
-ParameterServerStrategy's as well. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at least, and two
-seconds, after the first six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through the busiest link,
-both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel. All hosts share the cores of this machine. As
-root, on an otherwise idle machine.
+are those of `training/models.py`; `skewed` has 89 MB of dense variables and hardly any computation. psclust cuts variables into shards of
+256 KB on links of 1 Gbit/s, where they travel as bfloat16 of 1 MB, as int8 of 2 MB, and on faster links into shards of 2 MB, where they
+travel in fewer bytes of 8 MB (`--shard`); the others into shards of 8 MB. `small` and `embedding` are next to all in one variable. psclust
+leaves it whole, but for float32 at 1 Gbit/s: as `psclust plan` advises, it is cut into shards of 128 KiB and 32 MiB there, so that both ps
+have a part, ParameterServerStrategy's as well. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at
+least, and two seconds, after the first six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through
+the busiest link, both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel. All hosts share the cores of
+this machine, so every process computes an op with one thread, TensorFlow's as PyTorch's, to which torchrun gives one. As root, on an
+otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ MB_A_GBIT = 119.6
 CONGESTION_CONTROL = "cubic"  # Linux's default
 WARM_STEPS, LEAST_S = 6, 2.0
 _STEP = re.compile(r"^(\S+:0) +\| .*?step (\d+)")
+ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
 CUT = ("--placement", "balanced", "--max-shard-bytes", "{shard}")
 OURS = ("ours:{model}", "--log-seconds", "0.1")
 HALF = ("--config", "wire_dtype=bfloat16")
@@ -165,7 +167,9 @@ def shard_for(gbit: float, model: str, way: Way) -> str:
         return f"{ADVISED_KIB[model]}KiB" if gbit <= 1 and not narrow else "64MB"
     if gbit > 1:
         return "8MB" if narrow else "2MB"
-    return "2MB" if QUARTER[1] in way.arguments else "1MB"
+    if narrow:
+        return "2MB" if QUARTER[1] in way.arguments else "1MB"
+    return "256KB"
 
 
 def most_for(gbit: float, model: str) -> int:
@@ -178,7 +182,8 @@ def ours(bed: HostBed, arguments: Sequence[str]) -> Start:
     def start() -> Iterator[Iterator[tuple[float, int]]]:
         with tempfile.TemporaryDirectory() as state:
             environ = {**os.environ, "HOME": str(bed.home), "PSCLUST_STATE": state, "TF_CPP_MIN_LOG_LEVEL": "3"}
-            command = [sys.executable, "-m", "psclust", "up", "-H", bed.names, "--name", "bench", "--ps", "2", "--workers", "2", *arguments]
+            command = [sys.executable, "-m", "psclust", "up", "-H", bed.names, "--name", "bench", "--ps", "2", "--workers", "2"]
+            command += [word for name, value in ONE_THREAD.items() for word in ("--env", f"{name}={value}")] + [*arguments]
             up = _popen(command, bed.shared / "training", environ)
             try:
                 yield said_steps(up)
@@ -198,8 +203,7 @@ def ddp(bed: HostBed, python: str, more: Sequence[str]) -> Start:
     def start() -> Iterator[Iterator[tuple[float, int]]]:
         script = str(bed.shared / "training" / "ddp.py")
         arguments = [script, "--master", master, "--world", "2", *more, "--rank"]
-        # As torchrun does.
-        environ = {**os.environ, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        environ = {**os.environ, **ONE_THREAD, "GLOO_SOCKET_IFNAME": "eth0"}
         processes = [
             _popen(host.command(python, *arguments, str(rank)), bed.shared / "training", environ) for rank, host in enumerate(workers)
         ]

@@ -20,7 +20,7 @@ from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan, Whe
 from psclust.spec import cluster_file
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.cluster_file import ClusterFile, Job
-from psclust.spec.jobs import BETWEEN_GRAPH, PS
+from psclust.spec.jobs import BETWEEN_GRAPH, IN_GRAPH, PS, WORKER
 from psclust.spec.placeholders import placeholders
 from psclust.spec.port_range import is_range
 from psclust.spec.preload_limits import Preload, is_read
@@ -213,7 +213,8 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Placehol
     if request.remote_hosts:
         env |= task_environment.peer_timeout(file.deadlines.lease)
     ports = job.ports or file.ports
-    if task.job == PS and is_range(ports):
+    # Between-graph workers connect and do not listen.
+    if is_range(ports) and (task.job == PS or (task.job == WORKER and request.layout.replication == IN_GRAPH)):
         env["PSCLUST_PORTS"] = ports
     if program is not None and program.is_psclust:
         env["PSCLUST_REPLICATION"] = request.layout.replication or BETWEEN_GRAPH

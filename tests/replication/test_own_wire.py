@@ -229,12 +229,15 @@ def test_a_process_that_forks_has_children_with_wires_of_their_own(pair: Pair, g
     with _connected(pair, graph) as session:
         assert _run(session, received) == [5]
         ours = session.run(ticket).tolist()
-        process = multiprocessing.get_context("fork").Process(target=child)
-        process.start()
-        process.join(60)
-        code = process.exitcode
-        process.kill()
-        assert code == 0
+        codes: list[int | None] = []
+        # A thread of this process may hold a lock of TensorFlow's at the moment of a fork, and the child waits for it for ever.
+        while not codes or (codes[-1] is None and len(codes) < 3):
+            process = multiprocessing.get_context("fork").Process(target=child)
+            process.start()
+            process.join(30)
+            codes.append(process.exitcode)
+            process.kill()
+        assert codes[-1] == 0
         # The connections are still the parent's.
         assert _run(session, received) == [5]
 

@@ -28,6 +28,7 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
         self.size = size
         self.seen: Counter[tuple[str, str]] = Counter()
         self.bytes: Counter[tuple[str, str]] = Counter()
+        self.by_tensorflow = 0
 
     def before_run(self, run_context: Any) -> Any:
         options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
@@ -39,6 +40,7 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
         for device in run_values.run_metadata.step_stats.dev_stats:
             for node in device.node_stats:
                 way = _way(device.device, node)
+                self.by_tensorflow += node.node_name == "RecvTensor"
                 sizes = [_bytes(output.tensor_description) for output in node.output]
                 if way:
                     moved[way] += sum(sizes)
@@ -237,3 +239,22 @@ def _layers(layers: int, transfers: Transfers) -> psclust.Program:
 
     config = psclust.TrainConfig(average_decay=0.9, clip_norm=1.0, nan_guard="gradients", weight_decay=0.01)
     return psclust.Program(model, data, lambda: tf.compat.v1.train.AdamOptimizer(0.01), config=config)
+
+
+@pytest.mark.parametrize(("replication", "sync"), [("between-graph", False), ("between-graph", True), ("in-graph", True)])
+@pytest.mark.parametrize("width", [8, 600], ids=["small", "streamed"])
+def test_nothing_of_a_step_is_left_to_tensorflows_wire(train_here: Callable[..., Any], replication: str, sync: bool, width: int) -> None:
+    transfers = Transfers()
+
+    def model(features: Any) -> psclust.EstimatorSpec:
+        for name in ("first", "second"):
+            features = tf.matmul(features, tf.compat.v1.get_variable(name, [width, width]))
+        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features**2), training_hooks=[transfers])
+
+    def data() -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors(tf.ones([4, width])).repeat(10)
+
+    program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01))
+    train_here(program, replication, sync=sync, here=True, ps=2)
+    assert transfers.seen
+    assert transfers.by_tensorflow == 0
