@@ -175,6 +175,8 @@ def participant_ops(
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
     token = moved(token, layout.client)
+    with tf.device(layout.client):
+        next_step = token[position(Token, "step")]
     last = cell("psclust/computed", tf.int64, [], host_of(layout.workers[replica]))
     # On the worker: the time at which a ps has them would take a message of its own.
     with tf.device(layout.workers[replica]), tf.control_dependencies([gradient for gradient, _ in tower.contributions]):
@@ -191,7 +193,7 @@ def participant_ops(
             step=(token, loss, tower.input.examples, computed, *(moved(each, layout.client) for each in joined(stamps))),
             stamps=list(stamps.values()),
             reported=reported,
-            next_step=token[position(Token, "step")],
+            next_step=next_step,
             send=channel.messages.enqueue(other),
             token=moved(channel.tokens[replica].dequeue(), layout.client),
             pull=pull(channel.stream.copies) if channel.stream else None,
