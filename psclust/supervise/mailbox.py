@@ -34,7 +34,8 @@ class Mailbox(Generic[_Item]):
         self._queue.put(item)
 
     def wake(self) -> None:
-        """Make `take` call `woken`. Safe in a signal handler, as SimpleQueue is."""
+        """Make `take` call `woken`. Safe in a signal handler, as SimpleQueue is. A handler must call it, or post, if the owner is
+        the main thread: else `take` may wait for ever, as `SimpleQueue.get` does if a handler returns after the timeout."""
         self._queue.put(None)
 
     def soon(self, work: Callable[[], object]) -> None:

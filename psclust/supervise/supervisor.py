@@ -199,12 +199,13 @@ class Supervisor:
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
                 self._read_progress(entry)
-        if not isinstance(event, events.Tick | events.Stepped):
+        is_frequent = isinstance(event, events.Tick | events.Stepped)  # and changes nothing by itself that a status shows
+        if not is_frequent:
             LOG.info("%s", _brief(event))
         before, now = self._state, time.monotonic()
         self._state, actions = step(before, event, now)
         self._events.append(event_records(before, event, self._state, actions, now), time.time(), now - self._began)
-        self._status_stale = self._status_stale or not isinstance(event, events.Tick) or bool(actions)
+        self._status_stale = self._status_stale or not is_frequent or bool(actions)
         for action in actions:
             LOG.info("-> %s", _brief(action))
             if isinstance(action, events.Start):
