@@ -35,6 +35,31 @@ def test_an_update_is_followed_by_the_next_stream() -> None:
     assert barrier.awaited == {0, 1}
 
 
+def test_the_update_that_is_foreseen_is_the_one_that_comes() -> None:
+    barrier, other = two(), two()
+    foreseen = barrier.foreseen()
+    assert foreseen is not None
+    assert vars(barrier) == vars(other)
+    assert foreseen.messages == [gradient(0, 10, 100, 1), gradient(1, 11, 100, 1)]
+    for message in foreseen.messages:
+        barrier.receive(message)
+    update, _ = barrier.close_round()
+    assert isinstance(update, Update)
+    assert foreseen.was(update)
+
+
+def test_no_update_is_foreseen_before_a_place_is_filled_or_while_a_worker_waits_for_the_next_round() -> None:
+    barrier = two()
+    barrier.receive(leave(1, 11))
+    assert barrier.foreseen() is None
+    waiting = StreamingBarrier(2, 100, step=7, ended=[1])
+    waiting.open()
+    waiting.receive(join(0, 10))
+    assert waiting.foreseen() is not None
+    waiting.receive(join(1, 11))
+    assert waiting.foreseen() is None
+
+
 def test_the_place_of_a_worker_that_leaves_is_filled() -> None:
     barrier = two()
     barrier.receive(gradient(0, 10, 100))

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from trained import Trained, same
 
+from psclust.replication.sync.barrier_messages import Update
+from psclust.train.sync.coordinator import BarrierCoordinator
 from psclust.train.sync.stream_run import OTHER_ROUND
 
 pytestmark = pytest.mark.tensorflow
@@ -32,6 +34,22 @@ def test_they_give_the_weights_of_one_process(train_here: Callable[..., Any], op
 
     program = wide.program(optimizer, **config)
     same(train_here(program), train_here(program, "between-graph", sync=True))
+
+
+def test_the_chief_is_asked_about_no_update_that_it_foresees(train_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import wide
+
+    asked: list[int] = []
+    make = BarrierCoordinator._make
+
+    def watched(coordinator: BarrierCoordinator, update: Update) -> None:
+        asked.extend([update.step] if coordinator._made is None else [])
+        make(coordinator, update)
+
+    monkeypatch.setattr(BarrierCoordinator, "_make", watched)
+    trained = train_here(wide.program(), "between-graph", sync=True, here=True)
+    # In the first round a gradient may come before the other worker has joined.
+    assert (trained.step, set(asked) - {1}) == (20, set())
 
 
 @pytest.mark.parametrize("workers", [2, 3])

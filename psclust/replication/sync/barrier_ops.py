@@ -99,11 +99,11 @@ class CoordinatorOps:
 
     pending: int32, messages waiting. receive: int64 [messages, 5], all waiting messages, `count` at least.
     sums: the accumulators that an update takes from. all_reduce: None without one. backups: None if every gradient counts.
-    send: sends `tokens`. update: applies the mean of the round, unless the `stream` has, counts the step, sends the tokens of `order` and
-    receives the next messages; fetches what `receive` does. foreseen: waits for the messages of `order`, then does the same if they are
-    those foreseen, but receives no others; fetches `Decision.answer`. with_step: the same as part of a step of the chief's own replica,
-    which then takes no token: fetches (loss, examples, when its gradients were computed, answer); feeds `later_order`, and the step's.
-    marks: not all equal if an update is half made. All three None with a stream.
+    send: sends `tokens`. update: applies the mean of the round, or waits until the `stream` has, counts the step, sends the tokens of
+    `order` and receives the next messages; fetches what `receive` does. foreseen: waits for the messages of `order`, then does the same if
+    they are those foreseen, but receives no others; fetches `Decision.answer`. with_step: the same as part of a step of the chief's own
+    replica, which then takes no token: fetches (loss, examples, when its gradients were computed, answer); feeds `later_order`, and the
+    step's. marks: not all equal if an update is half made. Both None with a stream.
     """
 
     workers: int
@@ -119,7 +119,7 @@ class CoordinatorOps:
     stream: StreamOps | None
     send: Operation
     update: Sequence[Tensor | Operation]
-    foreseen: Sequence[Tensor | Operation] | None
+    foreseen: Sequence[Tensor | Operation]
     with_step: Sequence[Tensor | Operation] | None
     later_order: Tensor
     marks: Sequence[Mark] | None
@@ -222,21 +222,20 @@ def coordinator_ops(
             # Fed itself where no step is to go before. When the data has ended, a step that fails takes no messages with it.
             with tf.control_dependencies([own.reported]):
                 order = tf.identity(later_order)
-        applied: Sequence[Operation] = ()
-        stream = decision = gates = None
-        decoded = decode_update(order, workers)
-        if channel.stream is None:
-            decision = decide(decoded, workers, channel.messages.dequeue_many)
+        gates, decoded = None, decode_update(order, workers)
+        stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings) if channel.stream else None
+        decision = decide(decoded, workers, channel.messages.dequeue_many, stream.admits if stream else None)
+        if stream is None:
             gates = Gates(decision, variables)
             taken = _taken(channel, variables)
             applied = _applied(taken, gates, tower, optimizer, state, layout, settings)
             gates.hold(applied)
         else:
-            stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings)
-        batches = decision.batches if decision else decoded.batches
-        counted = _counted(state, applied, batches, stream)
+            with tf.control_dependencies([tf.identity(decision.update)]):
+                applied = [stream.ended()]
+        counted = _counted(state, applied, decision.batches, stream)
         ended = gates.end(layout.parameters, counted) if gates else []
-        answer = moved(decision.answer, layout.client) if decision else None
+        answer = moved(decision.answer, layout.client)
         with tf.control_dependencies([counted]):
             sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
         with tf.control_dependencies([sent]):
@@ -255,8 +254,9 @@ def coordinator_ops(
             stream=stream,
             send=_send(channel, tokens),
             update=(moved(update, layout.client), *ended),
-            foreseen=(answer, sent, *ended) if answer is not None else None,
-            with_step=(*own.step[1:], answer, sent, *ended) if answer is not None else None,
+            foreseen=(answer, sent, *ended),
+            # A step with a stream ends with it, and for that the chief may first have to do something about the answer.
+            with_step=(*own.step[1:], answer, sent, *ended) if stream is None else None,
             later_order=later_order,
             marks=gates.marks if gates else None,
         )

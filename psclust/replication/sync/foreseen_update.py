@@ -34,15 +34,21 @@ class Decision:
     answer: Tensor
 
 
-def decide(order: DecodedUpdate, workers: int, receive: Callable[[Tensor], Tensor]) -> Decision:
-    """What a run with this `order` does. receive(count): the next messages, int64 [count, 5]. Without
-    `order.messages` it awaits none and updates."""
+def decide(
+    order: DecodedUpdate, workers: int, receive: Callable[[Tensor], Tensor], admits: Callable[[Tensor], Tensor] | None = None
+) -> Decision:
+    """What a run with this `order` does. receive(count): the next messages, int64 [count, 5]. Without `order.messages` it awaits none and
+    updates. admits(round): whether an update of that round, int64 scalar, may be made when its messages are there; None: it may."""
     messages = receive(tf.cast(order.messages, tf.int32))
     # One row a worker. Another message more or less changes the sum of a kind or of an incarnation.
     rows = tf.math.unsorted_segment_sum(messages, messages[:, position(Message, "worker")], workers)
     examples = rows[:, position(Message, "examples")]
     compared = tf.constant([field.name != "examples" for field in fields(Message)])
-    same = tf.reduce_all(tf.equal(rows, tf.reshape(order.foreseen, tf.shape(rows))) | ~compared)
+    foreseen = tf.reshape(order.foreseen, tf.shape(rows))
+    same = tf.reduce_all(tf.equal(rows, foreseen) | ~compared)
+    if admits is not None:
+        with tf.control_dependencies([messages]):
+            same &= admits(tf.reduce_max(foreseen[:, position(Message, "round")]))
     asked = order.messages > 0
     total = tf.where(asked, tf.reduce_sum(examples), order.examples)
     goes = ~asked | (same & (total > 0))

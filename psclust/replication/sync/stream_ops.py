@@ -6,6 +6,8 @@ A round may turn out void when some variables have been updated. So a stream beg
 values share the variables' memory until the optimizer writes. On each ps it then notes its round, the *tag*, which tells the successor of a
 chief that died whether the ps may be half updated: if it is greater than `settled`, the last round that was counted or rolled back. The
 successor also sets a *fence* on each ps: a stream of an older round, which may not know that its chief is dead, writes nothing any more.
+
+When it has ended everywhere, it tells the first ps, where the update waits that counts the step (`stream_ends`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
 from psclust.replication.sync.arrivals import Arrivals, arrivals_of, others_of, place_of
 from psclust.replication.sync.readiness import announce, stamped
+from psclust.replication.sync.stream_ends import StreamEnds
 from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
@@ -50,19 +53,21 @@ class StreamOps:
     """order: int64 [1 + workers] placeholder, the round, then 1 for each worker that takes part. round: int64 scalar placeholder.
 
     stream: updates the variables as `order` says; a place of `Arrivals` that none of these workers has needs gradients of zero. Fetches,
-    for each ps, the rounds of gradients that it has taken, int64 [n]: the round is void if one is of another. zeros: for each place,
-    pushes one of each variable, numbered `round`. no_examples: goes with one, on each ps. lacking: bool [places + 1], at which places less
-    waits than a stream may take, and whether examples do. sums: all that holds gradients or examples. tags, settled: see above. fence:
-    sets all fences to `round`; fenced: bool [ps], which are set. roll_back: gives the variables of a ps back the values they had. level:
-    takes it that all copies have the values of the variables, before workers pull. release: stamps `round` for all workers. settle: sets
-    `settled` to `round`. counted: makes an op that sets it to the round of the last stream, in the current control dependencies. Mappings
-    have the device of each ps as key.
+    for each ps, the rounds of gradients that it has taken, int64 [n]: the round is void if one is of another. admits: makes a bool scalar,
+    whether a round, int64 scalar, is behind no fence. zeros: for each place, pushes one of each variable, numbered `round`. no_examples:
+    goes with one, on each ps. lacking: bool [places + 1], at which places less waits than a stream may take, and whether examples do. sums:
+    all that holds gradients or examples. tags, settled: see above. fence: sets all fences to `round`, and has an update fail that waits for
+    a stream; fenced: bool [ps], which are set. roll_back: gives the variables of a ps back the values they had. level: takes it that all
+    copies have the values of the variables, before workers pull. release: stamps `round` for all workers. settle: sets `settled` to
+    `round`. forget: takes it that no stream has ended which is not counted. ended: makes an op that waits for the end of the last stream,
+    in the current control dependencies. counted: makes one that sets `settled` to its round. Mappings have the device of each ps as key.
     """
 
     workers: int
     order: Tensor
     round: Tensor
     stream: Sequence[Tensor | Operation]
+    admits: Callable[[Tensor], Tensor]
     zeros: Sequence[Operation]
     no_examples: Operation
     lacking: Tensor
@@ -75,6 +80,8 @@ class StreamOps:
     level: Operation
     release: Operation
     settle: Operation
+    forget: Operation
+    ended: Callable[[], Operation]
     counted: Callable[[], Operation]
 
 
@@ -130,7 +137,7 @@ def stream_ops(
     orders = {device: at(variable, _Order.of, order) for device, variable in anchors.items()}
     tags = {device: _tag(device) for device in dict.fromkeys([layout.parameters, *anchors])}
     built = len(tf.compat.v1.get_default_graph().get_operations())
-    fences = {device: cell("psclust/fence", tf.int64, [], device) for device in anchors}
+    fences = {device: cell("psclust/fence", tf.int64, [], device) for device in tags}
     mean, taken = _mean(channel, orders, fences)
     applied = apply_update(descent_beside(optimizer), *tower.divide(mean), state, layout, settings)
     new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
@@ -141,23 +148,27 @@ def stream_ops(
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [stamp for group in groups for stamp in _announced(group, orders[group[0].device], written, sent)]
     settled = cell("psclust/settled", tf.int64, [], layout.parameters)
+    ends = StreamEnds.on(layout.parameters)
     return StreamOps(
         workers=len(layout.workers),
         order=order,
         round=round_,
-        stream=[*(moved(each, layout.client) for each in taken), tf.group(*begun, *applied, *announced)],
+        stream=[*(moved(each, layout.client) for each in taken), ends.tell(order, taken, [*begun, *applied, *announced])],
+        admits=lambda round_: fences[layout.parameters].read() <= round_,
         zeros=[tf.group(*[each.push_zero(place, round_) for each in channel.arrivals]) for place in channel.arrivals[0].places],
         no_examples=tf.group(*[_push_examples(channel, device, tf.constant(0), round_) for device in channel.examples]),
         lacking=_lacking(channel, anchors, len(layout.workers)),
         sums=_sums(channel, anchors, round_),
         tags={device: tag.mark() for device, tag in tags.items()},
         settled=settled.mark(),
-        fence=tf.group(*[fence.set(round_) for fence in fences.values()]),
+        fence=ends.fail([fence.set(round_) for fence in fences.values()]),
         fenced=tf.stack([fence.is_set() for fence in fences.values()]),
         level=tf.group(*[level(copy.variable, copy.sent) for copy in channel.copies if copy.sent is not None]),
         roll_back={device: tf.group(*[_restore(v, value) for v, value in kept if v.device == device]) for device in tags},
         release=_released(groups, round_, len(layout.workers)),
         settle=settled.set(round_),
+        forget=ends.forget(),
+        ended=lambda: ends.await_one(tags[layout.parameters]),
         counted=lambda: settled.set(tags[settled.device].read()),
     )
 

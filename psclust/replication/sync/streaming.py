@@ -2,6 +2,7 @@
 all workers for it have arrived, and the update that ends the round only counts it.
 
 The chief begins the stream of a round for the workers it then expects, its *places*; each variable waits for one gradient of every place.
+If each place's message then comes, the step is counted when the stream has ended, as foreseen (`foreseen_update`).
 So a place that stays empty, because its worker left, is filled with a gradient of zero over no examples, and a worker that joins
 unexpectedly waits for the next round. In a void round all places are filled, which ends the stream, and the variables are rolled back.
 A round in which a worker died is void: what it has pushed may be in the variables already. All others compute the step again while its
@@ -10,12 +11,11 @@ successor computes it for the first time, so the step takes no longer.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from psclust.replication.sync.barrier import Barrier
 from psclust.replication.sync.barrier_actions import Action, Fill, RollBack, Send, Stream
-from psclust.replication.sync.barrier_messages import Message, Update
+from psclust.replication.sync.barrier_messages import Foreseen, Message
 
 
 class StreamingBarrier(Barrier):
@@ -31,10 +31,9 @@ class StreamingBarrier(Barrier):
     def ended(self) -> bool:
         return super().ended and not self._places and not self._waiting
 
-    @property
-    def foresees(self) -> bool:
-        # The stream updates the variables while messages are on their way.
-        return False
+    def foreseen(self) -> Foreseen | None:
+        # The update may have to send a token to a worker that waits for the next round as well.
+        return None if self._waiting or self._places != self.awaited else super().foreseen()
 
     def open(self) -> list[Action]:
         return [*super().open(), *self._begin()]
@@ -67,10 +66,7 @@ class StreamingBarrier(Barrier):
     def _update(self) -> list[Action]:
         round_, empty = self.round, tuple(sorted(self._places - self._examples.keys()))
         filled: list[Action] = [Fill(round_, empty)] if empty else []
-        for action in super()._update():
-            # The messages of the next round are received while its stream runs.
-            filled.append(replace(action, wanted=0) if isinstance(action, Update) else action)
-        return [*filled, *self._begin()]
+        return [*filled, *super()._update(), *self._begin()]
 
     def _void(self) -> list[Action]:
         round_, places = self.round, tuple(sorted(self._places))

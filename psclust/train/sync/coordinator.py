@@ -87,13 +87,13 @@ class BarrierCoordinator:
         self._updated = updated
         self._dropped = dropped
         self._offer = offer
-        if not barrier.foresees:
+        if not barrier.foresees or ops.with_step is None:
             offer.close()
         # Messages that came with an update.
         self._inbox: list[Message] = []
         # A step is one of these two calls.
         self._update = prepare(session, ops.update, [ops.order])
-        self._foreseen = prepare(session, ops.foreseen, [ops.order]) if ops.foreseen else None
+        self._foreseen = prepare(session, ops.foreseen, [ops.order])
         # The update of the round, if it is already made.
         self._made: Foreseen | None = None
         self._sums = AccumulatorGroup(session, ops.sums)
@@ -148,7 +148,7 @@ class BarrierCoordinator:
             found, self._inbox = self._inbox, []
             return found
         foreseen = self._barrier.foreseen()
-        if foreseen is None or self._foreseen is None:
+        if foreseen is None:
             self._offer.decline(self._barrier.round)
             return decode_messages(self._session.run(self._ops.receive, {self._ops.count: self._barrier.wanted}))
         answer = self._offered(foreseen)

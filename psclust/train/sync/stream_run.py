@@ -29,7 +29,7 @@ class StreamRun:
 
     def begin(self) -> None:
         """To be called before the barrier opens."""
-        self._session.run(self._ops.level)
+        self._session.run([self._ops.level, self._ops.forget])
 
     def do(self, action: Stream | Fill | RollBack) -> None:
         ops, run = self._ops, self._session.run
@@ -46,7 +46,7 @@ class StreamRun:
                     run([ops.zeros[place_of(worker)], ops.no_examples], {ops.round: round_})
             case RollBack(round_):
                 self.finish()
-                run(list(ops.roll_back.values()))
+                run([*ops.roll_back.values(), ops.forget])
                 run(ops.level)
                 run(ops.settle, {ops.round: round_})
 
