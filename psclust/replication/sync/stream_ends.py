@@ -29,6 +29,7 @@ class StreamEnds:
 
     @classmethod
     def on(cls, device: str) -> StreamEnds:
+        """Those of all graphs, which share them."""
         with tf.device(device):
             return cls(device, tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name="psclust/streamed", name="streamed"))
 
@@ -40,17 +41,18 @@ class StreamEnds:
             return self.rounds.enqueue_many(round_[: tf.cast(own, tf.int32)])
 
     def await_one(self, tag: Cell) -> Operation:
-        """Waits for the next. Fails if it is not of the last stream that has begun, whose round is the `tag`."""
+        """Waits for the end of the next stream. Fails if it is not the last that has begun, whose round is the `tag`."""
         with tf.device(self.device):
             round_ = self.rounds.dequeue()
             with tf.control_dependencies([round_]):
                 return tf.raw_ops.Assert(condition=tf.equal(round_, tag.read()), data=["the stream of an earlier chief"])
 
     def fail(self, after: Sequence[Operation]) -> Operation:
-        """Has the one that waits fail, after some ops; if none does, the next."""
+        """Has the update that waits fail, after some ops; if none does, the next."""
         with tf.device(self.device), tf.control_dependencies(after):
             return self.rounds.enqueue(tf.constant(0, tf.int64))
 
     def forget(self) -> Operation:
+        """Drops all that no update has taken, for when the rounds they are of are void."""
         with tf.device(self.device):
             return self.rounds.dequeue_many(self.rounds.size()).op
