@@ -19,11 +19,10 @@ LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 # Since 2.21 TensorFlow does not bring it.
 TENSORBOARD = "tensorboard>=2.20"
 
-LIBRARIES = {
-    "server_shim": ["server_shim"],
-    "kernels": ["kernels", "int8_kernels", "sum_kernels", "place_kernels", "wire_kernels", "wire", "messages"],
-}
-HEADERS = [f"psclust/runtime/{name}.h" for name in ("kernels", "lost_peer", "messages", "wire")]
+KERNELS = ["kernels", "int8_kernels", "sum_kernels", "place_kernels"]
+WIRE = ["wire", "wire_kernels", "messages", "run_calls", "run_parts", "tensorflow_cpp"]
+LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
+HEADERS = [f"psclust/runtime/{name}.h" for name in ("kernels", "lost_peer", "messages", "run_calls", "tensorflow_cpp", "wire")]
 PLAIN: Any = {"optional": True, "py_limited_api": True, "libraries": ["dl"], "extra_compile_args": ["-O3", "-ffp-contract=off"]}
 
 setup(

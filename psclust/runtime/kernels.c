@@ -2,7 +2,7 @@
  * (place_kernels.c), the wire between tasks (wire_kernels.c). Loaded by TensorFlow; not a Python module. Here: what they share, and their
  * registration when the library is loaded. */
 #define _GNU_SOURCE
-#include "kernels.h"
+#include "run_calls.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -113,5 +113,6 @@ __attribute__((constructor)) static void register_all(void) {
     add_sum_ops(status);
     add_place_op(status);
     add_wire_ops(library, status);
+    take_run_calls();
     tf.delete_status(status);
 }

@@ -4,8 +4,6 @@
 
 #include "wire.h"
 
-typedef struct Connection Connection;
-
 /* The tensor is then the callee's. */
 INTERNAL void message_has_come(const Connection *from, Label label, TF_Tensor *tensor);
 

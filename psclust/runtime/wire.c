@@ -5,11 +5,13 @@
  * the connection takes it, and one thread reads what comes into memory that the op that waits for it then has.
  *
  * Connection: the task that connects says `Hello`, the one that listens answers with one byte. Then both send frames: a `Header`, the values.
+ * Those whose key is negative are of calls (run_calls.c).
  * The secret of a `Ticket`, which travels by TensorFlow's own wire, keeps out whoever is not of the cluster.
  */
 #define _GNU_SOURCE
 #include "lost_peer.h"
 #include "messages.h"
+#include "run_calls.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -134,6 +136,7 @@ static void close_connection(Connection *connection) {
         connection->waiter->failed(connection->waiter, ABORTED, reason);
     connection->waiter = NULL;
     end_messages(connection, reason);
+    end_calls(connection, reason);
     if (!connection->greeted)
         forget_stranger(connection);
 }
@@ -258,6 +261,8 @@ static void end_frame(Connection *connection) {
     connection->got = 0;
     if (waiter != NULL)
         waiter->come(waiter, NULL);
+    else if (connection->header.label.key < 0)
+        call_has_come(connection, connection->header.label, tensor);
     else
         message_has_come(connection, connection->header.label, tensor);
 }
@@ -379,6 +384,7 @@ static void forget(void) {
     pthread_cond_init(&attempt_ended, NULL);
     pthread_mutex_init(&starting, NULL);
     forget_messages();
+    forget_calls();
 }
 
 /* With `starting`. */
@@ -545,14 +551,10 @@ const char *wire_connect(const char *host, Ticket ticket, const Pair *pair) {
     return reason;
 }
 
-int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
+int wire_send_by(Connection *connection, Label label, TF_Tensor *tensor) {
     Frame *frame = calloc(1, sizeof *frame);
-    Connection *connection;
     if (frame == NULL)
         abort();
-    pthread_mutex_lock(&list);
-    connection = connection_of(pair);
-    pthread_mutex_unlock(&list);
     frame->tensor = tensor;
     frame->header = (Header){.label = label, .bytes = (int64_t)tf.bytes(tensor), .type = tf.type(tensor), .dimensions = tf.dimensions(tensor)};
     for (int i = 0; i < frame->header.dimensions; i++)
@@ -575,12 +577,19 @@ int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) {
     return 0;
 }
 
-void wire_receive(const Pair *pair, Label label, Waiter *waiter) {
-    Connection *connection;
-    int open;
+Connection *wire_connection(const Pair *pair) {
+    Connection *found;
     pthread_mutex_lock(&list);
-    connection = connection_of(pair);
+    found = connection_of(pair);
     pthread_mutex_unlock(&list);
+    return found;
+}
+
+int wire_send(const Pair *pair, Label label, TF_Tensor *tensor) { return wire_send_by(wire_connection(pair), label, tensor); }
+
+void wire_receive(const Pair *pair, Label label, Waiter *waiter) {
+    Connection *connection = wire_connection(pair);
+    int open;
     await_message(connection, label, waiter);
     pthread_mutex_lock(&list);
     open = connection != NULL && connection->open;

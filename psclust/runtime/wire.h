@@ -22,6 +22,8 @@ typedef struct {
     int64_t step, key;
 } Label;
 
+typedef struct Connection Connection;
+
 /* One of `come` and `failed` is called once, from any thread: with what has come, which then is the callee's, or with the reason why nothing
  * will. place: where values of `bytes` bytes are to be put as they come, with NULL for the tensor; NULL: nowhere. */
 typedef struct Waiter {
@@ -42,6 +44,12 @@ INTERNAL const char *wire_connect(const char *host, Ticket ticket, const Pair *p
 
 /* The tensor is then the callee's. Returns before it has left; 0 without a connection of the pair. */
 INTERNAL int wire_send(const Pair *pair, Label label, TF_Tensor *tensor);
+
+/* The one of a pair; NULL: none. It is never freed. */
+INTERNAL Connection *wire_connection(const Pair *pair);
+
+/* As `wire_send`; 0 if the connection has ended. */
+INTERNAL int wire_send_by(Connection *connection, Label label, TF_Tensor *tensor);
 
 INTERNAL void wire_receive(const Pair *pair, Label label, Waiter *waiter);
 

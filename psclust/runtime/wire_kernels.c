@@ -2,7 +2,7 @@
  *
  * PsclustListen(; own) -> ticket: int64 [3]: begins to listen; the same ticket for the life of the process; Unimplemented if it cannot
  * PsclustConnect(ticket; host, own, peer): connects the task `own` to the task `peer`, whose ticket it is, unless it is; Unimplemented if
- *     that is not possible
+ *     that is not possible. The calls that its session makes of the peer, if it is a session of `own`, go by the wire, too (run_calls.c)
  * PsclustSend(value: T; own, peer, key): to the op PsclustReceive of the same run in the task `peer` that has the same key
  * PsclustReceive(; own, peer, key) -> value: T
  * PsclustReceiveInto(whole: float32; own, peer, key, at, count): whole[at : at + count] = what is received
@@ -11,7 +11,7 @@
  * that it looks at what TensorFlow 2.21 keeps of a run, for which there is no C interface.
  */
 #define _GNU_SOURCE
-#include "wire.h"
+#include "run_calls.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -25,15 +25,6 @@ typedef struct {
     char host[HOST];
     int64_t key, at, count;
 } Link;
-
-/* std::function<void()> of libstdc++. */
-typedef struct {
-    void *functor[2];
-    int (*manage)(void *to, const void *from, int operation);
-    void (*invoke)(const void *functor);
-} Function;
-
-enum { CLONE = 2, DESTROY = 3 };
 
 typedef struct {
     Waiter waiter;
@@ -63,9 +54,8 @@ static int is_known(Context *context) {
 static void finish(Receive *receive) {
     Function done = receive->done;
     free(receive);
-    done.invoke(done.functor);
-    if (done.manage != NULL)
-        done.manage(done.functor, done.functor, DESTROY);
+    done.invoke(done.functor, NULL);
+    destroy(&done);
 }
 
 static void come(Waiter *waiter, TF_Tensor *tensor) {
@@ -96,10 +86,7 @@ static Receive *new_receive(Context *context, const Function *done) {
     Receive *made = calloc(1, sizeof *made);
     if (made == NULL)
         abort();
-    *made = (Receive){.waiter = {.come = come, .failed = failed, .unwanted = unwanted}, .context = context, .done = *done};
-    /* `done` is TensorFlow's only until the op returns. */
-    if (done->manage != NULL)
-        done->manage(made->done.functor, done->functor, CLONE);
+    *made = (Receive){.waiter = {.come = come, .failed = failed, .unwanted = unwanted}, .context = context, .done = copy_of(done)};
     return made;
 }
 
@@ -176,6 +163,8 @@ static void connect_to(void *kernel, Context *context) {
         reason = wire_connect(link->host, copy, &link->pair);
         if (reason != NULL)
             fail_to(link, (int)copy.port, reason, status);
+        else
+            call_by_wire(tf.step(context), &link->pair);
     }
     end(context, status, &ticket, 1);
 }

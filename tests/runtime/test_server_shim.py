@@ -176,3 +176,25 @@ def test_on_one_core_a_server_takes_requests_with_one_thread_in_place_of_eight(s
         return int(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
 
     assert threads({}) - threads({"LD_PRELOAD": str(shim)}) == 7
+
+
+STEPS = """
+import os, sys
+import tensorflow as tf
+server = tf.distribute.Server({"ps": [sys.argv[1]]}, "ps", 0)
+with tf.Graph().as_default(), tf.compat.v1.Session(server.target) as session:
+    one = tf.compat.v1.placeholder_with_default(1, [])
+    print([int(session.run(one)) for _ in range(3)], flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts: run it as root")
+@pytest.mark.tensorflow
+def test_no_step_has_the_number_of_an_earlier_one(shim: Path, ports: Ports) -> None:
+    # Where TensorFlow would begin each step at the same place, each but the first fails.
+    apart = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/zero /dev/urandom && exec "$@"', "sh"]
+    argv = [*apart, sys.executable, "-c", STEPS, f"127.0.0.1:{ports.take()}"]
+    env = {**os.environ, "LD_PRELOAD": str(shim), "TF_GRPC_REUSE_PORT": "1"}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[1, 1, 1]\n", done.stderr

@@ -1,0 +1,284 @@
+"""How a run begins and ends its parts in another task: by psclust's wire. The ps is a process of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from psclust.replication import kernels
+from psclust.replication.wire.crossings import use_own_wire
+from psclust.replication.wire.own_wire import allow_own_wire, connect_by, own_wire
+from psclust.testing.wait import wait_until
+from psclust.train.session import open_session
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
+
+PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
+CONFIG = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=[PS, WORKER])
+# What TensorFlow logs.
+CANCELLED = "Cancellation requested for RunGraph"
+SERVER = """
+import sys
+import tensorflow as tf
+from psclust.runtime.kernel_library import python_ops
+ops = python_ops()
+ps, *workers, job, index = sys.argv[1:]
+server = tf.distribute.Server({"ps": [ps], "worker": workers}, job, int(index))
+"""
+SERVES = SERVER + "server.join()"
+# A client that is connected, says so, and waits for a value.
+WAITS = """
+config = tf.compat.v1.ConfigProto(device_filters=["/job:ps", "/job:worker/task:1"])
+with tf.Graph().as_default(), tf.compat.v1.Session(server.target, config=config) as session:
+    with tf.device("/job:ps/task:0"):
+        ticket = ops.psclust_listen(own="ps:0")
+        queues = [tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name=name) for name in ("of all", "begun")]
+        waits = [queues[0].dequeue(), queues[1].enqueue(tf.constant(1, tf.int64))]
+    with tf.device("/job:worker/task:1"):
+        connected = ops.psclust_connect(ticket, host="127.0.0.1", own="worker:1", peer="ps:0")
+    session.run(connected)
+    session.run(waits)
+"""
+
+
+class Cluster:
+    """A ps in a process of its own, and worker:0 in this one, which can begin but once; room for a worker:1. said: what the ps logs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "log"
+        self.addresses = [f"127.0.0.1:{_free_port()}" for _ in range(3)]
+        self.start()
+        self.target = tf.distribute.Server({"ps": self.addresses[:1], "worker": self.addresses[1:]}, "worker", 0).target
+
+    def start(self) -> None:
+        with self._log.open("wb") as log:
+            self._ps = _process(SERVES, *self.addresses, "ps", "0", stderr=log)
+
+    def kill(self) -> None:
+        self._ps.kill()
+        self._ps.wait()
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+
+def _process(program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}, **options)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.kill()
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Iterator[tf.Graph]:
+    with tf.Graph().as_default() as made:
+        kernels.use()
+        allow_own_wire()
+        yield made
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def _connected(cluster: Cluster, crossing: tf.Tensor) -> Iterator[tf.compat.v1.Session]:
+    """A session of the current graph. crossing: what goes from the worker to the ps, or back."""
+    use_own_wire(0)
+    connect_by(lambda device: cluster.addresses[0])
+    wire = own_wire(crossing.graph)
+    assert wire is not None
+    with open_session(cluster.target, crossing.graph, CONFIG) as session:
+        session.run(wire.connect)
+        yield session
+
+
+def _sum_of_both() -> tf.Tensor:
+    with tf.device(WORKER):
+        one = tf.constant(1.0) + 0
+    with tf.device(PS):
+        two = one + 1
+    with tf.device(WORKER):
+        return one + two
+
+
+def _queue(name: str = "of all") -> Any:
+    with tf.device(PS):
+        return tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name=name)
+
+
+def _bytes_to(address: str) -> int:
+    """What this process has sent to a port, by all its connections."""
+    port, total = int(address.rpartition(":")[2]), 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as found:
+                if found.family in (socket.AF_INET, socket.AF_INET6) and found.getpeername()[1] == port:
+                    # tcpi_bytes_acked
+                    (acked,) = struct.unpack_from("Q", found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 120)
+                    total += acked
+        except OSError:
+            continue
+    return total
+
+
+def _within(seconds: int) -> Any:
+    return tf.compat.v1.RunOptions(timeout_in_ms=1000 * seconds)
+
+
+def test_nothing_of_a_run_goes_by_grpc(cluster: Cluster) -> None:
+    found = _sum_of_both()
+    with _connected(cluster, found) as session:
+        # What is run for the first time is registered, by gRPC.
+        assert session.run(found) == 3
+        before = _bytes_to(cluster.addresses[0])
+        assert before > 0
+        assert [session.run(found) for _ in range(200)] == [3] * 200
+        # gRPC has its own to say now and then, a run would say a hundred bytes.
+        assert _bytes_to(cluster.addresses[0]) - before < 2000
+
+
+def test_what_a_run_feeds_and_fetches_there_comes_with_its_beginning_and_end(cluster: Cluster) -> None:
+    crossing = _sum_of_both()
+    with tf.device(PS):
+        fed = tf.compat.v1.placeholder(tf.float32, [None])
+        twice = 2 * fed
+    values = np.arange(3_000_000, dtype=np.float32)
+    with _connected(cluster, crossing) as session:
+        found, _ = session.run([twice, crossing], {fed: values})
+        np.testing.assert_array_equal(found, 2 * values)
+
+
+def test_an_error_is_the_same_as_by_grpc(cluster: Cluster) -> None:
+    crossing = _sum_of_both()
+    with tf.device(PS):
+        allowed = tf.compat.v1.placeholder(tf.bool, [])
+        checked = tf.debugging.Assert(allowed, ["this time not, äöü"])
+    with _connected(cluster, crossing) as session:
+        for _ in range(3):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="this time not, äöü"):
+                session.run([checked, crossing], {allowed: False})
+            session.run([checked, crossing], {allowed: True})
+
+
+def test_a_run_that_is_cancelled_is_cancelled_in_the_other_task_too(cluster: Cluster) -> None:
+    crossing, queue = _sum_of_both(), _queue()
+    value, put, size = queue.dequeue(), queue.enqueue(tf.constant(5, tf.int64)), queue.size()
+    with _connected(cluster, crossing) as session:
+        for _ in range(5):
+            with pytest.raises(tf.errors.DeadlineExceededError):
+                session.run([value, crossing], options=tf.compat.v1.RunOptions(timeout_in_ms=100))
+            session.run(put)
+            # None that waits has taken it.
+            assert session.run(size) == 1
+            assert session.run(value, options=_within(60)) == 5
+
+
+def test_runs_at_once_have_each_their_own_answer(cluster: Cluster) -> None:
+    with tf.device(WORKER):
+        number = tf.compat.v1.placeholder(tf.int64, [])
+        sent = number + 0
+    with tf.device(PS):
+        squared = sent * sent
+    with tf.device(WORKER):
+        found = squared + 0
+    wrong: list[int] = []
+
+    def run(first: int) -> None:
+        wrong.extend(each for each in range(first, first + 50) if session.run(found, {number: each}) != each * each)
+
+    with _connected(cluster, found) as session:
+        threads = [threading.Thread(target=run, args=(1000 * each,)) for each in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+        assert not any(thread.is_alive() for thread in threads)
+    assert not wrong
+
+
+def test_a_session_of_another_cluster_is_not_taken_for_one_of_this(cluster: Cluster, tmp_path: Path) -> None:
+    crossing, queue = _sum_of_both(), _queue("of one")
+    one, size = queue.enqueue(tf.constant(1, tf.int64)), queue.size()
+    other = Cluster(tmp_path)
+    try:
+        with _connected(cluster, crossing) as session, open_session(other.target, crossing.graph, CONFIG) as others:
+            session.run(one)
+            assert others.run([size] * 5) == [0] * 5
+            assert session.run(size) == 1
+    finally:
+        other.kill()
+
+
+def test_the_parts_of_a_client_that_has_died_are_cancelled(cluster: Cluster) -> None:
+    crossing, queue, begun = _sum_of_both(), _queue(), _queue("begun").dequeue()
+    one, size = queue.enqueue(tf.constant(1, tf.int64)), queue.size()
+    client = _process(SERVER + WAITS, *cluster.addresses, "worker", "1")
+    try:
+        with open_session(cluster.target, crossing.graph, CONFIG) as session:
+            session.run(begun, options=_within(120))
+    finally:
+        before = cluster.said.count(CANCELLED)
+        client.kill()
+        client.wait()
+    with _connected(cluster, crossing) as session:
+        wait_until(lambda: cluster.said.count(CANCELLED) > before)
+        session.run(one)
+        assert session.run(size) == 1
+        assert session.run(queue.dequeue()) == 1
+
+
+def test_a_run_ends_when_the_other_task_does_and_the_next_session_is_connected_anew(cluster: Cluster) -> None:
+    crossing, value = _sum_of_both(), _queue().dequeue()
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            session.run([value, crossing])
+        except tf.errors.OpError as error:
+            errors.append(error)
+
+    with _connected(cluster, crossing) as session:
+        session.run(crossing)
+        thread = threading.Thread(target=run)
+        thread.start()
+        cluster.kill()
+        thread.join(120)
+        assert not thread.is_alive()
+    assert isinstance(errors[0], (tf.errors.UnavailableError, tf.errors.AbortedError)), errors
+    cluster.start()
+    wire = own_wire(crossing.graph)
+    assert wire is not None
+    with open_session(cluster.target, crossing.graph, CONFIG) as session:
+        wait_until(lambda: _is_connected(session, wire))
+        assert session.run(crossing) == 3
+        before = _bytes_to(cluster.addresses[0])
+        assert [session.run(crossing) for _ in range(200)] == [3] * 200
+        assert _bytes_to(cluster.addresses[0]) - before < 2000
+
+
+def _is_connected(session: tf.compat.v1.Session, wire: Any) -> bool:
+    try:
+        session.run(wire.connect, options=_within(20))
+    except tf.errors.OpError:
+        return False
+    return True
