@@ -6,12 +6,12 @@
  *
  *     RUN steps, request ->      CANCEL ->      <- ANSWER code, text, response      <- REFUSED: to be made by gRPC
  *
- * CleanupGraph waits for the next RunGraph, which says of which steps it is: a message less. TensorFlow itself forgets a part that has ended
+ * CleanupGraph waits for the next RunGraph, which says of which steps it is: a message less. TensorFlow itself forgets a part that ended
  * well; right after the answer, CleanupGraph may find it still there, logs that it aborts it, and leaks.
  *
- * A session does so once it has run PsclustConnect, with the tasks that this connects: a session of another cluster, which this process may
- * have as well, does not take that ps:0 for its own. The rest is gRPC's: what registers and deregisters graphs, opens and closes sessions,
- * and what has a deadline of its own.
+ * The sessions of a server do so once one of them has run PsclustConnect, with the tasks that this connects. They know each by a channel of
+ * gRPC: so those of another cluster, which this process may have as well, do not take that ps:0 for theirs. The rest is gRPC's: what
+ * registers and deregisters graphs, opens and closes sessions, and what has a deadline of its own.
  *
  * Three of TensorFlow's virtual functions are replaced (tensorflow_cpp.h): two by which a session calls a task, and one of this task's own,
  * which tells whose parts to run. Where that is not possible, all calls are gRPC's. What a task does for others is in run_parts.c.
@@ -27,14 +27,17 @@
 
 #define UNREADABLE "psclust's wire: the answer to a call is not readable"
 
-enum { HANDLE = 64, LATEST = 64 }; /* HANDLE: bytes of a session's name, with the zero at its end */
+enum { LATEST = 8 };
 
-/* A task that a session calls by the wire. */
-typedef struct Bound {
-    struct Bound *next;
-    char session[HANDLE], task[2 * NAME];
+/* A task that sessions call. latest: numbers of runs that were begun by gRPC; by: NULL: gRPC. */
+typedef struct Channel {
+    struct Channel *next;
+    const void *channel;
+    char task[2 * NAME];
+    int64_t latest[LATEST];
+    unsigned runs;
     Connection *by;
-} Bound;
+} Channel;
 
 /* A part that a run has begun by the wire, until the other task is asked to clean up. */
 typedef struct Begun {
@@ -58,58 +61,59 @@ typedef struct Call {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t last_number;
-static Bound *bounds;
+static Channel *channels;
 static Begun *begun;
 static Call *calls;
-
-/* Of which session the latest runs are that were begun by gRPC: that which connects is one of them. */
-static struct {
-    int64_t step;
-    char session[HANDLE];
-} latest[LATEST];
-static unsigned next_latest;
 
 static int is(const String *text, const char *other) {
     return text->size == strlen(other) && memcmp(text->text, other, text->size) == 0;
 }
 
-/* By what a session begins its parts in the task of a worker; NULL: by gRPC. */
-static Connection *connection_for(const String *session, const void *worker) {
-    const Bound *at;
+/* With `lock`. NULL: nobody has called it yet. */
+static Channel *channel_to(const void *worker) {
+    Channel *at = channels;
+    while (at != NULL && !(at->channel == channel_of(worker) && is(task_of(worker), at->task)))
+        at = at->next;
+    return at;
+}
+
+/* By what parts are begun in the task of a worker; NULL: by gRPC. */
+static Connection *connection_for(const void *worker) {
+    const Channel *channel;
     Connection *found;
     pthread_mutex_lock(&lock);
-    for (at = bounds; at != NULL && !(is(session, at->session) && is(task_of(worker), at->task));)
-        at = at->next;
-    found = at != NULL ? at->by : NULL;
+    channel = channel_to(worker);
+    found = channel != NULL ? channel->by : NULL;
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-static void note_run(int64_t step, const String *session) {
-    if (session->size >= HANDLE)
+/* Of one that is begun by gRPC. */
+static void note_run(int64_t step, const void *worker) {
+    const String *task = task_of(worker);
+    Channel *channel;
+    if (task->size >= sizeof channel->task)
         return;
     pthread_mutex_lock(&lock);
-    latest[next_latest % LATEST].step = step;
-    memcpy(latest[next_latest % LATEST].session, session->text, session->size);
-    latest[next_latest++ % LATEST].session[session->size] = 0;
+    channel = channel_to(worker);
+    if (channel == NULL) {
+        channel = calloc(1, sizeof *channel);
+        if (channel == NULL)
+            abort();
+        channel->channel = channel_of(worker);
+        memcpy(channel->task, task->text, task->size);
+        channel->next = channels;
+        channels = channel;
+    }
+    channel->latest[channel->runs++ % LATEST] = step;
     pthread_mutex_unlock(&lock);
 }
 
-/* With `lock`. */
-static void bind(const char *session, const char *task, Connection *by) {
-    Bound *at = bounds;
-    while (at != NULL && (strcmp(at->session, session) != 0 || strcmp(at->task, task) != 0))
-        at = at->next;
-    if (at == NULL) {
-        at = calloc(1, sizeof *at);
-        if (at == NULL)
-            abort();
-        strcpy(at->session, session);
-        strcpy(at->task, task);
-        at->next = bounds;
-        bounds = at;
-    }
-    at->by = by;
+static int is_of(const Channel *channel, int64_t step) {
+    for (int i = 0; i < LATEST; i++)
+        if (channel->latest[i] == step)
+            return 1;
+    return 0;
 }
 
 void call_by_wire(int64_t step, const Pair *pair) {
@@ -120,24 +124,18 @@ void call_by_wire(int64_t step, const Pair *pair) {
         return;
     snprintf(task, sizeof task, "/job:%.*s/replica:0/task%s", (int)(number - pair->peer), pair->peer, number);
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < LATEST; i++)
-        if (latest[i].step == step && latest[i].session[0] != 0)
-            bind(latest[i].session, task, by);
+    for (Channel *at = channels; at != NULL; at = at->next)
+        if (is_of(at, step) && strcmp(at->task, task) == 0)
+            at->by = by;
     pthread_mutex_unlock(&lock);
 }
 
-/* No session calls by it any more. */
+/* Nobody calls by it any more. */
 static void unbind(const Connection *by) {
     pthread_mutex_lock(&lock);
-    for (Bound **at = &bounds; *at != NULL;) {
-        Bound *bound = *at;
-        if (bound->by != by) {
-            at = &bound->next;
-            continue;
-        }
-        *at = bound->next;
-        free(bound);
-    }
+    for (Channel *at = channels; at != NULL; at = at->next)
+        if (at->by == by)
+            at->by = NULL;
     pthread_mutex_unlock(&lock);
 }
 
@@ -269,13 +267,13 @@ static TF_Tensor *frame_of_run(const Connection *by, const void *request) {
 static void run_remote(void *worker, void *options, void *request, void *response, Function *done) {
     int known = is_a(request, cpp.request_wrapper) && is_a(response, cpp.response_wrapper) && cpp.timeout(options) == 0;
     int64_t step = known ? cpp.step_of(request) : 0, number;
-    Connection *to = known ? connection_for(cpp.session_of(request), worker) : NULL;
+    Connection *to = known ? connection_for(worker) : NULL;
     TF_Tensor *frame = to != NULL ? frame_of_run(to, request) : NULL;
     Function cancel;
     Call *call;
     if (frame == NULL) {
         if (known)
-            note_run(step, cpp.session_of(request));
+            note_run(step, worker);
         cpp.run_remote(worker, options, request, response, done);
         return;
     }
@@ -396,7 +394,7 @@ void end_calls(const Connection *connection, const char *reason) {
 }
 
 void forget_calls(void) {
-    bounds = NULL;
+    channels = NULL;
     begun = NULL;
     calls = NULL;
     pthread_mutex_init(&lock, NULL);

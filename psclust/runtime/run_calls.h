@@ -15,7 +15,7 @@ enum { STEP_TAG = 1 << 3, MOST_OF_CLEAN_UP = 11 };
 /* Has TensorFlow make its calls so, if it is one that can. */
 INTERNAL void take_run_calls(void);
 
-/* For a run of number `step` that has connected a pair: its session makes its calls of the peer so from now on. */
+/* For a run of number `step` that has connected a pair: the sessions of its server make their calls of the peer so from now on. */
 INTERNAL void call_by_wire(int64_t step, const Pair *pair);
 
 /* What has come with a key that is none of an op; the tensor is then the callee's. */

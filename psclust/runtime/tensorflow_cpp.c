@@ -10,7 +10,7 @@
 enum { CLONE = 2, DESTROY = 3 };
 
 /* Of tensorflow::GrpcRemoteWorker. */
-enum { TASK_AT = 0x240 };
+enum { CHANNEL_AT = 8, TASK_AT = 0x240 };
 
 /* What an object points to follows two entries of its table. */
 enum { FIRST = 2 };
@@ -38,7 +38,6 @@ static const struct {
     {"_ZN10tensorflow6Worker18RegisterGraphAsyncEPKNS_20RegisterGraphRequestEPNS_21RegisterGraphResponseE" DONE, &cpp.register_here},
     {"_ZNK10tensorflow27MutableProtoRunGraphRequest7ToProtoEv", &cpp.request_of},
     {"_ZNK10tensorflow27MutableProtoRunGraphRequest7step_idEv", &cpp.step_of},
-    {"_ZNK10tensorflow27MutableProtoRunGraphRequest14session_handleB5cxx11Ev", &cpp.session_of},
     {"_ZN10tensorflow26OwnedProtoRunGraphResponse9get_protoEv", &cpp.response_of},
     {"_ZN3tsl11CallOptions17SetCancelCallbackESt8functionIFvvEE", &cpp.set_cancel},
     {"_ZN3tsl11CallOptions19ClearCancelCallbackEv", &cpp.clear_cancel},
@@ -98,6 +97,8 @@ void destroy(Function *function) {
 int is_a(const void *object, void *const *table) { return *(void *const *const *)object == table + FIRST; }
 
 const String *task_of(const void *worker) { return (const void *)((const char *)worker + TASK_AT); }
+
+const void *channel_of(const void *worker) { return *(void *const *)((const char *)worker + CHANNEL_AT); }
 
 int replace(void **table, Any *function, Any *by) {
     enum { MOST = 64 };

@@ -37,7 +37,6 @@ typedef struct {
     const void *(*request_of)(const void *wrapper);
     void *(*response_of)(void *wrapper);
     int64_t (*step_of)(const void *wrapper);
-    const String *(*session_of)(const void *wrapper);
     void (*set_cancel)(void *options, Function *cancel), (*clear_cancel)(void *options), (*cancel)(void *options);
     void (*make_options)(void *options);
     int64_t (*timeout)(void *options);
@@ -59,8 +58,9 @@ INTERNAL int find_cpp(void);
 /* Whether an object has this table, and not that of a class derived from it. */
 INTERNAL int is_a(const void *object, void *const *table);
 
-/* /job:ps/replica:0/task:0, of a tensorflow::GrpcRemoteWorker. */
+/* Of a tensorflow::GrpcRemoteWorker: its task, such as /job:ps/replica:0/task:0, and its channel, one for each task that a server calls. */
 INTERNAL const String *task_of(const void *worker);
+INTERNAL const void *channel_of(const void *worker);
 
 typedef void Any(void);
 

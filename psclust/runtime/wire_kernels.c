@@ -2,7 +2,7 @@
  *
  * PsclustListen(; own) -> ticket: int64 [3]: begins to listen; the same ticket for the life of the process; Unimplemented if it cannot
  * PsclustConnect(ticket; host, own, peer): connects the task `own` to the task `peer`, whose ticket it is, unless it is; Unimplemented if
- *     that is not possible. The calls that its session makes of the peer, if it is a session of `own`, go by the wire, too (run_calls.c)
+ *     that is not possible. Calls of the peer by sessions of `own` go by the wire, too, from now on (run_calls.c)
  * PsclustSend(value: T; own, peer, key): to the op PsclustReceive of the same run in the task `peer` that has the same key
  * PsclustReceive(; own, peer, key) -> value: T
  * PsclustReceiveInto(whole: float32; own, peer, key, at, count): whole[at : at + count] = what is received

@@ -102,13 +102,14 @@ def _free_port() -> int:
 
 @contextmanager
 def _connected(cluster: Cluster, crossing: tf.Tensor) -> Iterator[tf.compat.v1.Session]:
-    """A session of the current graph. crossing: what goes from the worker to the ps, or back."""
+    """A session of the current graph, connected by another, as a training's is. crossing: what goes from the worker to the ps, or back."""
     use_own_wire(0)
     connect_by(lambda device: cluster.addresses[0])
     wire = own_wire(crossing.graph)
     assert wire is not None
+    with open_session(cluster.target, crossing.graph, CONFIG) as setup:
+        setup.run(wire.connect)
     with open_session(cluster.target, crossing.graph, CONFIG) as session:
-        session.run(wire.connect)
         yield session
 
 
