@@ -179,6 +179,21 @@ static int take_ended(const Connection *by, int64_t step, int64_t *steps) {
     return count;
 }
 
+/* Of a connection that has ended: what is there to clean up then is by gRPC. */
+static void forget_begun(const Connection *by) {
+    pthread_mutex_lock(&lock);
+    for (Begun **at = &begun; *at != NULL;) {
+        Begun *found = *at;
+        if (found->by != by) {
+            at = &found->next;
+            continue;
+        }
+        *at = found->next;
+        free(found);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 static Call *take_call(int64_t number) {
     Call **at = &calls, *found;
     pthread_mutex_lock(&lock);
@@ -373,6 +388,7 @@ void call_has_come(Connection *from, Label label, TF_Tensor *tensor) {
 void end_calls(const Connection *connection, const char *reason) {
     Call *ended = NULL;
     unbind(connection);
+    forget_begun(connection);
     pthread_mutex_lock(&lock);
     for (Call **at = &calls; *at != NULL;) {
         Call *call = *at;
