@@ -22,3 +22,17 @@ def graph(request: pytest.FixtureRequest) -> Iterator[tf.Graph]:
         if request.param:
             kernels.use()
         yield made
+
+
+@pytest.fixture
+def wired_graph() -> Iterator[tf.Graph]:
+    """The current graph, which may use psclust's own wire."""
+    import tensorflow as tf
+
+    from psclust.replication import kernels
+    from psclust.replication.wire.own_wire import allow_own_wire
+
+    with tf.Graph().as_default() as made:
+        kernels.use()
+        allow_own_wire()
+        yield made

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import socket
 import struct
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,11 +13,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication import kernels
 from psclust.replication.graph_walk import before
 from psclust.replication.wire.crossings import use_own_wire
-from psclust.replication.wire.own_wire import allow_own_wire, connect_by, own_wire
+from psclust.replication.wire.own_wire import connect_by, own_wire
 from psclust.runtime.kernel_library import python_ops
+from psclust.testing.free_ports import free_ports
 from psclust.train.session import open_session
 
 pytestmark = pytest.mark.tensorflow
@@ -33,24 +32,16 @@ class Pair(NamedTuple):
 
 @pytest.fixture(scope="module")
 def pair() -> Pair:
-    addresses = {"ps": [f"127.0.0.1:{_free_port()}"], "worker": [f"127.0.0.1:{_free_port()}"]}
+    port = free_ports(2)
+    addresses = {"ps": [f"127.0.0.1:{port}"], "worker": [f"127.0.0.1:{port + 1}"]}
     # Servers cannot be ended within a process.
     tf.distribute.Server(addresses, "ps", 0)
     return Pair(addresses["ps"][0], tf.distribute.Server(addresses, "worker", 0).target)
 
 
 @pytest.fixture
-def graph() -> Iterator[tf.Graph]:
-    with tf.Graph().as_default() as made:
-        kernels.use()
-        allow_own_wire()
-        yield made
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+def graph(wired_graph: tf.Graph) -> tf.Graph:
+    return wired_graph
 
 
 def _connected(pair: Pair, graph: tf.Graph) -> Any:

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication import kernels
 from psclust.replication.wire.crossings import use_own_wire
-from psclust.replication.wire.own_wire import allow_own_wire, connect_by, own_wire
+from psclust.replication.wire.own_wire import connect_by, own_wire
+from psclust.testing.free_ports import free_ports
 from psclust.testing.wait import wait_until
 from psclust.train.session import open_session
 
-pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
+pytestmark = [pytest.mark.tensorflow, pytest.mark.process, pytest.mark.usefixtures("wired_graph")]
 
 PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
 CONFIG = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=[PS, WORKER])
@@ -58,7 +58,8 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "log"
-        self.addresses = [f"127.0.0.1:{_free_port()}" for _ in range(3)]
+        port = free_ports(3)
+        self.addresses = [f"127.0.0.1:{port + index}" for index in range(3)]
         self.start()
         self.target = tf.distribute.Server({"ps": self.addresses[:1], "worker": self.addresses[1:]}, "worker", 0).target
 
@@ -84,20 +85,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("cluster"))
     yield made
     made.kill()
-
-
-@pytest.fixture(autouse=True)
-def graph() -> Iterator[tf.Graph]:
-    with tf.Graph().as_default() as made:
-        kernels.use()
-        allow_own_wire()
-        yield made
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @contextmanager
