@@ -221,6 +221,7 @@ static void end_call(Call *call, int code, const char *reason) {
 static void call_by_grpc(Call *call) {
     int64_t steps[MOST_STEPS];
     take_ended(call->to, call->step, steps);
+    note_run(call->step, call->worker);
     cpp.clear_cancel(call->options);
     cpp.run_remote(call->worker, call->options, call->request, call->response, &call->done);
     destroy(&call->done);
