@@ -75,9 +75,9 @@ def _rows(program: str, query: str, columns: int) -> Iterator[list[str]]:
         done = subprocess.run([program, query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=_QUERY_S)
     except (OSError, subprocess.TimeoutExpired):
         return
-    for line in done.stdout.splitlines() if done.returncode == 0 else ():
+    for line in done.stdout.splitlines():  # errors are on stderr; the exit code is lost where the supervisor's reaper was sooner
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == columns:
+        if len(cells) == columns:  # other lines are messages
             yield cells
 
 

@@ -151,7 +151,8 @@ def _python_threads(program: str, pid: int) -> tuple[tuple[Frame, ...], ...] | s
     """The reason if there are none. The process is not stopped meanwhile."""
     try:
         done = subprocess.run([program, "dump", "--nonblocking", "--json", "--pid", str(pid)], capture_output=True, timeout=_PY_SPY_S)
-        threads = json.loads(done.stdout) if done.returncode == 0 else None
+        # By the output: the exit code is lost where the supervisor's reaper was sooner.
+        threads = json.loads(done.stdout) if done.stdout else None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return f"py-spy: {error}"
     if threads is None:

@@ -84,7 +84,10 @@ class TaskProcesses:
                 if task is not None:
                     # Before the wait: while the leader is a zombie, its pid cannot belong to another group.
                     _signal_group(pid, signal.SIGKILL)
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                try:
+                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                except ChildProcessError:  # a thread that ran it (nvidia-smi, py-spy) was sooner
+                    continue
                 if task is None and self._unanswered:
                     self._unclaimed[pid] = code
             if task is not None:

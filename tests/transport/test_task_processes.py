@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,6 +117,19 @@ def test_an_exit_without_a_start_in_flight_is_forgotten(bed: Bed) -> None:
     assert bed.reap(pid)[pid] == 1
     bed.processes.started(bed.begin(), pid)
     assert bed.listener.heard == ["started"]
+
+
+def test_a_child_that_a_thread_waits_for_itself_does_no_harm(bed: Bed) -> None:
+    """As the supervisor's threads run nvidia-smi and py-spy while its main thread reaps."""
+
+    def run_tools() -> None:
+        for _ in range(300):
+            subprocess.run(["/bin/true"])
+
+    tools = threading.Thread(target=run_tools)
+    tools.start()
+    while tools.is_alive():
+        bed.processes.reap()
 
 
 def _group(leader: int) -> list[int]:
