@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.process, pytest.mark.usefixtur
 
 PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
 CONFIG = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=[PS, WORKER])
+_LATE_S = 120.0
 # What TensorFlow logs.
 CANCELLED = "Cancellation requested for RunGraph"
 SERVER = """
@@ -71,6 +72,10 @@ class Cluster:
         self._ps.kill()
         self._ps.wait()
 
+    def start_anew(self) -> None:
+        self.kill()
+        self.start()
+
     @property
     def said(self) -> str:
         return self._log.read_text()
@@ -96,8 +101,14 @@ def _connected(cluster: Cluster, crossing: tf.Tensor) -> Iterator[tf.compat.v1.S
     assert wire is not None
     with open_session(cluster.target, crossing.graph, CONFIG) as setup:
         setup.run(wire.connect)
-    with open_session(cluster.target, crossing.graph, CONFIG) as session:
-        yield session
+    # A run that waits there for ever would keep the session from closing, and the test from failing.
+    late = threading.Timer(_LATE_S, cluster.start_anew)
+    late.start()
+    try:
+        with open_session(cluster.target, crossing.graph, CONFIG) as session:
+            yield session
+    finally:
+        late.cancel()
 
 
 def _sum_of_both() -> tf.Tensor:
