@@ -64,6 +64,8 @@ def gpu_usage(processes: Mapping[int, GpuUsage], family: Iterable[int]) -> GpuUs
 def _by_process(rows: Iterable[Sequence[str]], busy: Mapping[str, float | None]) -> Mapping[int, GpuUsage]:
     found: dict[int, GpuUsage] = {}
     for pid, uuid, memory in rows:
+        if not pid.isdecimal():  # a message with commas
+            continue
         mebibytes, percent = _number(memory), busy.get(uuid)
         one = GpuUsage(None if mebibytes is None else int(mebibytes * _MIB), None if percent is None else percent / 100)
         found[int(pid)] = found[int(pid)].plus(one) if int(pid) in found else one
@@ -75,9 +77,10 @@ def _rows(program: str, query: str, columns: int) -> Iterator[list[str]]:
         done = subprocess.run([program, query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=_QUERY_S)
     except (OSError, subprocess.TimeoutExpired):
         return
-    for line in done.stdout.splitlines():  # errors are on stderr; the exit code is lost where the supervisor's reaper was sooner
+    # Told from messages by their form: the exit code is lost where the supervisor's reaper was sooner.
+    for line in done.stdout.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == columns:  # other lines are messages
+        if len(cells) == columns:
             yield cells
 
 

@@ -110,6 +110,7 @@ def test_gpus_are_shown_where_there_are_some() -> None:
         ({"gpu": "GPU-a, [N/A]\nGPU-b, 90\n", "apps": "7, GPU-a, 1\n7, GPU-b, 2\n"}, {7: GpuUsage(3 << 20, 0.9)}),
         ({"gpu": "NVIDIA-SMI has failed\n", "apps": "7, GPU-a, 1\n", "code": 9}, {}),
         ({"gpu": "GPU-a, 5\n", "apps": "No running processes found\n"}, {}),
+        ({"gpu": "GPU-a, 5\n", "apps": "The driver was lost, perhaps, or reset\n", "code": 15}, {}),
     ],
 )
 def test_nvidia_smi_is_read(
