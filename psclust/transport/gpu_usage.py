@@ -77,7 +77,7 @@ def _rows(program: str, query: str, columns: int) -> Iterator[list[str]]:
         done = subprocess.run([program, query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=_QUERY_S)
     except (OSError, subprocess.TimeoutExpired):
         return
-    # Told from messages by their form: the exit code is lost where the supervisor's reaper was sooner.
+    # Known from messages by their form: the exit code is lost where the supervisor's reaper was sooner.
     for line in done.stdout.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) == columns:
