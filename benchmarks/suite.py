@@ -4,7 +4,7 @@
     python benchmarks/suite.py --only launch wire  # measures these anew, keeps the numbers of the others
     python benchmarks/suite.py --only              # measures nothing, draws what is there
 
-As root, on an otherwise idle machine with 17 GB; all of it takes about two hours, with `--rounds 1` forty minutes. Rivals are measured in
+As root, on an otherwise idle machine with 17 GB; all of it takes about two hours, with `--rounds 1` fifty minutes. Rivals are measured in
 the same run as what they are compared with. `--torch PYTHON` gives an interpreter with PyTorch, a rival on the wire. What rounding on the
 wire costs in accuracy is measured apart, by `wire_accuracy.py`.
 """
