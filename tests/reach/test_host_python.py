@@ -90,8 +90,15 @@ def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path
     broken = python(tmp_path, "echo 'libpython is missing' >&2; exit 4")
     with pytest.raises(StartError, match=r"this machine: \S+ ended with 4: libpython is missing\."):
         start_local_python(broken)
-    with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there"):
+
+
+def test_one_that_is_not_there_leaves_no_file_open() -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    # The error keeps alive what was being made.
+    with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there") as error:
         start_local_python("/no/python")
+    assert error
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class LocalProcess:
         try:
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0)
         except OSError as error:
+            self._stderr.close()
             raise StartError(f"{self._name}: {error.strerror}. Name a Python that is there under `python:`.") from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None

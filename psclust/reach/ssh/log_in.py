@@ -204,7 +204,7 @@ class Dialer:
 
     def _proxy(self, command: str) -> _ProxySocket:
         ours, theirs = socket.socketpair()
-        error = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the socket
+        error = tempfile.TemporaryFile()  # noqa: SIM115 - read after the socket is closed
         with theirs:
             process = subprocess.Popen(["/bin/sh", "-c", f"exec {command}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=error)
         with self._lock:
