@@ -22,7 +22,7 @@ from psclust.agent import guard
 from psclust.transport.fork_server_client import EarlyForkServer, Load
 
 if TYPE_CHECKING:
-    from psclust.control.supervisor_process import SupervisorRequest
+    from psclust.control.supervisor_request import SupervisorRequest
     from psclust.rundir.folder import RunFolder
 
 

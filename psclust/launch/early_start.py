@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from psclust.control.waiting_supervisor import WaitingSupervisor
 from psclust.plan.task_environment import HostEnvironment, inherited, library_environment
 from psclust.spec.program_command import parse_program
+from psclust.transport.fork_server_client import Load
 from psclust.transport.server_shim import server_shim
 
 # They may say that tasks run elsewhere, or in another Python.
@@ -17,14 +18,22 @@ _DECIDE = ("path", "hosts", "hostfile", "python", "no_preload", "module", "kuber
 
 
 def early_start(flags: Mapping[str, object]) -> AbstractContextManager[WaitingSupervisor | None]:
-    """For a psclust program of which nothing says that it does not run here, a supervisor that waits for its run. flags: of `up`. Whether
-    its fork server is the right one shows when the plan is there; until then it has taken a tenth of a second of one core."""
+    """For a psclust program or bare servers, where nothing says that they do not run here, a supervisor that waits for its run. flags: of
+    `up`. Whether its fork server is the right one shows when the plan is there; until then it has taken a tenth of a second of one core."""
     program = flags["program"]
     assert isinstance(program, tuple)
-    if not program or not parse_program(program[:1]).is_psclust or any(flags[name] for name in _DECIDE):
+    load = _load(program)
+    if load is None or any(flags[name] for name in _DECIDE):
         return nullcontext()
     here = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
     try:
-        return WaitingSupervisor(sys.executable, "psclust", {**inherited(here.environ), **library_environment(here)})
+        return WaitingSupervisor(sys.executable, load, {**inherited(here.environ), **library_environment(here)})
     except OSError:
         return nullcontext()  # no process can be made, as the one that is planned will find
+
+
+def _load(program: tuple[str, ...]) -> Load | None:
+    """What its tasks are forked from, if that can be said before it is planned."""
+    if not program:
+        return "library"
+    return "psclust" if parse_program(program[:1]).is_psclust else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from psclust.control.board_child import BoardCommand
+from psclust.control.supervisor_request import SupervisorRequest
 from psclust.errors import NoRunError, PsclustError, StartError
 from psclust.launch.board_request import board_command
 from psclust.launch.host_agents import other_hosts
@@ -143,6 +144,14 @@ def _slowest_load(draft: Plan) -> tuple[str, Load, Mapping[str, str]] | None:
     return min(loads, key=lambda load: load[1] == "library", default=None)
 
 
+def _fork_supervisor(request: SupervisorRequest, held: int) -> int:
+    """The pid of its guard. Raises OSError when no process can be created."""
+    # Loads all that a supervisor is, which this process is not if one waits.
+    from psclust.control.supervisor_process import launch
+
+    return launch(request, close=(held,))
+
+
 @contextmanager
 def hold_run(
     request: UpRequest,
@@ -154,8 +163,6 @@ def hold_run(
     """Fork the run's supervisor, or have the `waiting` one be it; it begins to load what tasks here are forked from. `lock`: of
     `ClusterFolder.lock`, closed here. This process must have a single thread. Raises StartError where there can be no more processes, or
     the port for metrics is taken."""
-    from psclust.control.supervisor_process import SupervisorRequest, launch
-
     warm = None if other_hosts(request.file) else _slowest_load(request.draft)
     # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
     lease, held = os.pipe()
@@ -166,7 +173,7 @@ def hold_run(
         board = board_command(request, folder)
         with listen_for_metrics(request.file.metrics) as metrics:
             wanted = SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, job_ports, metrics, board)
-            guard = launch(wanted, close=(held,)) if waiting is None else waiting.begin(wanted)
+            guard = _fork_supervisor(wanted, held) if waiting is None else waiting.begin(wanted)
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
         raise StartError(f"no process could be started: {error.strerror}. {hint}") from None

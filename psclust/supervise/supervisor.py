@@ -28,7 +28,6 @@ from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.pace import Pace
 from psclust.supervise.reading import Reading, read_task
-from psclust.supervise.replan import plan_without
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
@@ -237,6 +236,9 @@ class Supervisor:
         self._handle(events.Apply(plan))
 
     def _move(self, move: events.Move) -> None:
+        # Loads the planner and the reader of cluster files. A run on this machine alone, which moves nothing, starts without them.
+        from psclust.supervise.replan import plan_without
+
         old = self._state.plan
         assert old is not None
         # Do not move tasks to an idle host that is silent.

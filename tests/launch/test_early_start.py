@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.tensorflow
 PROGRAM = "psclust.examples.digits:program"
 
 
-def fork_servers(bed: CommandBed) -> list[psutil.Process]:
-    """Those for psclust programs; their tasks have other sessions."""
-    found = [process for process in bed.processes() if "psclust" in words_of(process) and "--preload" in words_of(process)]
+def fork_servers(bed: CommandBed, load: str = "psclust") -> list[psutil.Process]:
+    """Those that load so much; their tasks have other sessions."""
+    found = [process for process in bed.processes() if load in words_of(process) and "--preload" in words_of(process)]
     return [process for process in found if process.pid == os.getsid(process.pid) and process.name() != "worker:0"]
 
 
@@ -39,12 +40,12 @@ class Waiting:
         self.lock = None
 
 
-@pytest.fixture
-def waiting(bed: CommandBed) -> Iterator[Waiting]:
+@contextmanager
+def waiting_command(bed: CommandBed, *arguments: str, load: str) -> Iterator[Waiting]:
     lock = bed.cluster().lock()
     assert lock is not None
-    up = bed.start("up", "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "200")
-    (early,) = wait_until(lambda: fork_servers(bed), what="a fork server") or []
+    up = bed.start("up", *arguments)
+    (early,) = wait_until(lambda: fork_servers(bed, load), what="a fork server") or []
     waiting = Waiting(up, early, lock)
     try:
         yield waiting
@@ -53,6 +54,12 @@ def waiting(bed: CommandBed) -> Iterator[Waiting]:
         if up.process.poll() is None:
             up.process.kill()
             up.wait()
+
+
+@pytest.fixture
+def waiting(bed: CommandBed) -> Iterator[Waiting]:
+    with waiting_command(bed, "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "200", load="psclust") as waiting:
+        yield waiting
 
 
 def test_tasks_come_from_the_fork_server_that_began_before_the_run(waiting: Waiting, bed: CommandBed) -> None:
@@ -66,12 +73,23 @@ def test_tasks_come_from_the_fork_server_that_began_before_the_run(waiting: Wait
     assert not bed.processes()
 
 
+def test_so_do_bare_servers(bed: CommandBed) -> None:
+    with waiting_command(bed, "--ps", "0", "--workers", "1", load="library") as waiting:
+        assert bed.cluster().current() is None
+        waiting.begin()
+        bed.wait_for("worker:0", "running")
+        assert fork_servers(bed, "library") == [waiting.early]
+        assert bed.run("down")[0] == 0
+    assert not bed.processes()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         pytest.param(("--job", "nonsense", PROGRAM), id="a wrong request"),
         pytest.param(("--top", PROGRAM), id="one that is refused later"),
         pytest.param(("psclust.examples.digits:nothing",), id="a program that is missing"),
+        pytest.param(("--job", "nonsense"), id="a wrong one for bare servers"),
     ],
 )
 def test_a_refused_command_leaves_no_process(bed: CommandBed, arguments: tuple[str, ...]) -> None:
