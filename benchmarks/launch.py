@@ -90,7 +90,7 @@ def measure_psclust(count: int) -> Measurement:
         process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
         try:
             seconds = until_all_accept(range(base, base + count), began)
-            status = until_all_run(Path(state) / "bench" / "current" / "status.json")
+            status = until_all_run(Path(state) / "bench" / "current" / "status.json", count)
             guard = psutil.Process(psutil.Process(status["supervisor"]).ppid())
             everything = {process.pid, guard.pid, *(child.pid for child in guard.children(recursive=True))}
             servers = {task["pid"] for task in status["tasks"]}
@@ -158,11 +158,11 @@ def until_all_accept(ports: Sequence[int], began: float) -> float:
     return time.monotonic() - began
 
 
-def until_all_run(path: Path) -> dict[str, Any]:
-    """The run's status, once it names every server's pid (a moment after the last one accepts)."""
+def until_all_run(path: Path, count: int) -> dict[str, Any]:
+    """The run's status, once it names the pids of all servers (a moment after the last one accepts)."""
     while True:
         status: dict[str, Any] = json.loads(path.read_text())
-        if all(task["pid"] for task in status["tasks"]):
+        if len([task for task in status["tasks"] if task["pid"]]) == count:
             return status
         time.sleep(0.01)
 

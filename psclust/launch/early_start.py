@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
 
 from psclust.control.waiting_supervisor import WaitingSupervisor
+from psclust.errors import ClusterFileError, PsclustError
+from psclust.launch.default_file import default_file
 from psclust.plan.task_environment import HostEnvironment, inherited, library_environment
 from psclust.spec.program_command import parse_program
 from psclust.transport.fork_server_client import Load
 from psclust.transport.server_shim import server_shim
 
 # They may say that tasks run elsewhere, or in another Python.
-_DECIDE = ("path", "hosts", "hostfile", "python", "no_preload", "module", "kubernetes", "env")
+_DECIDE = ("hosts", "hostfile", "python", "no_preload", "module", "kubernetes", "env")
+_DECIDE_IN_FILE = frozenset({"hosts", "hostfile", "reach_by", "python", "preload", "kubernetes", "env", "env_file"})
+_DECIDE_IN_JOB = frozenset({"hosts", "run", "server", "python", "env", "task_env"})
 
 
-def early_start(flags: Mapping[str, object]) -> AbstractContextManager[WaitingSupervisor | None]:
+def early_start(flags: Mapping[str, Any]) -> AbstractContextManager[WaitingSupervisor | None]:
     """For a psclust program or bare servers, where nothing says that they do not run here, a supervisor that waits for its run. flags: of
     `up`. Whether its fork server is the right one shows when the plan is there; until then it has taken a tenth of a second of one core."""
-    program = flags["program"]
-    assert isinstance(program, tuple)
-    load = _load(program)
-    if load is None or any(flags[name] for name in _DECIDE):
+    load = None if any(flags[name] for name in _DECIDE) else load_of(flags["program"], flags["path"])
+    if load is None:
         return nullcontext()
     here = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
     try:
@@ -32,8 +36,37 @@ def early_start(flags: Mapping[str, object]) -> AbstractContextManager[WaitingSu
         return nullcontext()  # no process can be made, as the one that is planned will find
 
 
-def _load(program: tuple[str, ...]) -> Load | None:
-    """What its tasks are forked from, if that can be said before it is planned."""
+def load_of(words: Sequence[str], path: str | None) -> Load | None:
+    """What the tasks are forked from, if that can be said before they are planned. words: of the program and its arguments; path: of the
+    cluster file."""
+    try:
+        keys = _keys(path if path is not None or words else default_file())
+    except PsclustError:
+        return None  # the reader of cluster files will say why
+    if keys.keys() & _DECIDE_IN_FILE or any(job.keys() & _DECIDE_IN_JOB for job in _detailed_jobs(keys)):
+        return None
+    program = words[0] if words else keys.get("program")
     if not program:
         return "library"
-    return "psclust" if parse_program(program[:1]).is_psclust else None
+    return "psclust" if isinstance(program, str) and parse_program(program).is_psclust else None
+
+
+def _keys(path: str | None) -> Mapping[str, Any]:
+    """Of the cluster file, if there is one. Raises ClusterFileError if it cannot be read, or only once."""
+    if path is None:
+        return {}
+    if not Path(path).is_file():
+        raise ClusterFileError([path])
+    # Loads PyYAML, which a command without a file does without.
+    from psclust.spec.user_files import read_text
+    from psclust.spec.yaml_lines import read_yaml
+
+    data = read_yaml(read_text(Path(path), otherwise="")).data
+    if not isinstance(data, dict):
+        raise ClusterFileError([path])
+    return data
+
+
+def _detailed_jobs(keys: Mapping[str, Any]) -> list[dict[str, Any]]:
+    jobs = keys.get("jobs")
+    return [job for job in jobs.values() if isinstance(job, dict)] if isinstance(jobs, dict) else []

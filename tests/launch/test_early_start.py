@@ -7,10 +7,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 import pytest
 
+from psclust.launch.early_start import load_of
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
@@ -81,6 +83,48 @@ def test_so_do_bare_servers(bed: CommandBed) -> None:
         assert fork_servers(bed, "library") == [waiting.early]
         assert bed.run("down")[0] == 0
     assert not bed.processes()
+
+
+@pytest.mark.parametrize(
+    ("text", "load"),
+    [
+        ("jobs: {ps: 1, worker: {count: 2, device_count: 2}}", "library"),
+        (f"jobs: {{worker: 1}}\nprogram: {PROGRAM}\nargs: [--max-steps, 9]", "psclust"),
+        ("program: train.py", None),
+        (f"program: [{PROGRAM}]", None),
+        ("program: [[]]", None),
+        (f"hosts: a,b\nprogram: {PROGRAM}", None),
+        (f"python: /opt/python\nprogram: {PROGRAM}", None),
+        ("jobs: {worker: {run: [python, train.py]}}", None),
+        ("jobs: [worker", None),
+        ("", None),
+    ],
+)
+def test_a_cluster_file_says_what_its_tasks_are_forked_from(tmp_path: Path, text: str, load: str | None) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    assert load_of((), str(file)) == load
+
+
+def test_a_program_after_the_options_counts_before_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_of((), None) == "library"
+    Path("psclust.yaml").write_text("hosts: a,b\nprogram: train.py\n")
+    assert load_of((), None) is None
+    assert load_of((PROGRAM,), None) == "psclust"
+    Path("cluster.psclust.yaml").write_text("name: two\n")
+    assert load_of((), None) is None
+
+
+def test_a_file_that_can_be_read_once_is_left_to_its_reader(bed: CommandBed) -> None:
+    pipe = bed.folder / "pipe"
+    os.mkfifo(pipe)
+    assert load_of((), str(pipe)) is None
+    up = bed.start("up", "-f", str(pipe), "--name", bed.name)
+    pipe.write_text("jobs: {ps: 0, worker: 1}\n")
+    bed.wait_for("worker:0", "running")
+    assert bed.run("down")[0] == 0
+    up.wait()
 
 
 @pytest.mark.parametrize(
