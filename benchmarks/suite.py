@@ -32,11 +32,12 @@ BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
     "first_step": [[]],
     "launch": [["--servers", "1", "4", "16", "64", "128", "256"]],
     "replication": [[]],
+    "loop": [[]],
     "hosts": [[]],
     "scale": [[]],
     "wire": [["--gbit", "1", "10"], ["--gbit", "1", "10", "--models", "small", "large", "embedding"]],
 }
-WITH_ROUNDS = ("first_step", "launch", "replication", "hosts", "wire")
+WITH_ROUNDS = ("first_step", "launch", "replication", "loop", "hosts", "wire")
 
 
 def main() -> None:

@@ -1,0 +1,63 @@
+"""How much of a step a client of psclust is not in TensorFlow: its loop, which counts, reports and looks whether to stop.
+
+    python benchmarks/loop.py [--rounds 3]
+
+One ps and one worker train `training/timed.py`, whose step takes about 10 ms. Its client takes the time from the end of one run of its
+session to the beginning of the next, the mean of 300. On an otherwise idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import rows
+
+HERE = Path(__file__).parent / "training"
+WAYS = {
+    "between-graph async": ("--async",),
+    "between-graph sync": ("--sync",),
+    "in-graph sync": ("--replication", "in-graph", "--sync"),
+}
+_SAID = re.compile(r"(\S+) ms a step, (\S+) ms between runs")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    rows.add_json(parser)
+    options = parser.parse_args()
+    found = {way: [measure(way) for _ in range(options.rounds)] for way in WAYS}
+    print(f"{'way':<20} {'ms a step':>9} {'ms between runs':>15}")
+    for way, rounds in found.items():
+        step, between = (statistics.median(numbers) for numbers in zip(*rounds, strict=True))
+        print(f"{way:<20} {step:>9.2f} {between:>15.4f} {between / step:>8.2%}")
+    measured = [
+        rows.Row("loop", name, way, "ms", [numbers[place] for numbers in found[way]])
+        for way in WAYS
+        for place, name in enumerate(("a step", "between runs"))
+    ]
+    rows.write(options.json, measured)
+
+
+def measure(way: str) -> tuple[float, float]:
+    """Milliseconds of a step, and of its part between runs."""
+    with tempfile.TemporaryDirectory() as state:
+        command = [sys.executable, "-m", "psclust", "up", "--run-dir", state, "--name", "bench", "--ps", "1", "--workers", "1", *WAYS[way]]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+        program = ["timed:program", "--max-steps", "500"]
+        run = subprocess.run([*command, *program], cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+    said = _SAID.search(run.stdout)
+    if run.returncode != 0 or said is None:
+        sys.exit(f"the training failed:\n{run.stdout}{run.stderr}")
+    return float(said[1]), float(said[2])
+
+
+if __name__ == "__main__":
+    main()
