@@ -13,6 +13,7 @@ from psclust.control.waiting_supervisor import WaitingSupervisor
 from psclust.errors import ClusterFileError, PsclustError
 from psclust.launch.default_file import default_file
 from psclust.plan.task_environment import HostEnvironment, inherited, library_environment
+from psclust.reach.ways import batch_system
 from psclust.spec.program_command import parse_program
 from psclust.transport.fork_server_client import Load
 from psclust.transport.server_shim import server_shim
@@ -26,7 +27,8 @@ _DECIDE_IN_JOB = frozenset({"hosts", "run", "server", "python", "env", "task_env
 def early_start(flags: Mapping[str, Any]) -> AbstractContextManager[WaitingSupervisor | None]:
     """For a psclust program or bare servers, where nothing says that they do not run here, a supervisor that waits for its run. flags: of
     `up`. Whether its fork server is the right one shows when the plan is there; until then it has taken a tenth of a second of one core."""
-    load = None if any(flags[name] for name in _DECIDE) else load_of(flags["program"], flags["path"])
+    elsewhere = any(flags[name] for name in _DECIDE) or batch_system().own_job(os.environ) is not None
+    load = None if elsewhere else load_of(flags["program"], flags["path"])
     if load is None:
         return nullcontext()
     here = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())

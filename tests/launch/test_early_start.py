@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from psclust.launch.early_start import load_of
+from psclust.launch.early_start import early_start, load_of
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.processes import words_of
 from psclust.testing.wait import wait_until
@@ -114,6 +114,13 @@ def test_a_program_after_the_options_counts_before_that_of_the_file(tmp_path: Pa
     assert load_of((PROGRAM,), None) == "psclust"
     Path("cluster.psclust.yaml").write_text("name: two\n")
     assert load_of((), None) is None
+
+
+def test_nothing_starts_early_in_a_job_of_slurm_whose_nodes_are_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = {**dict.fromkeys(("hosts", "hostfile", "python", "no_preload", "module", "kubernetes", "env", "path")), "program": (PROGRAM,)}
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    with early_start(flags) as waiting:
+        assert waiting is None
 
 
 def test_a_file_that_can_be_read_once_is_left_to_its_reader(bed: CommandBed) -> None:
