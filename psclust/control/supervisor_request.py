@@ -1,4 +1,4 @@
-"""What the process of a new supervisor is told by the `up` that starts it."""
+"""What the process of a new supervisor gets from the `up` that starts it."""
 
 from __future__ import annotations
 
