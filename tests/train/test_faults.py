@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,12 +63,9 @@ def test_a_killed_synchronous_chief_finds_the_variables_alive(processes: Callabl
     assert cluster.trained().values["dense"].tolist() == [150.0, 150.0, 0.0, 0.0]
 
 
-def test_an_update_that_a_chief_has_left_half_made_is_made_again(processes: Callable[..., Any]) -> None:
-    cluster = processes("between-graph", True, *_tally(200), "--save-seconds", "0.1")
-    cluster.reach("worker:1", 20)
-    cluster.kill("worker:0")
+def leave_half_made(cluster: Any) -> None:
+    """What the first ps has of an update if the chief dies before the other one hears of it."""
     target, alive = f"grpc://{cluster.cluster.address(Task('ps', 0))}", tf.compat.v1.ConfigProto(device_filters=["/job:ps"])
-    # What the first ps has if the other was not told any more.
     with tf.Graph().as_default(), tf.compat.v1.Session(target, config=alive) as session, tf.device("/job:ps/task:0"):
         dense, mark = (
             tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name)
@@ -75,12 +73,37 @@ def test_an_update_that_a_chief_has_left_half_made_is_made_again(processes: Call
         )
         session.run(tf.raw_ops.AssignAddVariableOp(resource=dense, value=[1.0] * 4))
         session.run(tf.raw_ops.AssignAddVariableOp(resource=mark, value=tf.constant(1.0, tf.float64)))
+
+
+def test_an_update_that_a_chief_has_left_half_made_is_made_again(processes: Callable[..., Any]) -> None:
+    cluster = processes("between-graph", True, *_tally(400), "--save-seconds", "0.1")
+    cluster.reach("worker:1", 20)
+    cluster.kill("worker:0")
+    leave_half_made(cluster)
     cluster.start("worker:0")
     assert cluster.end() == WELL
     assert HALF_MADE in cluster.log("worker:0")
     trained = cluster.trained()
-    assert trained.step == 200
-    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [100.0, 100.0, 0.0, 0.0]
+    assert trained.step == 400
+    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [200.0, 200.0, 0.0, 0.0]
+
+
+def test_a_worker_that_is_leaving_then_trains_again_what_was_lost(processes: Callable[..., Any], tmp_path: Path) -> None:
+    go_on = tmp_path / "go-on"
+    data = ["toys:held", "--set", "batches=40", "--set", "fewer=20", "--set", f"until={go_on}"]
+    cluster = processes("between-graph", True, *data, "--save-seconds", "1000")
+    # Its data ends, and the chief, which waits for its own, does not hear of it.
+    cluster.reach("worker:1", 20)
+    leave_half_made(cluster)
+    cluster.kill("worker:0")
+    go_on.touch()
+    cluster.start("worker:0")
+    assert cluster.end() == WELL
+    assert HALF_MADE in cluster.log("worker:0")
+    trained = cluster.trained()
+    # 20 steps of both, from the checkpoint of step 0 on, then 20 of the chief.
+    assert trained.step == 40
+    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [30.0, 10.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("ps", ["ps:0", pytest.param("ps:1", marks=pytest.mark.long)])

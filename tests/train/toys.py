@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,24 @@ def _tally(features: Any, mode: str, params: dict[str, Any]) -> psclust.Estimato
 
 TALLY = {"batches": 100, "fewer": 0, "rate": 1.0}
 tally = psclust.Program(_tally, _tally_input, _sgd, params=TALLY)
+
+
+def _held_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
+    """As the tally's. After as many batches as the last replica has, the first one waits until there is a file `until`."""
+
+    def wait(number: Any, batch: Any) -> Any:
+        while number >= params["batches"] - params["fewer"] and not Path(params["until"]).exists():
+            time.sleep(0.01)
+        return batch
+
+    def waited(number: Any, batch: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(wait, [number, batch], batch.dtype), batch.shape)
+
+    dataset = _tally_input(mode, params, shard)
+    return dataset if shard.index else dataset.enumerate().map(waited)
+
+
+held = psclust.Program(_tally, _held_input, _sgd, params=TALLY | {"until": ""})
 
 
 def _line_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:

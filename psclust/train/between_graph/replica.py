@@ -26,7 +26,7 @@ from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, session_config, start_server
-from psclust.train.sync.participant import BarrierParticipant
+from psclust.train.sync.participant import BarrierParticipant, Grant
 from psclust.train.user_errors import explained, no_data
 
 LOG = logging.getLogger(__name__)
@@ -194,9 +194,15 @@ class Replica:
 
     def _train_in_step(self, session: Session, participant: BarrierParticipant) -> None:
         """Synchronous: one gradient a token. The chief marks the replicas that have ended."""
-        grant = participant.join()
+        grant: Grant | None = participant.join()
         if not self.job.context.is_chief:
             self.hooks.start(session)
+        while grant is not None:
+            self._step_in_turn(session, participant, grant)
+            grant = participant.leave()
+
+    def _step_in_turn(self, session: Session, participant: BarrierParticipant, grant: Grant) -> None:
+        """Steps with `grant`, and with each that follows."""
         guard = self.job.program.config.nan_guard
         position = self._start_input(session)
         endless = bool(session.run(self.built.input.endless))
@@ -208,18 +214,17 @@ class Replica:
                 if self.job.program.config.drop_uneven:
                     # No further step gets a batch from every replica.
                     self.stop.set(session)
-                break
+                return
             position += self.state.batches
             if examples and grant.sure:
                 check_loss(guard, grant.step, loss)
             self.job.reporter.step(grant.step, loss, examples, barrier_s=grant.waited_s)
             if self._is_to_stop():
                 self.stop.set(session)
-                break
+                return
             if not (grant.sure or grant.late or endless) and position != self._position(session):
                 # The gradient of this batch was not applied: read it again.
                 position = self._start_input(session)
-        participant.leave()
 
     def _is_to_stop(self) -> bool:
         """And all other replicas with it."""

@@ -70,15 +70,20 @@ class BarrierParticipant:
         # The system clock may have been set meanwhile.
         return replace(grant, waited_s=max(0.0, time.time() - float(computed))), float(loss), int(examples)
 
-    def leave(self) -> None:
-        """Reports that this replica has ended its training, and waits until the chief confirms it."""
+    def leave(self) -> Grant | None:
+        """Reports that this replica has ended its training, and waits until the chief confirms it. A new chief may not know of its end, and
+        may have gone back to a checkpoint of before: then, the grant of its first round."""
         if self._updates:
             self._updates.close()
+        barrier = self._incarnation
+        self._send(Kind.LEAVE, self._incarnation, self._round)
+        while (grant := self._grant(self._token(), any_round=True)).go:
+            if self._incarnation != barrier:
+                return grant
+            self._send(Kind.LEAVE, self._incarnation, self._round)
         if self._watch:
             self._watch.end()
-        self._send(Kind.LEAVE, self._incarnation, self._round)
-        while self._grant(self._token(), any_round=True).go:
-            self._send(Kind.LEAVE, self._incarnation, self._round)
+        return None
 
     def _take_rest(self, stamps: Iterable[Iterable[int]]) -> bool:
         """Takes the stamps that are left up to this round, after those that the step has taken. Returns whether there are any: the step has
