@@ -3,7 +3,8 @@
     python benchmarks/loop.py [--rounds 3]
 
 One ps and one worker train `training/timed.py`, whose step takes about 10 ms. Its client takes the time from the end of one run of its
-session to the beginning of the next, the mean of 300. On an otherwise idle machine.
+session to the beginning of the next, the mean of 300; a run of less than a millisecond, which looks whether to stop, say, is part of it.
+On an otherwise idle machine.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import psclust
 
 STEPS = 300
 _WARM = 50
-_LEAST_S = 1e-3  # of a step; other runs are shorter
+_LEAST_S = 1e-3  # of a step; what takes less counts as between steps
 WIDTH, EXAMPLES = 640, 128
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from psclust.control.waiting_supervisor import WaitingSupervisor
-from psclust.errors import ClusterFileError, PsclustError
+from psclust.errors import PsclustError
 from psclust.launch.default_file import default_file
 from psclust.plan.task_environment import HostEnvironment, inherited, library_environment
 from psclust.reach.ways import batch_system
@@ -45,7 +45,7 @@ def load_of(words: Sequence[str], path: str | None) -> Load | None:
         keys = _keys(path if path is not None or words else default_file())
     except PsclustError:
         return None  # the reader of cluster files will say why
-    if keys.keys() & _DECIDE_IN_FILE or any(job.keys() & _DECIDE_IN_JOB for job in _detailed_jobs(keys)):
+    if keys is None or keys.keys() & _DECIDE_IN_FILE or any(job.keys() & _DECIDE_IN_JOB for job in _detailed_jobs(keys)):
         return None
     program = words[0] if words else keys.get("program")
     if not program:
@@ -53,20 +53,19 @@ def load_of(words: Sequence[str], path: str | None) -> Load | None:
     return "psclust" if isinstance(program, str) and parse_program(program).is_psclust else None
 
 
-def _keys(path: str | None) -> Mapping[str, Any]:
-    """Of the cluster file, if there is one. Raises ClusterFileError if it cannot be read, or only once."""
+def _keys(path: str | None) -> Mapping[str, Any] | None:
+    """Those of the cluster file, none without one; None for what is no regular file or has no keys. Raises ClusterFileError if it cannot be
+    read."""
     if path is None:
         return {}
     if not Path(path).is_file():
-        raise ClusterFileError([path])
+        return None
     # Loads PyYAML, which a command without a file does without.
     from psclust.spec.user_files import read_text
     from psclust.spec.yaml_lines import read_yaml
 
     data = read_yaml(read_text(Path(path), otherwise="")).data
-    if not isinstance(data, dict):
-        raise ClusterFileError([path])
-    return data
+    return data if isinstance(data, dict) else None
 
 
 def _detailed_jobs(keys: Mapping[str, Any]) -> list[dict[str, Any]]:

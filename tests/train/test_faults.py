@@ -75,15 +75,20 @@ def leave_half_made(cluster: Any) -> None:
         session.run(tf.raw_ops.AssignAddVariableOp(resource=mark, value=tf.constant(1.0, tf.float64)))
 
 
+def train_on(cluster: Any) -> Any:
+    """What is trained in the end by a new chief that finds half an update."""
+    cluster.start("worker:0")
+    assert cluster.end() == WELL
+    assert HALF_MADE in cluster.log("worker:0")
+    return cluster.trained()
+
+
 def test_an_update_that_a_chief_has_left_half_made_is_made_again(processes: Callable[..., Any]) -> None:
     cluster = processes("between-graph", True, *_tally(400), "--save-seconds", "0.1")
     cluster.reach("worker:1", 20)
     cluster.kill("worker:0")
     leave_half_made(cluster)
-    cluster.start("worker:0")
-    assert cluster.end() == WELL
-    assert HALF_MADE in cluster.log("worker:0")
-    trained = cluster.trained()
+    trained = train_on(cluster)
     assert trained.step == 400
     assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [200.0, 200.0, 0.0, 0.0]
 
@@ -97,10 +102,7 @@ def test_a_worker_that_is_leaving_then_trains_again_what_was_lost(processes: Cal
     leave_half_made(cluster)
     cluster.kill("worker:0")
     go_on.touch()
-    cluster.start("worker:0")
-    assert cluster.end() == WELL
-    assert HALF_MADE in cluster.log("worker:0")
-    trained = cluster.trained()
+    trained = train_on(cluster)
     # 20 steps of both, from the checkpoint of step 0 on, then 20 of the chief.
     assert trained.step == 40
     assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [30.0, 10.0, 0.0, 0.0]

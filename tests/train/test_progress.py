@@ -6,8 +6,8 @@ import json
 import logging
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_the_file_is_replaced_at_most_twice_a_second(tmp_path: Path) -> None:
         file.write(Progress(step))
         if path.exists():
             seen.add(path.stat().st_mtime_ns)
-    assert 1 <= len(seen) <= 3
+    assert len(seen) <= 3
     # Also the last of them, after which no step comes.
     wait_until(lambda: step_in(path) == step, what="the last step")
     file.write(Progress(step + 1), force=True)
@@ -53,10 +53,12 @@ def test_no_step_waits_for_the_file(tmp_path: Path) -> None:
     slow = path.with_name(f".p.json.{os.getpid()}")
     os.mkfifo(slow)  # it is open for writing when somebody reads
     file = ProgressFile(path)
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: [file.write(Progress(step)) for step in range(100)]).result(PATIENCE_S)
-        assert json.loads(slow.read_text())["step"] is not None
-    wait_until(lambda: path.exists(), what="the file")
+    steps = Thread(target=lambda: [file.write(Progress(step)) for step in range(100)], daemon=True)
+    steps.start()
+    steps.join(PATIENCE_S)
+    assert not steps.is_alive()
+    assert json.loads(slow.read_text())["step"] in range(100)
+    wait_until(path.exists, what="the file")
 
 
 @pytest.mark.parametrize("path", ["/proc/nothing/p.json", "/dev/full/p.json"])

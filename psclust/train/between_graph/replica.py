@@ -198,10 +198,10 @@ class Replica:
         if not self.job.context.is_chief:
             self.hooks.start(session)
         while grant is not None:
-            self._step_in_turn(session, participant, grant)
+            self._step_until_end(session, participant, grant)
             grant = participant.leave()
 
-    def _step_in_turn(self, session: Session, participant: BarrierParticipant, grant: Grant) -> None:
+    def _step_until_end(self, session: Session, participant: BarrierParticipant, grant: Grant) -> None:
         """Steps with `grant`, and with each that follows."""
         guard = self.job.program.config.nan_guard
         position = self._start_input(session)

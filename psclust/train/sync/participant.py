@@ -75,10 +75,10 @@ class BarrierParticipant:
         may have gone back to a checkpoint of before: then, the grant of its first round."""
         if self._updates:
             self._updates.close()
-        barrier = self._incarnation
+        incarnation = self._incarnation
         self._send(Kind.LEAVE, self._incarnation, self._round)
         while (grant := self._grant(self._token(), any_round=True)).go:
-            if self._incarnation != barrier:
+            if self._incarnation != incarnation:
                 return grant
             self._send(Kind.LEAVE, self._incarnation, self._round)
         if self._watch:
