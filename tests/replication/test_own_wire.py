@@ -97,6 +97,18 @@ def test_more_dimensions_than_it_takes_travel_by_tensorflows(pair: Pair, graph: 
     assert own_wire(graph) is None
 
 
+def test_a_small_constant_is_in_each_task_that_needs_it(pair: Pair, graph: tf.Graph) -> None:
+    with tf.device(WORKER):
+        small, large = tf.constant([1.5, 2.5]), tf.constant(np.arange(100.0))
+    users = _there(small, PS), _there(large, PS)
+    with _connected(pair, graph) as session:
+        found = _run(session, *users)
+    assert len(own_wire(graph).sends) == 1  # type: ignore[union-attr]
+    assert users[0].op.inputs[0].op.device == tf.DeviceSpec.from_string(PS).to_string()
+    np.testing.assert_array_equal(found[0], [1.5, 2.5])
+    np.testing.assert_array_equal(found[1], np.arange(100.0))
+
+
 def test_the_order_of_ops_in_two_tasks_holds(pair: Pair, graph: tf.Graph) -> None:
     with tf.device(PS):
         count = tf.compat.v1.Variable(0, use_resource=True)

@@ -6,6 +6,8 @@ word. By psclust's, a value goes in any case, nothing in place of a dead one, an
     v -------------> user       becomes       v ---------+                                +--> user
                                               nothing ---+--> merge -> send   receive -> switch
                                                                        (the condition: in both tasks)
+
+A small constant does not travel: each task that needs it has one of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from psclust.replication.wire.own_wire import OwnWire, allowed_wire
 # The types that are in memory as they travel.
 _DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64", "bool"})
 _MOST_DIMENSIONS = 8  # as in runtime/wire.h
+# Numbers in a constant that each task that needs it has itself.
+_MOST_CONSTANTS = 16
 
 
 def use_own_wire(built: int) -> None:
@@ -71,7 +75,7 @@ class _Crossings:
             if _is_crossing(source, _task_of(user)) and user.name in self.operations:
                 elsewhere.setdefault(_task_of(user), []).append(user)
         for target, users in elsewhere.items():
-            received = self._received(value, self._switch_of(value), source, target)
+            received = _copied(value, target) if _is_constant(value) else self._received(value, self._switch_of(value), source, target)
             for user in users:
                 for index, used in enumerate(user.inputs):
                     if used is value:
@@ -161,6 +165,16 @@ def _receive_into_place(place: Operation, wire: OwnWire) -> None:
     wire.sends[arriving.name] = wire.sends.pop(received.op.name)
     for user in list(place._control_outputs):
         _wait_for(user, arriving, in_place_of=[place])
+
+
+def _is_constant(value: Tensor) -> bool:
+    """Whether it is one that takes no more room in the graph of another task than a message to it."""
+    return value.op.type == "Const" and not value.op.control_inputs and value.shape.num_elements() <= _MOST_CONSTANTS
+
+
+def _copied(constant: Tensor, target: str) -> Tensor:
+    with tf.control_dependencies(None), tf.device(target):
+        return tf.constant(tf.get_static_value(constant), constant.dtype, name="constant")
 
 
 def _is_crossing(source: str, target: str) -> bool:
