@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from psclust.errors import UsageError
 from psclust.launch.up_request import UpRequest
 from psclust.placement.description import Description
+from psclust.placement.partition import partition
 from psclust.placement.streamed import unstreamed
 from psclust.placement.table import IN_STEP, WAYS, Table, tabulate
 from psclust.plan.cluster_layout import ClusterLayout
@@ -46,17 +47,17 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
-    one_way = _one_way(found, request)
+    one_way = _one_way(found, request, unstreamed(partition(found.variables, policy.max_shard_bytes), counts[PS]))
     table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype, one_way=one_way)
     way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
     return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way)
 
 
-def _one_way(found: Description, request: UpRequest) -> Mapping[str, str]:
+def _one_way(found: Description, request: UpRequest, in_step: str | None) -> Mapping[str, str]:
     every = found.one_way or ("max_staleness" if request.file.max_staleness is not None else None)
     if every:
         return dict.fromkeys(WAYS, every)
-    in_step = found.in_step or ("backup_workers" if request.file.backup_workers else unstreamed(found.variables))
+    in_step = found.in_step or ("backup_workers" if request.file.backup_workers else in_step)
     return {IN_STEP: in_step} if in_step else {}
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from psclust.placement.streamed import STREAMED_BYTES
+from psclust.placement.streamed import takes_long
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
@@ -75,7 +75,7 @@ def build_between_graph(
     built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
     copies: Sequence[LocalCopy] = ()
-    if plan.copies and (not sync or _streams(tower, plan, built)):
+    if plan.copies and (not sync or _streams(tower, plan, layout.ps, built)):
         # The variables may have no value yet when the session of a synchronous worker starts.
         copies = copy_locally([tower.gradients], plan.towers, built, model.config.wire_dtype, together=True, of_session=not sync)
     pull_once(built, model.config.wire_dtype)
@@ -88,20 +88,24 @@ def build_between_graph(
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
-    participant = participant_ops(tower, channel, layout, replica, updates, model.config)
+    participant = participant_ops(tower, channel, layout, replica, updates, model.config, chief=chief)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config, participant) if chief else None
     narrow(model.config.wire_dtype, built)
     use_own_wire(built)
     return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 
-def _streams(tower: Tower, plan: BetweenGraphPlan, built: int) -> bool:
+def _streams(tower: Tower, plan: BetweenGraphPlan, ps: int, built: int) -> bool:
     """Whether a synchronous worker's variables come back while gradients leave: all do or none, because a variable that a step pulls as it
     needs it must not change before the end of the step."""
     variables = [variable for _, variable in tower.gradients]
     resources = all(hasattr(variable, "handle") for variable in tf.compat.v1.global_variables())
-    large = sum(variable.shape.num_elements() * variable.dtype.size for variable in variables) >= STREAMED_BYTES
-    return resources and large and can_copy_all(tower.gradients, plan.towers, built)
+    whole: list[int] = []
+    shards: list[int] = []
+    for variable in variables:
+        sizes = whole if variable._get_save_slice_info() is None else shards
+        sizes.append(variable.shape.num_elements() * variable.dtype.size)
+    return resources and takes_long(whole, shards, ps) and can_copy_all(tower.gradients, plan.towers, built)
 
 
 def _build_towers(

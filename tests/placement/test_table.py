@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from psclust.placement.partition import shards
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.placement.policies import BALANCED, ROUND_ROBIN
 from psclust.placement.streamed import unstreamed
@@ -14,6 +15,7 @@ from psclust.placement.table_text import gain_note, one_way_note
 from psclust.placement.variable import Variable
 
 DENSE = [Variable("a", (100,)), Variable("b", (50, 2)), Variable("moving", (10,), trained=False)]
+SHORT = "less than 1.0 MB of trained variables, in less than 2 shards a ps"
 MODEL = [
     Variable(f"layer{index}/{name}", shape)
     for index in range(4)
@@ -124,13 +126,17 @@ def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(one_way: dict
     ("variables", "reason"),
     [
         ([Variable("large", (500, 500))], None),
-        ([Variable("small", (500, 499))], "less than 1.0 MB of trained variables"),
+        ([Variable("small", (500, 499))], SHORT),
         ([Variable("large", (500, 500)), Variable("table", (1000, 16), sparse=True)], "rows of table"),
-        ([Variable("frozen", (500, 500), trained=False)], "less than 1.0 MB of trained variables"),
+        ([Variable("frozen", (500, 500), trained=False)], SHORT),
+        (shards(Variable("small", (500, 100)), 50_000), None),
+        (shards(Variable("small", (500, 60)), 50_000), SHORT),
+        (shards(Variable("small", (500, 100)), 30_000), SHORT),
+        (shards(Variable("table", (1000, 16), sparse=True), 1000), "rows of table"),
     ],
 )
 def test_what_keeps_a_models_steps_from_being_streamed_is_named(variables: list[Variable], reason: str | None) -> None:
-    assert unstreamed(variables) == reason
+    assert unstreamed(variables, 2) == reason
 
 
 def test_round_robin_that_puts_all_weights_on_one_ps_is_told_to_balance() -> None:

@@ -8,16 +8,12 @@ from psclust.replication.sync.barrier_messages import (
     Kind,
     Message,
     Token,
-    Update,
     decode_messages,
     decode_token,
-    decode_update,
     encode_tokens,
-    encode_update,
     has_token,
     position,
     tokens_shape,
-    update_shape,
 )
 
 
@@ -35,15 +31,3 @@ def test_tokens_come_back_from_the_rows_of_the_workers_that_get_one() -> None:
     assert list(rows.shape) == tokens_shape(3)
     assert has_token(rows).tolist() == [False, True, False]
     assert decode_token(rows[1]) == token
-
-
-def test_an_update_comes_back_in_its_parts() -> None:
-    tokens = {0: Token(Kind.GO, 10, 101, 8)}
-    foreseen = Message(Kind.GRADIENT, 1, 11, 100, 1)
-    vector = encode_update(Update(8, 40, {1: 2}, tokens, wanted=3), 2, [foreseen])
-    assert list(vector.shape) == update_shape(2)
-    update = decode_update(vector, 2)
-    assert (update.messages, update.examples, update.wanted, update.batches.tolist()) == (1, 40, 3, [0, 2])
-    assert update.tokens.reshape(tokens_shape(2)).tolist() == encode_tokens(tokens, 2).tolist()
-    assert decode_messages(update.foreseen)[1] == foreseen
-    assert not np.any(update.foreseen[:5])

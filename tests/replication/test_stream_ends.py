@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Update, decode_update, encode_update
-from psclust.replication.sync.foreseen_update import decide
+from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Update, encode_update
+from psclust.replication.sync.foreseen_update import decide, decode_update
 from psclust.replication.sync.stream_ends import StreamEnds
 from psclust.replication.variables.cell import Cell, cell
 from psclust.testing.wait import PATIENCE_S
@@ -36,7 +36,7 @@ def tag(session: Any) -> Cell:
 
 
 def _told(ends: StreamEnds, round_: int, *taken: int) -> Any:
-    return ends.tell(tf.constant([round_, 1, 1], tf.int64), [tf.constant(taken, tf.int64)], [])
+    return ends.tell(tf.constant(round_, tf.int64), [tf.constant(taken, tf.int64)])[0]
 
 
 def test_it_waits_for_the_end(session: Any, tag: Cell) -> None:

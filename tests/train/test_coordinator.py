@@ -87,7 +87,7 @@ def made_bench(replicas: int, needed: int | None = None, program: psclust.Progra
         optimizer = program.optimizer(state.global_step)
         tower = build_tower(program, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout, needed=needed)
-        workers = [participant_ops(tower, channel, layout, replica, (), program.config) for replica in range(replicas)]
+        workers = [participant_ops(tower, channel, layout, replica, (), program.config, chief=replica == 0) for replica in range(replicas)]
         chief = coordinator_ops(tower, channel, optimizer, state, layout, program.config, workers[0])
         halves: list[list[Any]] = [[], []]
         for replica, worker in enumerate(workers):

@@ -12,6 +12,7 @@ import psclust
 from psclust.replication.sync.barrier_messages import Kind
 from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.sync.readiness import announce, stamped, stamps
+from psclust.replication.sync.step_report import StepReport
 from psclust.train.sync.participant import BarrierParticipant
 
 pytestmark = pytest.mark.tensorflow
@@ -32,6 +33,7 @@ def test_it_takes_what_is_left_and_pulls_once() -> None:
             step=(token, tf.constant(0.5), tf.constant(4), tf.timestamp(), tf.stack(taken)),
             reported=tf.no_op(),
             stamps=[taken],
+            report=StepReport("", rounds, rounds, None, 0),
             next_step=tf.constant(0),
             send=tf.group(known.assign(incarnation)),
             token=token,

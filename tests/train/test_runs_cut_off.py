@@ -24,9 +24,10 @@ def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
         ops = build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0]), 0, sync=True, chief=True).coordinator
         assert ops is not None
         assert (ops.stream is not None) is streamed
-        feeds, runs = {ops.order.op.name, ops.later_order.op.name}, [ops.update, ops.foreseen or [], ops.with_step or []]
+        feeds = {order.op.name for order in (ops.order, ops.orders)}
+        runs = [ops.update, ops.foreseen, ops.with_step]
         if ops.stream:
-            feeds.add(ops.stream.order.op.name)
+            feeds |= {order.op.name for order in ops.stream.orders}
             runs.append(ops.stream.stream)
         written = set()
         for run in runs:

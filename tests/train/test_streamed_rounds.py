@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from trained import Trained, same
 
+from psclust.placement.placement_settings import PlacementSettings
+from psclust.replication.build_between_graph import build_between_graph
+from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.barrier_messages import Update
 from psclust.train.sync.coordinator import BarrierCoordinator
-from psclust.train.sync.stream_run import OTHER_ROUND
+from psclust.train.sync.stream_run import OTHER_ROUND, StreamRun
 
 pytestmark = pytest.mark.tensorflow
 LONG = pytest.mark.long
@@ -52,14 +56,49 @@ def test_the_chief_is_asked_about_no_update_that_it_foresees(train_here: Callabl
     assert (trained.step, set(asked) - {1}) == (20, set())
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_a_worker_whose_data_ends_leaves_in_the_middle_of_a_round(train_here: Callable[..., Any], workers: int) -> None:
+def test_a_stream_is_part_of_a_step_of_the_chiefs_own_replica(train_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     import wide
 
-    # The last of three is the only one whose gradients go into an accumulator.
-    program = wide.program().with_params({"fewer": 8, "quitter": workers - 1})
+    alone: list[int] = []
+    run = StreamRun._run
+
+    def watched(stream: StreamRun, order: list[int]) -> None:
+        alone.append(order[0])
+        run(stream, order)
+
+    monkeypatch.setattr(StreamRun, "_run", watched)
+    assert train_here(wide.program(), "between-graph", sync=True, here=True).step == 20
+    # Until both have joined, and when the chief's replica has left.
+    assert len(alone) <= 3
+
+
+@pytest.mark.parametrize("replication", ["between-graph", "in-graph"])
+def test_a_small_model_that_is_cut_for_it_is_streamed(train_here: Callable[..., Any], replication: str) -> None:
+    import wide
+
+    program, cut = wide.program().with_params({"width": 150}), PlacementSettings(max_shard_bytes=50_000)
+    same(train_here(program), train_here(program, replication, sync=True, placement=cut))
+
+
+@pytest.mark.parametrize(("max_shard_bytes", "streamed"), [(50_000, True), (None, False)])
+def test_a_small_model_is_streamed_if_each_ps_has_shards_of_it(max_shard_bytes: int | None, streamed: bool) -> None:
+    import wide
+
+    workers = "/job:worker/task:0", "/job:worker/task:1"
+    layout = DeviceLayout(2, workers, workers[0], placement=PlacementSettings(max_shard_bytes=max_shard_bytes))
+    with tf.Graph().as_default():
+        built = build_between_graph(wide.program().with_params({"width": 150}), layout, 0, sync=True, chief=True)
+    assert bool(built.streamed) is streamed
+
+
+# The last of three is the only one whose gradients go into an accumulator, the first is the chief's own.
+@pytest.mark.parametrize(("workers", "quitter"), [(2, 1), (3, 2), (2, 0)])
+def test_a_worker_whose_data_ends_leaves_in_the_middle_of_a_round(train_here: Callable[..., Any], workers: int, quitter: int) -> None:
+    import wide
+
+    program = wide.program().with_params({"fewer": 8, "quitter": quitter})
     trained = train_here(program, "between-graph", sync=True, workers=workers)
-    assert trained.values["psclust/positions"].tolist() == [20] * (workers - 1) + [12]
+    assert trained.values["psclust/positions"].tolist() == [12 if worker == quitter else 20 for worker in range(workers)]
     same(train_here(program, "in-graph", sync=True, workers=workers), trained)
 
 

@@ -15,10 +15,13 @@ def test_an_offer_is_taken_and_answered() -> None:
     offers = UpdateOffer(0)
     with ThreadPoolExecutor() as threads:
         for round_ in (100, 101, 103):
-            made = threads.submit(offers.make, round_, OFFER)
-            assert offers.take(round_) is OFFER
+            taken = threads.submit(offers.take, round_)
+            assert offers.make(round_, OFFER)
+            assert taken.result(PATIENCE_S) is OFFER
+            assert not offers.wait(0)
+            answered = threads.submit(offers.answered)
             offers.answer([round_])
-            assert made.result(PATIENCE_S) == [round_]
+            assert answered.result(PATIENCE_S) == [round_]
 
 
 def test_the_replica_waits_until_it_is_known_that_there_is_no_offer() -> None:
@@ -34,7 +37,7 @@ def test_the_replica_waits_until_it_is_known_that_there_is_no_offer() -> None:
 def test_there_is_one_word_a_round() -> None:
     offers = UpdateOffer(0)
     offers.decline(100)
-    assert offers.make(100, OFFER) is None
+    assert not offers.make(100, OFFER)
     assert offers.take(100) is None
 
 
@@ -47,12 +50,13 @@ def test_a_round_that_is_over_has_no_offer() -> None:
 def test_when_it_is_closed_nobody_waits() -> None:
     offers = UpdateOffer(0)
     with ThreadPoolExecutor() as threads:
-        made = threads.submit(offers.make, 100, OFFER)
+        assert offers.make(100, OFFER)
+        answered = threads.submit(offers.answered)
         assert offers.take(100) is OFFER
         offers.close()
-        assert made.result(PATIENCE_S) is None
+        assert answered.result(PATIENCE_S) is None
     assert offers.take(101) is None
-    assert offers.make(101, OFFER) is None
+    assert not offers.make(101, OFFER)
 
 
 def test_one_who_waits_for_a_word_hears_that_it_is_closed() -> None:

@@ -25,6 +25,7 @@ class Kind(IntEnum):
     STOP = 4  # chief: the training is over, leave; or: you have left
     RESYNC = 5  # chief: a new barrier is here; join it, unless you hold a token at least this new
     LATE = 6  # chief: your gradient came too late and was dropped; compute one for this round
+    STRAY = 7  # ps to chief: a gradient of another round was waiting, and was taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +122,3 @@ def encode_update(update: Update, workers: int, foreseen: Sequence[Message] = ()
 
 def update_shape(workers: int) -> list[int]:
     return [3 + workers * (1 + _TOKEN_WIDTH + _MESSAGE_WIDTH)]
-
-
-@dataclass(frozen=True)
-class DecodedUpdate:
-    """An encoded update in a graph, int64 all. messages: how many to wait for before; examples, wanted: scalars; batches: [workers];
-    tokens: [4 * workers], see `encode_tokens`; foreseen: [5 * workers], of each the fields of its message, zeros without one."""
-
-    messages: Tensor
-    examples: Tensor
-    wanted: Tensor
-    batches: Tensor
-    tokens: Tensor
-    foreseen: Tensor
-
-
-def decode_update(vector: Tensor, workers: int) -> DecodedUpdate:
-    """The parts of an encoded update."""
-    tokens, foreseen = 3 + workers, 3 + workers * (1 + _TOKEN_WIDTH)
-    return DecodedUpdate(vector[0], vector[1], vector[2], vector[3:tokens], vector[tokens:foreseen], vector[foreseen:])

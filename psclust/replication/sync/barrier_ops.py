@@ -8,7 +8,7 @@ accumulators have shared names, so the graphs of all workers use the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -26,19 +26,19 @@ from psclust.replication.sync.barrier_messages import (
     Kind,
     Message,
     Token,
-    decode_update,
     has_token,
     position,
     tokens_shape,
-    update_shape,
 )
-from psclust.replication.sync.foreseen_update import Gates, decide
+from psclust.replication.sync.foreseen_update import Decision, Gates, decide, decode_update
+from psclust.replication.sync.readiness import of_each
+from psclust.replication.sync.step_report import StepReport
 from psclust.replication.sync.stream_ops import StreamChannel, StreamOps, bring_updated, push_streamed, stream_channel, stream_ops
 from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import GradientsAndVariables, scale
-from psclust.replication.variables.cell import Mark, cell
+from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.buckets import send_gradients
 from psclust.replication.wire.local_copies import LocalCopy, pull
@@ -64,11 +64,11 @@ class ParticipantOps:
 
     step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch, and for each of `stamps` their values)
     after one gradient was computed, pushed and reported; feeds `incarnation` and `round`. reported: its op that reports, with all that goes
-    before. stamps: for each ps, the stamps that a step takes there, each of which can be taken alone; see `readiness`.
-    next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without a gradient. token: waits for this
-    worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date, before a step that does not
-    continue the one before; None if it has none. computed: the round whose gradient was computed last, on the worker alone; None if
-    computing it waits for other replicas.
+    before. stamps: for each ps, the stamps that a step takes there, each of which can be taken alone; see `readiness`. report:
+    see `StepReport`. next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without
+    a gradient. token: waits for this worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date,
+    before a step that does not continue the one before; None if it has none. computed: the round whose gradient was computed last, on the
+    worker alone; None if computing it waits for other replicas.
     """
 
     kind: Tensor
@@ -77,6 +77,7 @@ class ParticipantOps:
     step: Sequence[Tensor]
     reported: Operation
     stamps: Sequence[Sequence[Tensor]]
+    report: StepReport
     next_step: Tensor
     send: Operation
     token: Tensor
@@ -101,9 +102,10 @@ class CoordinatorOps:
     sums: the accumulators that an update takes from. all_reduce: None without one. backups: None if every gradient counts.
     send: sends `tokens`. update: applies the mean of the round, or waits until the `stream` has, counts the step, sends the tokens of
     `order` and receives the next messages; fetches what `receive` does. foreseen: waits for the messages of `order`, then does the same if
-    they are those foreseen, but receives no others; fetches `Decision.answer`. with_step: the same as part of a step of the chief's own
-    replica, which then takes no token: fetches (loss, examples, when its gradients were computed, answer); feeds `later_order`, and the
-    step's. marks: not all equal if an update is half made. Both None with a stream.
+    they are those foreseen, but receives no others; fetches `Decision.answer`. with_step: the same, and the stream, in a step of the
+    chief's own replica, which then takes no token: fetches what the step does but for the token, and the answer; feeds `orders`, and the
+    step's. unforeseen: int64 [messages, 5], why such a step with a stream makes no update, or does not end: its messages if they are
+    not those foreseen, and STRAY; None without a stream. marks: not all equal if an update is half made; None with a stream.
     """
 
     workers: int
@@ -120,8 +122,9 @@ class CoordinatorOps:
     send: Operation
     update: Sequence[Tensor | Operation]
     foreseen: Sequence[Tensor | Operation]
-    with_step: Sequence[Tensor | Operation] | None
-    later_order: Tensor
+    with_step: Sequence[Tensor | Operation]
+    orders: Tensor | None
+    unforeseen: Tensor | None
     marks: Sequence[Mark] | None
 
 
@@ -146,9 +149,16 @@ def build_channel(
 
 
 def participant_ops(
-    tower: Tower, channel: Channel, layout: DeviceLayout, replica: int, updates: Sequence[Operation], settings: Settings
+    tower: Tower,
+    channel: Channel,
+    layout: DeviceLayout,
+    replica: int,
+    updates: Sequence[Operation],
+    settings: Settings,
+    *,
+    chief: bool = False,
 ) -> ParticipantOps:
-    """The ops of replica number `replica`; `updates` are run with every step."""
+    """The ops of replica number `replica`; `updates` are run with every step. chief: whether it is the chief's own."""
     with tf.device(layout.workers[replica]):
         kind, incarnation = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "incarnation"))
         round_ = channel.all_reduce.round if channel.all_reduce else tf.compat.v1.placeholder(tf.int64, [], name="round")
@@ -156,33 +166,28 @@ def participant_ops(
         # Added, not stacked: TensorFlow folds a stack into its elements, and the round would not wait for the batch any more.
         done += tower.input.examples * tf.one_hot(position(Message, "examples"), *MESSAGE_SHAPE, dtype=tf.int64)
         other = _encode(kind, replica, incarnation, round_)
+        report = StepReport.of(done, layout, streamed=channel.stream is not None, chief=chief)
     sent = send_gradients(tower.contributions, layout.workers[replica], settings.wire_dtype, in_turn=channel.stream is not None)
-    # The round is read from the message, which waits for the batch: when the data has ended nothing may be pushed, not even a gradient that
-    # does not depend on the batch.
-    rounds = {variable.device: at(variable, lambda: done[position(Message, "round")]) for _, variable in sent}
+    devices = [variable.device for _, variable in sent]
+    rounds = report.on_each("round", devices)
     brought: list[Operation] = []
     stamps: Mapping[str, Sequence[Tensor]] = {}
     if channel.stream is None:
         accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
         pushes = [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in zip(accumulators, sent, strict=True)]
     else:
-        examples = {variable.device: at(variable, lambda: done[position(Message, "examples")]) for _, variable in sent}
-        pushes = push_streamed(channel.stream, replica, [gradient for gradient, _ in sent], examples, rounds)
+        gradients = [gradient for gradient, _ in sent]
+        pushes = push_streamed(channel.stream, replica, gradients, report.on_each("examples", devices), rounds)
         brought, stamps = bring_updated(channel.stream, replica)
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
-            reported = channel.messages.enqueue(done)
+            reported = channel.messages.enqueue(report.message())
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
-    token = moved(token, layout.client)
+    token, *fetched = _fetched(token, stamps.values(), layout)
     with tf.device(layout.client):
         next_step = token[position(Token, "step")]
-    last = cell("psclust/computed", tf.int64, [], host_of(layout.workers[replica]))
-    # On the worker: the time at which a ps has them would take a message of its own.
-    with tf.device(layout.workers[replica]), tf.control_dependencies([gradient for gradient, _ in tower.contributions]):
-        kept = last.set(tf.identity(round_))
-        with tf.control_dependencies([kept]):
-            computed = tf.timestamp()
+    computed, last = _computed(tower, layout.workers[replica], round_)
     with tf.device(tower.loss.device), tf.control_dependencies(brought):
         loss = tf.identity(tower.loss) if brought else tower.loss
     with tf.device(layout.parameters):
@@ -190,8 +195,9 @@ def participant_ops(
             kind=kind,
             incarnation=incarnation,
             round=round_,
-            step=(token, loss, tower.input.examples, computed, *(moved(each, layout.client) for each in joined(stamps))),
+            step=(token, loss, tower.input.examples, computed, *fetched),
             stamps=list(stamps.values()),
+            report=report,
             reported=reported,
             next_step=next_step,
             send=channel.messages.enqueue(other),
@@ -216,14 +222,12 @@ def coordinator_ops(
     with tf.device(layout.client):
         round_, count = tf.compat.v1.placeholder(tf.int64, [], name="round"), tf.compat.v1.placeholder(tf.int32, [], name="count")
         tokens = tf.compat.v1.placeholder(tf.int64, tokens_shape(workers), name="tokens")
-        order = later_order = tf.compat.v1.placeholder(tf.int64, update_shape(workers), name="order")
     with tf.device(layout.parameters):
-        if channel.stream is None:
-            # Fed itself where no step is to go before. When the data has ended, a step that fails takes no messages with it.
-            with tf.control_dependencies([own.reported]):
-                order = tf.identity(later_order)
+        # Fed itself where no step is to go before. When the data has ended, a step that fails takes no messages with it.
+        with tf.control_dependencies([own.reported]):
+            order = own.report.update_order()
         gates, decoded = None, decode_update(order, workers)
-        stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings) if channel.stream else None
+        stream = stream_ops(tower, channel.stream, optimizer, state, layout, settings, own.report) if channel.stream else None
         decision = decide(decoded, workers, channel.messages.dequeue_many, stream.admits if stream else None)
         if stream is None:
             gates = Gates(decision, variables)
@@ -236,6 +240,8 @@ def coordinator_ops(
         counted = _counted(state, applied, decision.batches, stream)
         ended = gates.end(layout.parameters, counted) if gates else []
         answer = moved(decision.answer, layout.client)
+        answer_of_step, *stamps = _fetched(decision.answer, own.stamps, layout)
+        streamed, unforeseen = _streamed(decision, stream) if stream else ([], None)
         with tf.control_dependencies([counted]):
             sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
         with tf.control_dependencies([sent]):
@@ -255,11 +261,32 @@ def coordinator_ops(
             send=_send(channel, tokens),
             update=(moved(update, layout.client), *ended),
             foreseen=(answer, sent, *ended),
-            # A step with a stream ends with it, and for that the chief may first have to do something about the answer.
-            with_step=(*own.step[1:], answer, sent, *ended) if stream is None else None,
-            later_order=later_order,
+            with_step=(*own.step[1:4], *stamps, answer_of_step, *streamed, sent, *ended),
+            unforeseen=moved(unforeseen, layout.client) if unforeseen is not None else None,
+            orders=own.report.orders,
             marks=gates.marks if gates else None,
         )
+
+
+def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:
+    """(when the gradients were computed, see `ParticipantOps.step`; the last round of which they were). On the worker: the time at which a
+    ps has them would take a message of its own."""
+    last = cell("psclust/computed", tf.int64, [], host_of(worker))
+    with tf.device(worker), tf.control_dependencies([gradient for gradient, _ in tower.contributions]):
+        kept = last.set(tf.identity(round_))
+        with tf.control_dependencies([kept]):
+            return tf.timestamp(), last
+
+
+def _fetched(last: Tensor, stamps: Iterable[Sequence[Tensor]], layout: DeviceLayout) -> list[Tensor]:
+    """(`last`, int64 [n], which is on the first ps; the stamps of each ps), on the client, with one message from each ps."""
+    together = joined({each[0].device: each for each in stamps})
+    here = [each for each in together if each.device == layout.parameters]
+    with tf.device(layout.parameters):
+        message = tf.concat([*here, last], 0)
+    with tf.device(layout.client):
+        *found, last = tf.split(message, [*(each.shape[0] for each in here), -1])
+    return [last, *(found[0] if each.device == layout.parameters else moved(each, layout.client) for each in together)]
 
 
 def _taken(channel: Channel, variables: Sequence[Variable]) -> Sequence[Gradient]:
@@ -273,6 +300,14 @@ def _applied(
     variables = [variable for _, variable in tower.contributions]
     mean = [(at(v, scale, sums, gates.factor(v.device)), v) for sums, v in zip(taken, variables, strict=True)]
     return apply_update(optimizer, *tower.divide(mean), state, layout, settings)
+
+
+def _streamed(decision: Decision, stream: StreamOps) -> tuple[list[Operation], Tensor]:
+    """(the ops of a step with a stream that the stream adds; what the chief takes of what keeps one from ending). Such a step ends with its
+    stream, and for that the chief may first have to do something about its messages."""
+    found = tf.queue.FIFOQueue(-1, [tf.int64], [MESSAGE_SHAPE], shared_name="psclust/unforeseen", name="unforeseen")
+    stray = _encode(tf.constant(Kind.STRAY), 0, tf.constant(0), stream.other_round)
+    return [stream.reported, found.enqueue_many(decision.unforeseen), found.enqueue(stray)], found.dequeue_many(found.size())
 
 
 def _counted(state: State, applied: Sequence[Operation], batches: Tensor, stream: StreamOps | None) -> Operation:
@@ -299,5 +334,5 @@ def _receive(channel: Channel, count: Tensor) -> Tensor:
 
 def _send(channel: Channel, tokens: Tensor) -> Operation:
     """One op for any choice of workers: TensorFlow keeps a graph of its own for every set of ops that it is asked to run."""
-    to_send = tf.cast(has_token(tokens), tf.int32)
-    return tf.group(*[queue.enqueue_many(tokens[i : i + to_send[i]]) for i, queue in enumerate(channel.tokens)])
+    own = of_each(tokens, tf.cast(has_token(tokens), tf.int32), len(channel.tokens))
+    return tf.group(*[queue.enqueue_many(rows) for queue, rows in zip(channel.tokens, own, strict=True)])

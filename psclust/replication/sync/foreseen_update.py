@@ -18,20 +18,40 @@ from dataclasses import dataclass, fields
 import tensorflow as tf
 
 from psclust.replication.graph_walk import before, reached
-from psclust.replication.sync.barrier_messages import DecodedUpdate, Message, position
+from psclust.replication.sync.barrier_messages import MESSAGE_SHAPE, TOKEN_SHAPE, Message, position
 from psclust.replication.tf_types import Operation, Tensor, Variable
 from psclust.replication.variables.cell import Cell, Mark, cell
+
+
+@dataclass(frozen=True)
+class DecodedUpdate:
+    """An encoded update in a graph, int64 all. messages: how many to wait for before; examples, wanted: scalars; batches: [workers];
+    tokens: [4 * workers], see `encode_tokens`; foreseen: [5 * workers], of each the fields of its message, zeros without one."""
+
+    messages: Tensor
+    examples: Tensor
+    wanted: Tensor
+    batches: Tensor
+    tokens: Tensor
+    foreseen: Tensor
+
+
+def decode_update(vector: Tensor, workers: int) -> DecodedUpdate:
+    """The parts of an encoded update."""
+    numbers, *parts = tf.split(vector, [3, workers, workers * TOKEN_SHAPE[0], workers * MESSAGE_SHAPE[0]])
+    return DecodedUpdate(*tf.unstack(numbers), *parts)
 
 
 @dataclass(frozen=True)
 class Decision:
     """update: float64 [2], 1 over the examples of the round, and a mark that no other update has; it and what depends on it exist only in a
     run that updates. batches: int64 [workers]. answer: int64 [1 + 5 * messages], 1 or 0, whether the run updates, then the messages that it
-    waited for."""
+    waited for. unforeseen: int64 [messages, 5], these messages; exist only in a run that does not update."""
 
     update: Tensor
     batches: Tensor
     answer: Tensor
+    unforeseen: Tensor
 
 
 def decide(
@@ -54,8 +74,9 @@ def decide(
     goes = ~asked | (same & (total > 0))
     batches = tf.where(asked, tf.cast(examples > 0, tf.int64), order.batches)
     _, update = tf.raw_ops.Switch(data=tf.stack([1.0 / tf.cast(total, tf.float64), tf.timestamp()]), pred=goes)
+    unforeseen, _ = tf.raw_ops.Switch(data=messages, pred=goes)
     answer = tf.concat([[tf.cast(goes, tf.int64)], tf.reshape(messages, [-1])], 0)
-    return Decision(update, batches, answer)
+    return Decision(update, batches, answer, unforeseen)
 
 
 class Gates:

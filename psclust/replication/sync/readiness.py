@@ -31,6 +31,12 @@ def announce(variables: Sequence[Variable], rounds: Sequence[Tensor], after: Seq
         return [stamps(variables, worker).enqueue_many(own) for worker, own in enumerate(rounds)]
 
 
+def of_each(rows: Tensor, chosen: Tensor, workers: int) -> list[Tensor]:
+    """For each worker its row of `rows`, [1, ...], if `chosen`, int32 [workers], is 1 there, and no row, [0, ...], if it is 0."""
+    whose = workers - chosen * (workers - tf.range(workers))
+    return list(tf.dynamic_partition(rows, whose, workers + 1))[:workers]
+
+
 def stamped(variables: Sequence[Variable], worker: int) -> Tensor:
     """The next stamp for the worker, int64 scalar. Waiting for it holds no thread of the ps."""
     with tf.device(variables[0].device):

@@ -33,12 +33,13 @@ class StreamEnds:
         with tf.device(device):
             return cls(device, tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name="psclust/streamed", name="streamed"))
 
-    def tell(self, order: Tensor, taken: Sequence[Tensor], stream: Sequence[Operation]) -> Operation:
-        """Tells the end of the ops in `stream`, unless gradients of another round than the `order` says were `taken`."""
-        with tf.device(self.device), tf.control_dependencies(stream):
-            round_ = tf.identity(order)[:1]
-            own = tf.reduce_all(tf.stack([tf.reduce_all(tf.equal(rounds, round_)) for rounds in taken]))
-            return self.rounds.enqueue_many(round_[: tf.cast(own, tf.int32)])
+    def tell(self, round_: Tensor, taken: Sequence[Tensor]) -> tuple[Operation, Tensor, Tensor]:
+        """(the op that tells the end of a stream, when there are the rounds of gradients that were `taken`, unless one is not `round_`; a
+        bool scalar, whether all are; the round, int64 scalar, which exists only if one is not)."""
+        with tf.device(self.device):
+            own = tf.reduce_all(tf.equal(tf.concat(taken, 0), round_))
+            other, its_own = tf.raw_ops.Switch(data=round_, pred=own)
+            return self.rounds.enqueue(its_own), own, other
 
     def await_one(self, tag: Cell) -> Operation:
         """Waits for the end of the next stream. Fails if it is not the last that has begun, whose round is the `tag`."""

@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from psclust.replication.by_device import joined, moved
+from psclust.replication.by_device import moved
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.graph_walk import before, reached
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
 from psclust.replication.sync.arrivals import Arrivals, arrivals_of, others_of, place_of
-from psclust.replication.sync.readiness import announce, stamped
+from psclust.replication.sync.readiness import announce, of_each, stamped
+from psclust.replication.sync.step_report import StepReport
 from psclust.replication.sync.stream_ends import StreamEnds
 from psclust.replication.tf_types import Accumulator, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
@@ -50,11 +51,13 @@ class StreamChannel:
 
 @dataclass(frozen=True)
 class StreamOps:
-    """order: int64 [1 + workers] placeholder, the round, then 1 for each worker that takes part. round: int64 scalar placeholder.
+    """orders: for each ps, int64 [1 + workers], to feed with the round, then 1 for each worker that takes part. round: int64 scalar
+    placeholder.
 
-    stream: updates the variables as `order` says; a place of `Arrivals` that none of these workers has needs gradients of zero. Fetches,
-    for each ps, the rounds of gradients that it has taken, int64 [n]: the round is void if one is of another. admits: makes a bool scalar,
-    whether a round, int64 scalar, is behind no fence. zeros: for each place, pushes one of each variable, numbered `round`. no_examples:
+    stream: updates the variables as `orders` say; a place of `Arrivals` that none of these workers has needs gradients of zero. Fetches
+    whether all gradients that were taken are of the round, bool scalar; it is void if one is of another. reported: its op that says that it
+    has ended. other_round: the round, int64 scalar; exists only if a gradient of another was taken. admits: makes a bool scalar, whether a
+    round, int64 scalar, is behind no fence. zeros: for each place, pushes one of each variable, numbered `round`. no_examples:
     goes with one, on each ps. lacking: bool [places + 1], at which places less waits than a stream may take, and whether examples do. sums:
     all that holds gradients or examples. tags, settled: see above. fence: sets all fences to `round`, and has an update fail that waits for
     a stream; fenced: bool [ps], which are set. roll_back: gives the variables of a ps back the values they had. level: takes it that all
@@ -64,9 +67,11 @@ class StreamOps:
     """
 
     workers: int
-    order: Tensor
+    orders: Sequence[Tensor]
     round: Tensor
     stream: Sequence[Tensor | Operation]
+    reported: Operation
+    other_round: Tensor
     admits: Callable[[Tensor], Tensor]
     zeros: Sequence[Operation]
     no_examples: Operation
@@ -128,13 +133,13 @@ def stream_ops(
     state: State,
     layout: DeviceLayout,
     settings: Settings,
+    report: StepReport,
 ) -> StreamOps:
-    """The ops of the chief."""
+    """The ops of the chief. report: of its own replica."""
     with tf.device(layout.client):
         round_ = tf.compat.v1.placeholder(tf.int64, [], name="round")
-        order = tf.compat.v1.placeholder(tf.int64, [1 + len(layout.workers)], name="stream_order")
     anchors = {arrivals.variable.device: arrivals.variable for arrivals in channel.arrivals}
-    orders = {device: at(variable, _Order.of, order) for device, variable in anchors.items()}
+    orders = _Orders(report, len(layout.workers))
     tags = {device: _tag(device) for device in dict.fromkeys([layout.parameters, *anchors])}
     built = len(tf.compat.v1.get_default_graph().get_operations())
     fences = {device: cell("psclust/fence", tf.int64, [], device) for device in tags}
@@ -143,17 +148,21 @@ def stream_ops(
     new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
     within = [operation for operation in reached(applied, before).values() if operation.name in new]
     written = _writers(within)
-    kept, begun = _keep(written, [operation for operation in within if operation.type in _TAKES], order, tags)
+    kept, begun = _keep(written, [operation for operation in within if operation.type in _TAKES], orders, tags)
     sent = {copy.variable.op.name: copy.sent for copy in channel.copies if copy.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
-    announced = [stamp for group in groups for stamp in _announced(group, orders[group[0].device], written, sent)]
+    announced = [stamp for group in groups for stamp in _announced(group, orders.on(group[0].device), written, sent)]
     settled = cell("psclust/settled", tf.int64, [], layout.parameters)
     ends = StreamEnds.on(layout.parameters)
+    ended = _ended(taken, [*begun, *applied, *announced])
+    reported, own, other = ends.tell(orders.on(layout.parameters).round, ended)
     return StreamOps(
         workers=len(layout.workers),
-        order=order,
+        orders=orders.fed,
         round=round_,
-        stream=[*(moved(each, layout.client) for each in taken), ends.tell(order, taken, [*begun, *applied, *announced])],
+        stream=[reported, moved(own, layout.client)],
+        reported=reported,
+        other_round=other,
         admits=lambda round_: fences[layout.parameters].read() <= round_,
         zeros=[tf.group(*[each.push_zero(place, round_) for each in channel.arrivals]) for place in channel.arrivals[0].places],
         no_examples=tf.group(*[_push_examples(channel, device, tf.constant(0), round_) for device in channel.examples]),
@@ -175,20 +184,36 @@ def stream_ops(
 
 @dataclass(frozen=True)
 class _Order:
-    """`StreamOps.order` on a ps. rounds: for each worker, what to stamp, int64 [1] or [0]. gradients: of how many workers; others: how many
-    of them an accumulator of `Arrivals` gets; int32 scalars."""
+    """One of `StreamOps.orders`. round: int64 scalar. rounds: for each worker, what to stamp, int64 [1] or [0]. gradients: of how many
+    workers; others: how many of them an accumulator of `Arrivals` gets; int32 scalars."""
 
+    fed: Tensor
     round: Tensor
     rounds: Sequence[Tensor]
     gradients: Tensor
     others: Tensor
 
-    @classmethod
-    def of(cls, order: Tensor) -> _Order:
-        order = tf.identity(order)
-        rounds = [order[:count] for count in tf.unstack(order[1:])]
-        taking_part = tf.cast(order[1:], tf.int32)
-        return cls(order[0], rounds, tf.reduce_sum(taking_part), others_of(taking_part))
+
+class _Orders:
+    """Those of all ps, each made when it is needed."""
+
+    def __init__(self, report: StepReport, workers: int) -> None:
+        self._report = report
+        self._workers = workers
+        self._made: dict[str, _Order] = {}
+
+    def on(self, device: str) -> _Order:
+        if device not in self._made:
+            with tf.device(device), tf.control_dependencies(None):
+                fed = self._report.stream_order(device)
+                round_, taking_part = fed[0], tf.cast(fed[1:], tf.int32)
+                rounds = of_each(tf.fill([self._workers], round_), taking_part, self._workers)
+                self._made[device] = _Order(fed, round_, rounds, tf.reduce_sum(taking_part), others_of(taking_part))
+        return self._made[device]
+
+    @property
+    def fed(self) -> list[Tensor]:
+        return [order.fed for order in self._made.values()]
 
 
 def _push_examples(channel: StreamChannel, device: str, examples: Tensor, round_: Tensor) -> Operation:
@@ -217,34 +242,56 @@ def _lacking(channel: StreamChannel, anchors: Mapping[str, Variable], workers: i
     return tf.stack([*fewer, tf.reduce_min(tf.stack(examples)) < workers])
 
 
-def _mean(channel: StreamChannel, orders: Mapping[str, _Order], fences: Mapping[str, Cell]) -> tuple[GradientsAndVariables, list[Tensor]]:
+def _mean(
+    channel: StreamChannel, orders: _Orders, fences: Mapping[str, Cell]
+) -> tuple[GradientsAndVariables, Mapping[str, Sequence[Tensor]]]:
     """(the mean of all gradients of each variable, when it is complete; for each ps, the rounds of gradients that were taken)."""
     factors = {}
     for device, accumulator in channel.examples.items():
         with tf.device(device):
             # In a void round there may be none.
-            factor = 1.0 / tf.maximum(accumulator.take_grad(orders[device].gradients), 1.0)
+            factor = 1.0 / tf.maximum(accumulator.take_grad(orders.on(device).gradients), 1.0)
             dtypes = {each.variable.dtype.base_dtype for each in channel.arrivals if each.variable.device == device}
             factors[device] = {dtype: tf.cast(factor, dtype) for dtype in dtypes}
     means = []
     rounds: dict[str, list[Tensor]] = {device: [] for device in factors}
     for arrivals in channel.arrivals:
         device = arrivals.variable.device
-        gradients, each = arrivals.take(orders[device].others)
+        gradients, each = arrivals.take(orders.on(device).others)
         rounds[device] += each
         with tf.device(device), tf.control_dependencies(gradients):
             current = fences[device].read()
-            allowed = tf.raw_ops.Assert(condition=current <= orders[device].round, data=["the stream of an earlier chief"])
+            allowed = tf.raw_ops.Assert(condition=current <= orders.on(device).round, data=["the stream of an earlier chief"])
         with tf.device(device), tf.control_dependencies([allowed]):
             # What takes the sum apart is held back as well.
             gradients[0] = tf.identity(gradients[0])
         with tf.device(device):
             means.append((scaled_sum(gradients, factors[device][gradients[0].dtype]), arrivals.variable))
-    return means, joined(rounds)
+    return means, rounds
+
+
+def _ended(taken: Mapping[str, Sequence[Tensor]], stream: Sequence[Operation]) -> list[Tensor]:
+    """For each ps, the rounds of gradients that were taken, when the ops of the stream there have ended: it then sends no other word of
+    that."""
+    ended: dict[str, list[Operation]] = {}
+    waiting = list(stream)
+    while waiting:
+        operation = waiting.pop()
+        if operation.type == "NoOp":
+            waiting.extend(operation.control_inputs)
+        else:
+            ended.setdefault(operation.device, []).append(operation)
+    rounds = []
+    for device, each in ended.items():
+        with tf.device(device):
+            there = tf.stack(taken[device]) if device in taken else tf.zeros([0], tf.int64)
+            with tf.control_dependencies(each):
+                rounds.append(tf.identity(there))
+    return rounds
 
 
 def _keep(
-    written: Mapping[str, tuple[Variable, list[Operation]]], takes: Sequence[Operation], order: Tensor, tags: dict[str, Cell]
+    written: Mapping[str, tuple[Variable, list[Operation]]], takes: Sequence[Operation], orders: _Orders, tags: dict[str, Cell]
 ) -> tuple[list[tuple[Variable, Cell]], list[Operation]]:
     """Makes the ops that write or take begin by keeping the values of all variables `written`, and by setting the tag of their ps; adds
     tags where some are missing. Returns the variables, each with the cell of its value, and the ops that set the tags."""
@@ -254,7 +301,7 @@ def _keep(
         with tf.device(device):
             keeps = [value.set(variable.read_value()) for variable, value in kept if variable.device == device]
             with tf.control_dependencies(keeps):
-                begun.append(tags.setdefault(device, _tag(device)).set(tf.identity(order)[0]))
+                begun.append(tags.setdefault(device, _tag(device)).set(tf.identity(orders.on(device).round)))
         writers = [writer for variable, ops in written.values() if variable.device == device for writer in ops]
         for operation in [*writers, *(each for each in takes if each.device == begun[-1].device)]:
             operation._add_control_input(begun[-1])

@@ -2,7 +2,8 @@
 all workers for it have arrived, and the update that ends the round only counts it.
 
 The chief begins the stream of a round for the workers it then expects, its *places*; each variable waits for one gradient of every place.
-If each place's message then comes, the step is counted when the stream has ended, as foreseen (`foreseen_update`).
+If each place's message then comes, the step is counted when the stream has ended, as foreseen (`foreseen_update`). Both are part of the
+step of the chief's own replica, if that takes part.
 So a place that stays empty, because its worker left, is filled with a gradient of zero over no examples, and a worker that joins
 unexpectedly waits for the next round. In a void round all places are filled, which ends the stream, and the variables are rolled back.
 A round in which a worker died is void: what it has pushed may be in the variables already. All others compute the step again while its

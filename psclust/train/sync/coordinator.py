@@ -30,14 +30,14 @@ from psclust.replication.sync.barrier_actions import (
     Stream,
     Warn,
 )
-from psclust.replication.sync.barrier_messages import Foreseen, Message, Update, decode_messages, encode_tokens, encode_update
+from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Update, decode_messages, encode_tokens, encode_update
 from psclust.replication.sync.barrier_ops import CoordinatorOps
 from psclust.replication.sync.streaming import StreamingBarrier
 from psclust.replication.tf_types import Session
 from psclust.train.prepared_run import prepare
 from psclust.train.session import close
 from psclust.train.sync.accumulator_group import AccumulatorGroup
-from psclust.train.sync.stream_run import StreamRun
+from psclust.train.sync.stream_run import StreamRun, other_round
 from psclust.train.sync.update_offer import Offer, UpdateOffer
 
 LOG = logging.getLogger(__name__)
@@ -45,6 +45,9 @@ LOG = logging.getLogger(__name__)
 # Each taking from an accumulator adds one to its number, and replicas released from old rounds take. The margin keeps them from closing
 # the accumulators of an all-reduce to the current round.
 _MARGIN = 100
+
+# How often it looks whether a step that is a stream as well waits for something else than what was foreseen.
+_LOOK_S = 0.1
 
 
 def new_barrier(
@@ -87,7 +90,7 @@ class BarrierCoordinator:
         self._updated = updated
         self._dropped = dropped
         self._offer = offer
-        if not barrier.foresees or ops.with_step is None:
+        if not barrier.foresees:
             offer.close()
         # Messages that came with an update.
         self._inbox: list[Message] = []
@@ -148,24 +151,52 @@ class BarrierCoordinator:
             found, self._inbox = self._inbox, []
             return found
         foreseen = self._barrier.foreseen()
+        if foreseen is not None and self._offered(foreseen):
+            received = self._messages_of_step(foreseen)
+            if received is not None:
+                return received
+        self._offer.decline(self._barrier.round)
+        if self._stream:
+            self._stream.start()
         if foreseen is None:
-            self._offer.decline(self._barrier.round)
             return decode_messages(self._session.run(self._ops.receive, {self._ops.count: self._barrier.wanted}))
-        answer = self._offered(foreseen)
-        if answer is None:
-            (answer,) = self._foreseen(encode_update(foreseen.update, self._ops.workers, foreseen.messages))
+        (answer,) = self._foreseen(encode_update(foreseen.update, self._ops.workers, foreseen.messages))
         if answer[0]:
             self._made = foreseen
         return decode_messages(answer[1:])
 
-    def _offered(self, foreseen: Foreseen) -> Any:
-        """The answer of the chief's own replica, if it takes part."""
+    def _offered(self, foreseen: Foreseen) -> bool:
+        """Whether the update has been offered to the chief's own replica, which takes part."""
         tokens = dict(foreseen.update.tokens)
         token = tokens.pop(self._offer.worker, None)
         if token is None:
-            return None
+            return False
         order = encode_update(replace(foreseen.update, tokens=tokens), self._ops.workers, foreseen.messages)
-        return self._offer.make(self._barrier.round, Offer(order, token))
+        stream = self._stream.order if self._stream else []
+        return self._offer.make(self._barrier.round, Offer([*stream, *order], token))
+
+    def _messages_of_step(self, foreseen: Foreseen) -> list[Message] | None:
+        """The messages of the round, received by the step of the chief's own replica that was to make the update. None: there is no such
+        step any more."""
+        while self._stream and not self._offer.wait(_LOOK_S):
+            if messages := self._unforeseen():
+                # The step ends with its stream, which may need gradients of zero before.
+                self._stream.await_step(lambda: self._offer.answered() is not None)
+                return messages
+        answer = self._offer.answered()
+        if answer is None:
+            return None
+        if self._stream:
+            self._stream.made()
+        if answer[0]:
+            self._made = foreseen
+        return decode_messages(answer[1:]) if answer[0] or not self._stream else self._unforeseen()
+
+    def _unforeseen(self) -> list[Message]:
+        messages = decode_messages(self._session.run(self._ops.unforeseen))
+        if any(message.kind is Kind.STRAY for message in messages):
+            raise other_round()
+        return messages
 
     def _make(self, update: Update) -> None:
         if self._stream:
@@ -197,6 +228,8 @@ class BarrierCoordinator:
                     assert ops.all_reduce is not None
                     run(ops.all_reduce.release, {ops.round: round_})
                 case DropMessages():
+                    if ops.stream:
+                        run(ops.unforeseen)
                     if count := run(ops.pending):
                         run(ops.receive, {ops.count: count})
                 case Warn(text):

@@ -40,9 +40,9 @@ class BarrierParticipant:
     ) -> None:
         self._step = (hooks or Hooks()).callable(session, ops.step, [ops.incarnation, ops.round])
         self._updates: UpdateOffer | None = None
-        if chief and chief[0].with_step:
+        if chief:
             self._updates = chief[1]
-            self._step_with_update = prepare(session, chief[0].with_step, [ops.incarnation, ops.round, chief[0].later_order])
+            self._step_with_update = prepare(session, chief[0].with_step, [ops.incarnation, ops.round, chief[0].orders])
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
         self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
@@ -108,7 +108,7 @@ class BarrierParticipant:
                 token, *made = self._step(self._incarnation, self._round)
             return decode_token(token), *made
         with self._watched():
-            *made, answer = self._step_with_update(self._incarnation, self._round, offer.order)
+            *made, answer = self._step_with_update(self._incarnation, self._round, offer.orders)
         self._updates.answer(answer)
         return offer.token if answer[0] else self._token(), *made
 

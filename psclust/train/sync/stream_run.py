@@ -1,4 +1,5 @@
-"""Streamed rounds at work: the stream runs in a thread of its own, while the barrier receives messages."""
+"""Streamed rounds at work: the stream is part of a step of the chief's own replica, or runs in a thread of its own, while the barrier
+receives messages."""
 
 from __future__ import annotations
 
@@ -16,6 +17,11 @@ from psclust.train.prepared_run import prepare
 OTHER_ROUND = "a gradient of another round"
 
 
+def other_round() -> Exception:
+    """The error after which the chief opens another session."""
+    return tf.errors.AbortedError(None, None, f"{OTHER_ROUND} was waiting, of a task that was thought dead")
+
+
 class StreamRun:
     """The streams of one barrier, one after another. failed(error): called in the stream's thread if it fails."""
 
@@ -23,7 +29,11 @@ class StreamRun:
         self._session = session
         self._ops = ops
         self._failed = failed
-        self._stream = prepare(session, ops.stream, [ops.order])
+        self._stream = prepare(session, ops.stream, ops.orders)
+        # Of the stream that is to begin.
+        self.order: list[int] = []
+        # Of one that is part of a step: waits for the end of that step. False: the step has not begun.
+        self._step_ended: Callable[[], bool] | None = None
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
@@ -38,9 +48,7 @@ class StreamRun:
                 places = {place_of(worker) for worker in workers}
                 if absent := [push for place, push in enumerate(ops.zeros) if place not in places]:
                     run(absent, {ops.round: round_})
-                order = [round_, *(int(worker in workers) for worker in range(ops.workers))]
-                self._thread = threading.Thread(target=self._run, args=(order,), name="stream", daemon=True)
-                self._thread.start()
+                self.order = [round_, *(int(worker in workers) for worker in range(ops.workers))]
             case Fill(round_, workers):
                 for worker in workers:
                     run([ops.zeros[place_of(worker)], ops.no_examples], {ops.round: round_})
@@ -50,8 +58,27 @@ class StreamRun:
                 run(ops.level)
                 run(ops.settle, {ops.round: round_})
 
+    def start(self) -> None:
+        """Begins in a thread the stream that is to begin, if any, unless a step makes it."""
+        if self.order and self._step_ended is None:
+            order, self.order = self.order, []
+            self._thread = threading.Thread(target=self._run, args=(order,), name="stream", daemon=True)
+            self._thread.start()
+
+    def made(self) -> None:
+        """A step has made the stream that was to begin."""
+        self.order = []
+
+    def await_step(self, ended: Callable[[], bool]) -> None:
+        """A step makes the stream that was to begin. ended(): waits for its end; False if it has not begun."""
+        self._step_ended = ended
+
     def finish(self) -> None:
         """Waits for the end of the stream. Raises its error."""
+        ended, self._step_ended = self._step_ended, None
+        if ended is not None and ended():
+            self.made()
+        self.start()
         if self._thread is not None:
             self._thread.join()
         if self._error is not None:
@@ -59,13 +86,12 @@ class StreamRun:
 
     def _run(self, order: list[int]) -> None:
         try:
-            taken = self._stream(order)
+            (own,) = self._stream(*[order] * len(self._ops.orders))
         except Exception as error:  # noqa: BLE001 - raised by `finish`
             self._fail(error)
             return
-        if any((rounds != order[0]).any() for rounds in taken):
-            # The chief opens another session after it.
-            self._fail(tf.errors.AbortedError(None, None, f"{OTHER_ROUND} was waiting, of a task that was thought dead"))
+        if not own:
+            self._fail(other_round())
 
     def _fail(self, error: Exception) -> None:
         self._error = error

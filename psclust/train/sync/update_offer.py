@@ -1,4 +1,5 @@
-"""How the chief's replica makes the foreseen update in the run of its own step: each ps then has one run less a step.
+"""How the chief's replica makes the foreseen update, and the stream before it, in the run of its own step: each ps then has one run less a
+step, and the first one two less with a stream.
 
 The coordinator's thread offers the update of a round; the replica, in its own thread, takes it before its step and hands back the answer.
 For each round the coordinator says once whether there is an offer, and the replica waits for that word.
@@ -15,9 +16,9 @@ from psclust.replication.sync.barrier_messages import Token
 
 @dataclass(frozen=True)
 class Offer:
-    """order: of `encode_update`, without the replica's own token, which `token` is."""
+    """orders: to feed, without the replica's own token, which `token` is."""
 
-    order: Any
+    orders: Any
     token: Token
 
 
@@ -32,15 +33,24 @@ class UpdateOffer:
         self._answer: Any = None
         self._closed = False
 
-    def make(self, round_: int, offer: Offer) -> Any:
-        """Offers the update of the round and waits for the answer, `Decision.answer`; None if the replica makes no step any more, or if
-        there was to be no offer in this round."""
+    def make(self, round_: int, offer: Offer) -> bool:
+        """Offers the update of the round. False: the replica makes no step any more, or there was to be no offer in this round."""
         with self._changed:
             if self._closed or self._round >= round_:
-                return None
+                return False
             self._round, self._offer = round_, offer
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._answer is not None or self._closed)
+            return True
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is known within the time what has become of the offer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._answer is not None or self._closed, timeout_s)
+
+    def answered(self) -> Any:
+        """Waits for the answer to the offer, `Decision.answer`, and takes it; None if the replica makes no step any more."""
+        self.wait()
+        with self._changed:
             answer, self._answer, self._offer = self._answer, None, None
             return answer
 
