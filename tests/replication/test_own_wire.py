@@ -224,8 +224,9 @@ def test_a_process_that_forks_has_children_with_wires_of_their_own(pair: Pair, g
     received = _there(sent, PS)
 
     def child() -> None:
-        # TensorFlow itself is of no use there: its servers have lost their threads.
-        with tf.Graph().as_default(), tf.compat.v1.Session() as alone:
+        # TensorFlow itself is of no use there: its servers, and the pool that sessions of this process share, have lost their threads.
+        config = tf.compat.v1.ConfigProto(use_per_session_threads=True)
+        with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as alone:
             first, second = (alone.run(python_ops().psclust_listen(own="ps:0")).tolist() for _ in range(2))
         os._exit(0 if first == second != ours and first[0] != ours[0] else 1)
 
