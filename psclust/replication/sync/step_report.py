@@ -41,7 +41,8 @@ class StepReport:
             return cls(layout.parameters, message, message, None, of_stream)
         size = of_stream + update_shape(workers)[0]
         orders = tf.compat.v1.placeholder_with_default(tf.zeros([size], tf.int64), [size], name="orders")
-        return cls(layout.parameters, tf.concat([message, orders], 0), tf.concat([message, orders[:of_stream]], 0), orders, of_stream)
+        to_others = tf.concat([message, orders[:of_stream]], 0) if streamed else message
+        return cls(layout.parameters, tf.concat([message, orders], 0), to_others, orders, of_stream)
 
     def message(self) -> Tensor:
         """On the first ps."""
