@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -194,12 +195,13 @@ class Replica:
 
     def _train_in_step(self, session: Session, participant: BarrierParticipant) -> None:
         """Synchronous: one gradient a token. The chief marks the replicas that have ended."""
-        grant: Grant | None = participant.join()
-        if not self.job.context.is_chief:
-            self.hooks.start(session)
-        while grant is not None:
-            self._step_until_end(session, participant, grant)
-            grant = participant.leave()
+        with closing(participant):
+            grant: Grant | None = participant.join()
+            if not self.job.context.is_chief:
+                self.hooks.start(session)
+            while grant is not None:
+                self._step_until_end(session, participant, grant)
+                grant = participant.leave()
 
     def _step_until_end(self, session: Session, participant: BarrierParticipant, grant: Grant) -> None:
         """Steps with `grant`, and with each that follows."""

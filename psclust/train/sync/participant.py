@@ -81,9 +81,12 @@ class BarrierParticipant:
             if self._incarnation != incarnation:
                 return grant
             self._send(Kind.LEAVE, self._incarnation, self._round)
+        return None
+
+    def close(self) -> None:
+        """There are no more steps, also if the last has failed."""
         if self._watch:
             self._watch.end()
-        return None
 
     def _take_rest(self, stamps: Iterable[Iterable[int]]) -> bool:
         """Takes the stamps that are left up to this round, after those that the step has taken. Returns whether there are any: the step has
