@@ -174,7 +174,8 @@ def test_a_supervisor_that_dies_before_its_run_is_an_error(waiting: Waiting, bed
 
 
 def test_a_second_command_for_a_live_run_leaves_only_that(bed: CommandBed) -> None:
-    request = ("up", "-d", "--ps", "1", "--workers", "1", PROGRAM)
+    # It must not have ended before the second command looks.
+    request = ("up", "-d", "--ps", "1", "--workers", "1", PROGRAM, "--set", "epochs=100000")
     assert bed.run(*request)[0] == 0
     before = bed.processes()
     code, said = bed.run(*request)
