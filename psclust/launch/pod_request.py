@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from psclust.errors import StartError, UsageError
 from psclust.launch.program_sources import read_scripts
@@ -22,9 +23,9 @@ from psclust.spec.spelling import nearest
 from psclust.transport.server_shim import server_shim
 
 
-def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None) -> tuple[Task, Plan]:
-    """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has set. Raises UsageError or
-    StartError."""
+def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None, folder: str) -> tuple[Task, Plan]:
+    """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has set. `folder`: of the run, in this pod.
+    Raises UsageError."""
     file = read_file(environ)
     layout = lay_out(with_pods(file))
     known = [entry.name for entry in layout.jobs]
@@ -38,16 +39,19 @@ def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None) -> tupl
     if task.index >= count:
         raise UsageError(f"{task}: {job} has {count} tasks, the last one is {job}:{count - 1}; indices begin at 0.")
     here = HostEnvironment(environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
-    run = Run(environ.get(RUN_VARIABLE) or file.name, _folder())
+    run = Run(environ.get(RUN_VARIABLE) or file.name, folder)
     return task, plan_pods(file, here, run, read_scripts(file, layout, environ))
 
 
-def _folder() -> str:
-    """The run's folder in this pod."""
+@contextmanager
+def folder_in_pod() -> Iterator[str]:
+    """The run's folder in this pod, which is gone afterwards: a pod may share its /tmp with those that follow it. Raises StartError."""
     try:
-        return tempfile.mkdtemp(prefix="psclust-")
+        folder = tempfile.TemporaryDirectory(prefix="psclust-", ignore_cleanup_errors=True)
     except OSError as error:
         raise StartError(f"no temporary folder can be made in this pod ({error.strerror}); mount an emptyDir at /tmp.") from None
+    with folder as name:
+        yield name
 
 
 def _index(environ: Mapping[str, str]) -> int:

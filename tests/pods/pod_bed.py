@@ -172,8 +172,9 @@ class PodBed:
         return "\n".join([*mounts, *(f":{path}" for path in self._hidden)])
 
     def _environment(self, pod: Pod) -> dict[str, str]:
-        # The home of a pod by itself is gone with it.
-        env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder) if pod.job else "/mnt"}
+        # What is in /mnt is gone with the pod, as a container's own files are.
+        path = f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+        env = {"PATH": path, "HOME": str(self.folder) if pod.job else "/mnt", "TMPDIR": "/mnt"}
         for source in pod.container.get("envFrom", ()):
             env |= self._secrets[source["secretRef"]["name"]]
         for entry in pod.container.get("env", ()):

@@ -16,7 +16,7 @@ PROGRAM = "name: d\njobs: {ps: 2, worker: 2}\nprogram: m:p\nargs: [--x, '{addres
 
 
 def task(text: str, job: str, index: int | None = 0, **environ: str) -> TaskPlan:
-    found, plan = plan_in_pod({"PSCLUST_FILE": text, **environ}, job, index)
+    found, plan = plan_in_pod({"PSCLUST_FILE": text, **environ}, job, index, "/run")
     return plan[found]
 
 
@@ -99,6 +99,6 @@ def test_the_run_has_the_id_of_its_jobset() -> None:
 )
 def test_a_mistake_is_one_sentence(environ: dict[str, str], job: str, index: int | None, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        plan_in_pod(environ, job, index)
+        plan_in_pod(environ, job, index, "/run")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)

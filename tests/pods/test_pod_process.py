@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,9 +15,9 @@ from psclust.testing.wait import wait_until
 pytestmark = pytest.mark.process
 
 
-def start(bed: CommandBed, program: str, *, job: str = "chief", jobs: str = "chief: 1", extra: str = "") -> Running:
+def start(bed: CommandBed, program: str, *, job: str = "chief", jobs: str = "chief: 1", extra: str = "", **more: str) -> Running:
     text = f"name: d\njobs: {{{jobs}}}\nprogram: {program}\nrole_by: none\ndeadlines: {{stop: 1, finish: 1}}\n{extra}"
-    environ: Mapping[str, str] = {"PSCLUST_FILE": text, "JOB_COMPLETION_INDEX": "0"}
+    environ: Mapping[str, str] = {"PSCLUST_FILE": text, "JOB_COMPLETION_INDEX": "0", **more}
     return bed.start("task", job, env=environ)
 
 
@@ -63,6 +64,23 @@ def test_what_the_task_leaves_behind_is_gone_with_it(bed: CommandBed) -> None:
     running.process.send_signal(signal.SIGTERM)
     running.wait()
     wait_until(lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in inner), what="the end")
+
+
+@pytest.mark.parametrize(
+    ("program", "job", "stopped"),
+    [("[sh, -c, exit 7]", "chief", False), ("[sh, -c, echo up; sleep 1000]", "chief", True), ("[sh, -c, exit 0]", "cheif", False)],
+    ids=["ended", "deleted", "refused"],
+)
+def test_no_folder_is_left_behind(bed: CommandBed, tmp_path: Path, program: str, job: str, stopped: bool) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    running = start(bed, program, job=job, TMPDIR=str(temporary))
+    if stopped:
+        wait_until(lambda: "up" in running.output, what="the task")
+        assert list(temporary.iterdir())
+        running.process.send_signal(signal.SIGTERM)
+    running.wait()
+    assert not list(temporary.iterdir())
 
 
 def test_variables_of_other_clusters_do_not_reach_the_task(bed: CommandBed) -> None:
