@@ -1,9 +1,11 @@
-"""The changes that psclust makes to TensorFlow in a script's process."""
+"""The changes that psclust makes to TensorFlow in the process of a script or of a psclust program."""
 
 from __future__ import annotations
 
 import inspect
+import linecache
 import os
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ def patch(recovery_wait_s: float | None, environment: Mapping[str, str]) -> Call
     """Change TensorFlow for one script, now or when the script imports it; returns what to call after the script has ended successfully."""
     if recovery_wait_s is not None:
         lower_recovery_wait(recovery_wait_s)
+    delete_converted_files()
     if "PSCLUST_PROGRESS" not in environment or "PSCLUST_REPLICATION" in environment:  # psclust programs end together
         return None
     servers = OwnServers(environment["PSCLUST_PROGRESS"])
@@ -41,6 +44,32 @@ def lower_recovery_wait(wait_s: float) -> None:
             "tensorflow.python.training.supervisor": lower("Supervisor"),
         }
     )
+
+
+def delete_converted_files() -> None:
+    """AutoGraph writes every function that it converts to a temporary file, imports that, and deletes it when Python exits: not in a task
+    that a signal ends. Delete it when it has been imported: `linecache`, which tracebacks and `inspect` ask, keeps its lines."""
+    when_imported({"tensorflow.python.autograph.pyct.loader": _patch_loader})
+
+
+def _patch_loader(loader: Any) -> None:
+    load = loader.load_source
+
+    def load_source(source: str, delete_on_exit: bool) -> tuple[ModuleType, str]:
+        written = sys.dont_write_bytecode
+        sys.dont_write_bytecode = written or delete_on_exit
+        try:
+            module, name = load(source, delete_on_exit)
+        finally:
+            sys.dont_write_bytecode = written
+        if delete_on_exit:
+            # No time of change: such an entry stays, whether there is a file or not.
+            linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+            with suppress(OSError):
+                os.unlink(name)
+        return module, name
+
+    loader.load_source = load_source
 
 
 class OwnServers:

@@ -1,8 +1,9 @@
-"""The 30 s wait of MonitoredTrainingSession and Supervisor, lowered before a script runs."""
+"""What is changed in TensorFlow before a script runs: the 30 s wait of MonitoredTrainingSession and Supervisor, and AutoGraph's files."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from fork_client import ForkServer
@@ -49,3 +50,32 @@ def test_a_worker_waits_only_that_long_for_its_chief(tensorflow: ForkServer) -> 
     value, seconds = map(float, output.splitlines()[-1].split())
     assert value == 1.0
     assert seconds < 15
+
+
+CONVERTED = """
+import inspect, os, tempfile
+import tensorflow as tf
+
+def doubled(x):
+    if x > 0:
+        x = 2 * x
+    return x
+
+print("values:", [int(x) for x in tf.data.Dataset.range(3).map(doubled)])
+converted = tf.autograph.to_graph(doubled)
+print("from:", os.path.basename(inspect.getfile(converted)))
+print("source:", inspect.getsource(converted))
+print("left:", os.listdir(tempfile.gettempdir()))
+"""
+
+
+@pytest.mark.parametrize("started", ["tensorflow", pytest.param("plain", marks=pytest.mark.long)])
+def test_a_converted_function_leaves_no_file_and_shows_its_lines(started: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    server: ForkServer = request.getfixturevalue(started)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "x.py").write_text(CONVERTED)
+    code, output = server.run([sys.executable, "x.py"], cwd=tmp_path, env={"TMPDIR": str(tmp_path / "tmp"), "TF_CPP_MIN_LOG_LEVEL": "2"})
+    assert code == 0, output
+    assert "values: [0, 2, 4]\nfrom: __autograph_generated_file" in output
+    assert "def tf__doubled(x):" in output
+    assert output.endswith("left: []\n")
