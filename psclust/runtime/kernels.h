@@ -97,5 +97,6 @@ INTERNAL void add_int8_ops(TF_Status *status);
 INTERNAL void add_sum_ops(TF_Status *status);
 INTERNAL void add_place_op(TF_Status *status);
 INTERNAL void add_wire_ops(void *library, TF_Status *status);
+INTERNAL void keep_threads(void *library);
 
 #endif

@@ -12,8 +12,8 @@ enum { CLONE = 2, DESTROY = 3 };
 /* Of tensorflow::GrpcRemoteWorker. */
 enum { CHANNEL_AT = 8, TASK_AT = 0x240 };
 
-/* What an object points to follows two entries of its table. */
-enum { FIRST = 2 };
+/* What an object points to follows two entries of its table. MOST_FUNCTIONS: that are looked at. */
+enum { FIRST = 2, MOST_FUNCTIONS = 64 };
 
 Cpp cpp;
 
@@ -101,16 +101,31 @@ const String *task_of(const void *worker) { return (const void *)((const char *)
 const void *channel_of(const void *worker) { return *(void *const *)((const char *)worker + CHANNEL_AT); }
 
 int replace(void **table, Any *function, Any *by) {
-    enum { MOST = 64 };
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     void *begin;
     int at = FIRST;
-    while (at < MOST && memcmp(&table[at], &function, sizeof function) != 0)
+    while (at < MOST_FUNCTIONS && memcmp(&table[at], &function, sizeof function) != 0)
         at++;
     /* Tables are read-only once TensorFlow is loaded. */
     begin = (void *)((uintptr_t)(table + at) & ~(uintptr_t)(page - 1));
-    if (at == MOST || mprotect(begin, page, PROT_READ | PROT_WRITE) != 0)
+    if (at == MOST_FUNCTIONS || mprotect(begin, page, PROT_READ | PROT_WRITE) != 0)
         return 0;
     memcpy(&table[at], &by, sizeof by);
     return mprotect(begin, page, PROT_READ) == 0;
+}
+
+void **env_table(void *library) {
+    void *symbol = dlsym(library, "_ZN3tsl3Env7DefaultEv");
+    void *(*find_default)(void);
+    memcpy(&find_default, &symbol, sizeof symbol);
+    return symbol != NULL ? *(void ***)find_default() - FIRST : NULL;
+}
+
+Any *env_function(void *library, const char *of_wrapper) {
+    void **wrapper = dlsym(library, "_ZTVN3tsl10EnvWrapperE"), *function = dlsym(library, of_wrapper), **table = env_table(library);
+    Any *found = NULL;
+    for (int at = FIRST; wrapper != NULL && function != NULL && table != NULL && at < MOST_FUNCTIONS && found == NULL; at++)
+        if (wrapper[at] == function)
+            memcpy(&found, &table[at], sizeof found);
+    return found;
 }

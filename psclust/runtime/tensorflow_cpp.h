@@ -67,4 +67,9 @@ typedef void Any(void);
 /* In a table of virtual functions. 0: it could not be done. */
 INTERNAL int replace(void **table, Any *function, Any *by);
 
+/* The table of tsl::Env::Default(), whose class has no name outside TensorFlow, and its function in place of one of tsl::EnvWrapper's, which
+ * has the same table. NULL: there is none. library: libtensorflow_framework. */
+INTERNAL void **env_table(void *library);
+INTERNAL Any *env_function(void *library, const char *of_wrapper);
+
 #endif
