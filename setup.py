@@ -20,8 +20,9 @@ LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 TENSORBOARD = "tensorboard>=2.20"
 
 KERNELS = ["kernels", "int8_kernels", "sum_kernels", "place_kernels"]
-WIRE = ["wire", "wire_kernels", "messages", "run_calls", "run_parts", "kept_threads", "tensorflow_cpp"]
-LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
+WIRE = ["wire", "wire_kernels", "messages"]
+CHANGES = ["run_calls", "run_parts", "kept_threads", "tensorflow_cpp"]
+LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE, *CHANGES]}
 HEADERS = [f"psclust/runtime/{name}.h" for name in ("kernels", "lost_peer", "messages", "run_calls", "tensorflow_cpp", "wire")]
 PLAIN: Any = {"optional": True, "py_limited_api": True, "libraries": ["dl"], "extra_compile_args": ["-O3", "-ffp-contract=off"]}
 

@@ -45,7 +45,7 @@ def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None, folder:
 
 @contextmanager
 def folder_in_pod() -> Iterator[str]:
-    """The run's folder in this pod, which is gone afterwards: a pod may share its /tmp with those that follow it. Raises StartError."""
+    """The run's folder in this pod, which is gone afterwards: restarts of its container may share /tmp. Raises StartError."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="psclust-", ignore_cleanup_errors=True)
     except OSError as error:

@@ -3,13 +3,10 @@
  *
  * A virtual function of tsl::Env is replaced (tensorflow_cpp.h). Where that is not possible, all is as it was.
  */
-#define _GNU_SOURCE
 #include "tensorflow_cpp.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MOST_IDLE = 8 };
 
@@ -34,7 +31,7 @@ typedef void SchedClosure(void *env, Closure *closure);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Thread *idle;
 static int idle_count;
-static SchedClosure *start_new;
+static Any *start_new;
 
 static void empty(unsigned char operation, void *from, void *to) {
     (void)operation;
@@ -110,7 +107,7 @@ static void run_closure(void *env, Closure *closure) {
     pthread_mutex_unlock(&lock);
     /* What there is to say about too many threads, TensorFlow says. */
     if (found == NULL && !start(closure))
-        start_new(env, closure);
+        ((SchedClosure *)start_new)(env, closure);
 }
 
 /* In the child of a process that has forked: the threads are the parent's. */
@@ -121,9 +118,7 @@ static void forget(void) {
 }
 
 void keep_threads(void *library) {
-    Any *replaced = env_function(library, "_ZN3tsl10EnvWrapper12SchedClosureEN4absl12lts_2025081412AnyInvocableIFvvEEE");
-    if (replaced == NULL || pthread_atfork(NULL, NULL, forget) != 0)
-        return;
-    memcpy(&start_new, &replaced, sizeof replaced);
-    replace(env_table(library), replaced, (Any *)run_closure);
+    const char *of_wrapper = "_ZN3tsl10EnvWrapper12SchedClosureEN4absl12lts_2025081412AnyInvocableIFvvEEE";
+    if (pthread_atfork(NULL, NULL, forget) == 0)
+        replace_in_env(library, of_wrapper, (Any *)run_closure, &start_new);
 }

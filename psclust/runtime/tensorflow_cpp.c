@@ -114,18 +114,19 @@ int replace(void **table, Any *function, Any *by) {
     return mprotect(begin, page, PROT_READ) == 0;
 }
 
-void **env_table(void *library) {
-    void *symbol = dlsym(library, "_ZN3tsl3Env7DefaultEv");
+int replace_in_env(void *library, const char *of_wrapper, Any *by, Any **replaced) {
+    void **wrapper = dlsym(library, "_ZTVN3tsl10EnvWrapperE"), *function = dlsym(library, of_wrapper);
+    void *symbol = dlsym(library, "_ZN3tsl3Env7DefaultEv"), **table;
     void *(*find_default)(void);
+    int at = FIRST;
+    if (wrapper == NULL || function == NULL || symbol == NULL)
+        return 0;
     memcpy(&find_default, &symbol, sizeof symbol);
-    return symbol != NULL ? *(void ***)find_default() - FIRST : NULL;
-}
-
-Any *env_function(void *library, const char *of_wrapper) {
-    void **wrapper = dlsym(library, "_ZTVN3tsl10EnvWrapperE"), *function = dlsym(library, of_wrapper), **table = env_table(library);
-    Any *found = NULL;
-    for (int at = FIRST; wrapper != NULL && function != NULL && table != NULL && at < MOST_FUNCTIONS && found == NULL; at++)
-        if (wrapper[at] == function)
-            memcpy(&found, &table[at], sizeof found);
-    return found;
+    table = *(void ***)find_default() - FIRST;
+    while (at < MOST_FUNCTIONS && wrapper[at] != function)
+        at++;
+    if (at == MOST_FUNCTIONS)
+        return 0;
+    memcpy(replaced, &table[at], sizeof *replaced);
+    return replace(table, *replaced, by);
 }

@@ -1,5 +1,5 @@
-/* The functions of TensorFlow 2.21 by which its tasks begin and end the parts of a run in each other. It has no C interface for these: they
- * are C++ functions, found by their names (tensorflow_cpp.c). */
+/* The functions of TensorFlow 2.21 by which its tasks begin and end the parts of a run in each other, and what replaces some of its own. It
+ * has no C interface for these: they are C++ functions, found by their names (tensorflow_cpp.c). */
 #ifndef PSCLUST_TENSORFLOW_CPP_H
 #define PSCLUST_TENSORFLOW_CPP_H
 
@@ -67,9 +67,8 @@ typedef void Any(void);
 /* In a table of virtual functions. 0: it could not be done. */
 INTERNAL int replace(void **table, Any *function, Any *by);
 
-/* The table of tsl::Env::Default(), whose class has no name outside TensorFlow, and its function in place of one of tsl::EnvWrapper's, which
- * has the same table. NULL: there is none. library: libtensorflow_framework. */
-INTERNAL void **env_table(void *library);
-INTERNAL Any *env_function(void *library, const char *of_wrapper);
+/* In the table of tsl::Env::Default(), whose class has no name outside TensorFlow: the function in place of one of tsl::EnvWrapper's, whose
+ * table has the same order. replaced: that function, which is set before it is replaced. library: libtensorflow_framework. 0: as above. */
+INTERNAL int replace_in_env(void *library, const char *of_wrapper, Any *by, Any **replaced);
 
 #endif

@@ -11,9 +11,10 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 # `blocked(n)`: the threads of this process while n runs wait, each for a value, at the same time.
 SERVER = """
-import os, threading, time
+import os, threading
 import tensorflow.compat.v1 as tf
 from psclust.runtime.kernel_library import python_ops
+from psclust.testing.wait import wait_until
 python_ops()
 tf.disable_eager_execution()
 server = tf.train.Server.create_local_server()
@@ -29,18 +30,12 @@ session.run(reset)
 def threads():
     return set(os.listdir("/proc/self/task"))
 
-def until(holds):
-    end = time.monotonic() + 100
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
 def blocked(runs):
     session.run(reset)
     own = [threading.Thread(target=session.run, args=(wait,)) for _ in range(runs)]
     for thread in own:
         thread.start()
-    until(lambda: session.run(waiting) == runs)
+    wait_until(lambda: session.run(waiting) == runs, what="the runs")
     found = threads() - {str(thread.native_id) for thread in own}
     session.run(give, {"given:0": [1] * runs})
     for thread in own:
@@ -52,7 +47,7 @@ blocked(3)
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", SERVER + code], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([sys.executable, "-c", SERVER + code], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -63,8 +58,12 @@ def test_runs_take_the_threads_of_those_before() -> None:
     assert int(said) <= 20  # one for each run: 60
 
 
+FEW = """
+before = len(threads())
+print(len(blocked(40)) >= before + 30)
+wait_until(lambda: len(threads()) <= before + 8, what="the end of threads")
+"""
+
+
 def test_as_many_runs_as_there_are_wait_at_once_and_few_threads_stay() -> None:
-    said = run(
-        "before = len(threads())\nmost = len(blocked(40))\nuntil(lambda: len(threads()) <= before + 8)\nprint(most >= before + 30)\n"
-    )
-    assert said == "True\n"
+    assert run(FEW) == "True\n"
