@@ -21,7 +21,7 @@ TENSORBOARD = "tensorboard>=2.20"
 
 KERNELS = ["kernels", "int8_kernels", "sum_kernels", "place_kernels"]
 WIRE = ["wire", "wire_kernels", "messages"]
-CHANGES = ["run_calls", "run_parts", "kept_threads", "tensorflow_cpp"]
+CHANGES = ["run_calls", "run_parts", "kept_threads", "runs_in_order", "tensorflow_cpp"]
 LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE, *CHANGES]}
 HEADERS = [f"psclust/runtime/{name}.h" for name in ("kernels", "lost_peer", "messages", "run_calls", "tensorflow_cpp", "wire")]
 PLAIN: Any = {"optional": True, "py_limited_api": True, "libraries": ["dl"], "extra_compile_args": ["-O3", "-ffp-contract=off"]}

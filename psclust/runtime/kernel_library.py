@@ -3,7 +3,9 @@ it. They are optional, as `setup.py` says: `replication/kernels.py` says which g
 
 from __future__ import annotations
 
+import ctypes
 import os
+from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Any
 
@@ -29,3 +31,16 @@ def python_ops() -> Any:
     except (tf.errors.OpError, RuntimeError):  # of another architecture, or refused by the linker
         return None
     return found if hasattr(found, "psclust_encode") else None
+
+
+def await_parts(count: int, timeout_s: float) -> int:
+    """How many parts of runs the sessions of this process have begun, in this task and in others; waits for up to `timeout_s` until they
+    are `count`. For a process with psclust's kernels."""
+    return int(_await_parts()(count, int(1000 * timeout_s)))
+
+
+@cache
+def _await_parts() -> Any:
+    function = ctypes.CDLL(kernel_library()).psclust_await_parts
+    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_int64, ctypes.c_int64]
+    return function

@@ -14,7 +14,7 @@
 
 #define INTERNAL __attribute__((visibility("hidden")))
 
-enum { FLOAT = 1, UINT8 = 4, INT8 = 6, INT64 = 9, BFLOAT16 = 14, CANCELLED = 1, INVALID_ARGUMENT = 3, ABORTED = 10, UNIMPLEMENTED = 12 };
+enum { FLOAT = 1, UINT8 = 4, INT8 = 6, INT64 = 9, BOOL = 10, BFLOAT16 = 14, CANCELLED = 1, INVALID_ARGUMENT = 3, ABORTED = 10, UNIMPLEMENTED = 12 };
 
 typedef struct TF_Status TF_Status;
 typedef struct TF_Tensor TF_Tensor;
@@ -97,6 +97,7 @@ INTERNAL void add_int8_ops(TF_Status *status);
 INTERNAL void add_sum_ops(TF_Status *status);
 INTERNAL void add_place_op(TF_Status *status);
 INTERNAL void add_wire_ops(void *library, TF_Status *status);
+INTERNAL void add_order_op(TF_Status *status);
 INTERNAL void keep_threads(void *library);
 
 #endif

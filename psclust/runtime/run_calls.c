@@ -14,7 +14,8 @@
  * registers and deregisters graphs, opens and closes sessions, and what has a deadline of its own.
  *
  * Three of TensorFlow's virtual functions are replaced (tensorflow_cpp.h): two by which a session calls a task, and one of this task's own,
- * which tells whose parts to run. Where that is not possible, all calls are gRPC's. What a task does for others is in run_parts.c.
+ * which tells whose parts to run. Where that is not possible, all calls are gRPC's. What a task does for others is in run_parts.c; when it
+ * begins a part, in runs_in_order.c.
  */
 #define _GNU_SOURCE
 #include "run_calls.h"
@@ -291,6 +292,7 @@ static void run_remote(void *worker, void *options, void *request, void *respons
         if (known)
             note_run(step, worker);
         cpp.run_remote(worker, options, request, response, done);
+        part_was_begun();
         return;
     }
     note_begun(worker, step, to);
@@ -317,6 +319,7 @@ static void run_remote(void *worker, void *options, void *request, void *respons
         /* Perhaps before it had left. */
         send_number(to, number, CANCEL);
     }
+    part_was_begun();
 }
 
 /* 0: it has none. */
@@ -416,10 +419,12 @@ void forget_calls(void) {
     calls = NULL;
     pthread_mutex_init(&lock, NULL);
     forget_parts();
+    forget_order();
 }
 
 void take_run_calls(void) {
     /* Each needs those before it. */
-    if (find_cpp() && take_parts() && replace(cpp.remote_worker, (Any *)cpp.clean_up_remote, (Any *)clean_up_remote))
-        replace(cpp.remote_worker, (Any *)cpp.run_remote, (Any *)run_remote);
+    if (find_cpp() && take_parts() && replace(cpp.remote_worker, (Any *)cpp.clean_up_remote, (Any *)clean_up_remote) &&
+        replace(cpp.remote_worker, (Any *)cpp.run_remote, (Any *)run_remote))
+        take_turns();
 }

@@ -29,14 +29,17 @@ typedef struct {
 typedef void RunGraph(void *worker, void *options, void *request, void *response, Function *done);
 typedef void CallGraph(void *worker, const void *request, void *response, Function *done);
 
-/* Messages are objects of protobuf, options of tsl::CallOptions. make_: at an address with room; new_message makes one `like` another. */
+/* Messages are objects of protobuf, options of tsl::CallOptions. make_: at an address with room; new_message makes one `like` another.
+ * request_here, request_sent: what a task's own worker is asked, by a session of its process and by another task. */
 typedef struct {
-    void **remote_worker, **local_worker, **request_wrapper, **response_wrapper; /* tables of virtual functions */
-    RunGraph *run_remote, *run_here;
+    void **remote_worker, **local_worker, **request_wrapper, **response_wrapper, **request_here, **request_sent; /* tables of virtual functions */
+    RunGraph *run_remote, *run_here, *run_worker;
     CallGraph *clean_up_remote, *clean_up_here, *register_here;
     const void *(*request_of)(const void *wrapper);
     void *(*response_of)(void *wrapper);
-    int64_t (*step_of)(const void *wrapper);
+    int64_t (*step_of)(const void *wrapper), (*step_of_here)(const void *wrapper), (*step_of_sent)(const void *wrapper);
+    const String *(*session_of_here)(const void *wrapper), *(*graph_of_here)(const void *wrapper);
+    const String *(*session_of_sent)(const void *wrapper), *(*graph_of_sent)(const void *wrapper);
     void (*set_cancel)(void *options, Function *cancel), (*clear_cancel)(void *options), (*cancel)(void *options);
     void (*make_options)(void *options);
     int64_t (*timeout)(void *options);

@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, recover, session_config, start_server
+from psclust.train.step_runs import RunsAhead, StepRuns
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained, no_data
 
@@ -106,7 +108,9 @@ def _train(client: _Client, session: Session) -> None:
         building = thread.submit(_callable, client, session, 0)
         source = client.variables.prepare(setup, client.checkpoints, session)
         saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
-        step, positions = client.variables.start_local(setup, session, [state.global_step, state.positions])
+        step, positions, *in_order = client.variables.start_local(
+            setup, session, [state.global_step, state.positions, *client.built.in_order]
+        )
         if source is Source.CHECKPOINT:
             LOG.info("resumed at step %d%s", step, job.context.which_attempt)
         session.run(
@@ -121,8 +125,9 @@ def _train(client: _Client, session: Session) -> None:
     job.reporter.phase("train", int(step))
     if not job.enough(step):
         if len(client.built.steps) == 1:
-            for made in _steps(client, session, first, 0):
-                client.saver.maybe(session, made)
+            with closing(_runs(client, first, ahead=bool(in_order) and all(in_order))) as runs:
+                for made in _steps(client, session, runs, 0):
+                    client.saver.maybe(session, made)
         else:
             clocks = [int(position) // state.batches for position in positions]
             _run_threads(client, session, first, TowerStalenessBound(clocks, job.context.max_staleness))
@@ -136,20 +141,38 @@ def _train(client: _Client, session: Session) -> None:
 
 def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any]:
     """A step of all towers, or of one that has its own."""
-    return _hooks(client, tower).callable(session, client.built.steps[tower].fetches)
+    hooks = _hooks(client, tower)
+    in_order = [] if hooks else [each.op for each in client.built.in_order]
+    return hooks.callable(session, [*client.built.steps[tower].fetches, *in_order])
+
+
+def _runs(client: _Client, run: Callable[[], Any], *, ahead: bool) -> StepRuns:
+    """ahead: whether the tasks run their parts in order. Hooks may do anything between two steps."""
+    if not ahead or client.hooks:
+        return StepRuns(run)
+    job, saver = client.job, client.saver
+
+    def may_go_on() -> bool:
+        """Unless the training may end with the run that is under way, or a checkpoint is due after it."""
+        step = job.reporter.global_step + 1
+        return not (job.enough(step) or saver.is_due(step) or job.end_request.received)
+
+    return RunsAhead(run, may_go_on)
 
 
 def _hooks(client: _Client, tower: int) -> Hooks:
     return client.hooks if tower == 0 else Hooks()
 
 
-def _steps(client: _Client, session: Session, run: Callable[[], Any], tower: int, stop: threading.Event | None = None) -> Iterator[int]:
-    """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the global step after each but the last."""
+def _steps(client: _Client, session: Session, runs: StepRuns, tower: int, stop: threading.Event | None = None) -> Iterator[int]:
+    """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the global step after each but the last, and but
+    those after which another is under way."""
     hooks = _hooks(client, tower)
     while not (stop and stop.is_set()):
         try:
-            made = StepValues.of(*run())
+            made = StepValues.of(*runs.take())
         except tf.errors.OutOfRangeError as error:
+            runs.close()
             _check_end(client, session, tower, error)
             return
         step = made.step
@@ -158,6 +181,8 @@ def _steps(client: _Client, session: Session, run: Callable[[], Any], tower: int
         stopping = hooks.stop_requested or client.job.end_request.received
         if stopping and stop:
             stop.set()
+        if runs.under_way:
+            continue
         if client.job.enough(step) or stopping:
             return
         yield step
@@ -185,7 +210,7 @@ def _run_threads(client: _Client, session: Session, first: Callable[[], Any], bo
         try:
             bound.wait(tower, stop)
             step = first if tower == 0 else _callable(client, session, tower)
-            for _ in _steps(client, session, step, tower, stop):
+            for _ in _steps(client, session, StepRuns(step), tower, stop):
                 bound.advance(tower)
                 bound.wait(tower, stop)
         except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it

@@ -9,6 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     import tensorflow as tf
+    from two_tasks import Cluster
 
 
 @pytest.fixture(params=[False, True], ids=["ops of TensorFlow", "kernels"])
@@ -36,3 +37,12 @@ def wired_graph() -> Iterator[tf.Graph]:
         kernels.use()
         allow_own_wire()
         yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    from two_tasks import Cluster
+
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield made
+    made.kill()

@@ -5,40 +5,23 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from two_tasks import CONFIG, PS, SERVER, WORKER, Cluster, connected, process
 
-from psclust.replication.wire.crossings import use_own_wire
-from psclust.replication.wire.own_wire import connect_by, own_wire
-from psclust.testing.free_ports import free_ports
+from psclust.replication.wire.own_wire import own_wire
 from psclust.testing.wait import wait_until
 from psclust.train.session import open_session
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.process, pytest.mark.usefixtures("wired_graph")]
 
-PS, WORKER = "/job:ps/task:0", "/job:worker/task:0"
-CONFIG = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=[PS, WORKER])
-_LATE_S = 120.0
 # What TensorFlow logs.
 CANCELLED = "Cancellation requested for RunGraph"
-SERVER = """
-import sys
-import tensorflow as tf
-from psclust.runtime.kernel_library import python_ops
-ops = python_ops()
-ps, *workers, job, index = sys.argv[1:]
-server = tf.distribute.Server({"ps": [ps], "worker": workers}, job, int(index))
-"""
-SERVES = SERVER + "server.join()"
 # A client that is connected, says so, and waits for a value.
 WAITS = """
 config = tf.compat.v1.ConfigProto(device_filters=["/job:ps", "/job:worker/task:1"])
@@ -52,63 +35,6 @@ with tf.Graph().as_default(), tf.compat.v1.Session(server.target, config=config)
     session.run(connected)
     session.run(waits)
 """
-
-
-class Cluster:
-    """A ps in a process of its own, and worker:0 in this one, which can begin but once; room for a worker:1. said: what the ps logs."""
-
-    def __init__(self, folder: Path) -> None:
-        self._log = folder / "log"
-        port = free_ports(3)
-        self.addresses = [f"127.0.0.1:{port + index}" for index in range(3)]
-        self.start()
-        self.target = tf.distribute.Server({"ps": self.addresses[:1], "worker": self.addresses[1:]}, "worker", 0).target
-
-    def start(self) -> None:
-        with self._log.open("wb") as log:
-            self._ps = _process(SERVES, *self.addresses, "ps", "0", stderr=log)
-
-    def kill(self) -> None:
-        self._ps.kill()
-        self._ps.wait()
-
-    def start_anew(self) -> None:
-        self.kill()
-        self.start()
-
-    @property
-    def said(self) -> str:
-        return self._log.read_text()
-
-
-def _process(program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}, **options)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
-    yield made
-    made.kill()
-
-
-@contextmanager
-def _connected(cluster: Cluster, crossing: tf.Tensor) -> Iterator[tf.compat.v1.Session]:
-    """A session of the current graph, connected by another, as a training's is. crossing: what goes from the worker to the ps, or back."""
-    use_own_wire(0)
-    connect_by(lambda device: cluster.addresses[0])
-    wire = own_wire(crossing.graph)
-    assert wire is not None
-    with open_session(cluster.target, crossing.graph, CONFIG) as setup:
-        setup.run(wire.connect)
-    # A run that waits there for ever would keep the session from closing, and the test from failing.
-    late = threading.Timer(_LATE_S, cluster.start_anew)
-    late.start()
-    try:
-        with open_session(cluster.target, crossing.graph, CONFIG) as session:
-            yield session
-    finally:
-        late.cancel()
 
 
 def _sum_of_both() -> tf.Tensor:
@@ -146,7 +72,7 @@ def _within(seconds: int) -> Any:
 
 def test_nothing_of_a_run_goes_by_grpc(cluster: Cluster) -> None:
     found = _sum_of_both()
-    with _connected(cluster, found) as session:
+    with connected(cluster, found) as (session, _):
         # What is run for the first time is registered, by gRPC.
         assert session.run(found) == 3
         before = _bytes_to(cluster.addresses[0])
@@ -162,7 +88,7 @@ def test_what_a_run_feeds_and_fetches_there_comes_with_its_beginning_and_end(clu
         fed = tf.compat.v1.placeholder(tf.float32, [None])
         twice = 2 * fed
     values = np.arange(3_000_000, dtype=np.float32)
-    with _connected(cluster, crossing) as session:
+    with connected(cluster, crossing) as (session, _):
         found, _ = session.run([twice, crossing], {fed: values})
         np.testing.assert_array_equal(found, 2 * values)
 
@@ -172,7 +98,7 @@ def test_an_error_is_the_same_as_by_grpc(cluster: Cluster) -> None:
     with tf.device(PS):
         allowed = tf.compat.v1.placeholder(tf.bool, [])
         checked = tf.debugging.Assert(allowed, ["this time not, äöü"])
-    with _connected(cluster, crossing) as session:
+    with connected(cluster, crossing) as (session, _):
         for _ in range(3):
             with pytest.raises(tf.errors.InvalidArgumentError, match="this time not, äöü"):
                 session.run([checked, crossing], {allowed: False})
@@ -182,7 +108,7 @@ def test_an_error_is_the_same_as_by_grpc(cluster: Cluster) -> None:
 def test_a_run_that_is_cancelled_is_cancelled_in_the_other_task_too(cluster: Cluster) -> None:
     crossing, queue = _sum_of_both(), _queue()
     value, put, size = queue.dequeue(), queue.enqueue(tf.constant(5, tf.int64)), queue.size()
-    with _connected(cluster, crossing) as session:
+    with connected(cluster, crossing) as (session, _):
         for _ in range(5):
             with pytest.raises(tf.errors.DeadlineExceededError):
                 session.run([value, crossing], options=tf.compat.v1.RunOptions(timeout_in_ms=100))
@@ -205,7 +131,7 @@ def test_runs_at_once_have_each_their_own_answer(cluster: Cluster) -> None:
     def run(first: int) -> None:
         wrong.extend(each for each in range(first, first + 50) if session.run(found, {number: each}) != each * each)
 
-    with _connected(cluster, found) as session:
+    with connected(cluster, found) as (session, _):
         threads = [threading.Thread(target=run, args=(1000 * each,)) for each in range(4)]
         for thread in threads:
             thread.start()
@@ -220,7 +146,7 @@ def test_a_session_of_another_cluster_is_not_taken_for_one_of_this(cluster: Clus
     one, size = queue.enqueue(tf.constant(1, tf.int64)), queue.size()
     other = Cluster(tmp_path)
     try:
-        with _connected(cluster, crossing) as session, open_session(other.target, crossing.graph, CONFIG) as others:
+        with connected(cluster, crossing) as (session, _), open_session(other.target, crossing.graph, CONFIG) as others:
             session.run(one)
             assert others.run([size] * 5) == [0] * 5
             assert session.run(size) == 1
@@ -231,7 +157,7 @@ def test_a_session_of_another_cluster_is_not_taken_for_one_of_this(cluster: Clus
 def test_the_parts_of_a_client_that_has_died_are_cancelled(cluster: Cluster) -> None:
     crossing, queue, begun = _sum_of_both(), _queue(), _queue("begun").dequeue()
     one, size = queue.enqueue(tf.constant(1, tf.int64)), queue.size()
-    client = _process(SERVER + WAITS, *cluster.addresses, "worker", "1")
+    client = process(SERVER + WAITS, *cluster.addresses, "worker", "1")
     try:
         with open_session(cluster.target, crossing.graph, CONFIG) as session:
             session.run(begun, options=_within(120))
@@ -239,7 +165,7 @@ def test_the_parts_of_a_client_that_has_died_are_cancelled(cluster: Cluster) -> 
         before = cluster.said.count(CANCELLED)
         client.kill()
         client.wait()
-    with _connected(cluster, crossing) as session:
+    with connected(cluster, crossing) as (session, _):
         wait_until(lambda: cluster.said.count(CANCELLED) > before)
         session.run(one)
         assert session.run(size) == 1
@@ -256,7 +182,7 @@ def test_a_run_ends_when_the_other_task_does_and_the_next_session_is_connected_a
         except tf.errors.OpError as error:
             errors.append(error)
 
-    with _connected(cluster, crossing) as session:
+    with connected(cluster, crossing) as (session, _):
         session.run(crossing)
         thread = threading.Thread(target=run)
         thread.start()

@@ -45,11 +45,14 @@ class Saver:
             self._checkpoints.save(session, step)
         self._last = step
 
+    def is_due(self, step: int) -> bool:
+        """At global step `step`, now."""
+        return time.monotonic() >= self._due or step >= self._due_step
+
     def maybe(self, session: Session, step: int, *, event: bool = False) -> None:
         """Writes one if it is due, or on an `event` unless this step has one. Logs a failure to write and tries again at the next due
         time. Raises NotFiniteError."""
-        due = time.monotonic() >= self._due or step >= self._due_step
-        if due or (event and step != self._last):
+        if self.is_due(step) or (event and step != self._last):
             try:
                 self.save(session, step)
             except NotFiniteError:

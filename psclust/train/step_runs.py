@@ -1,0 +1,80 @@
+"""The runs of a step, one after another or, where all tasks run their parts in order, the next begun while one is under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from psclust.runtime.kernel_library import await_parts
+
+_LOOK_S = 0.1
+
+
+class StepRuns:
+    """run: one run."""
+
+    def __init__(self, run: Callable[[], Any]) -> None:
+        self._run = run
+
+    @property
+    def under_way(self) -> int:
+        """How many have been begun whose result has not been taken."""
+        return 0
+
+    def take(self) -> Any:
+        """The result of the next run. Raises what it raises."""
+        return self._run()
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+
+
+class RunsAhead(StepRuns):
+    """may_go_on: whether to begin another run while one is under way."""
+
+    def __init__(self, run: Callable[[], Any], may_go_on: Callable[[], bool]) -> None:
+        super().__init__(run)
+        self._may_go_on = may_go_on
+        self._threads = ThreadPoolExecutor(2, "step")
+        self._results: deque[Future[Any]] = deque()
+        self._parts = 0  # of one run; 0: not known yet
+        self._expected = 0  # of all runs that have been begun
+
+    def take(self) -> Any:
+        if not self._results:
+            self._expected = await_parts(0, 0.0)
+            self._begin()
+        if not self._parts:
+            self._learn_parts()
+        elif self._may_go_on() and self._are_begun():
+            self._begin()
+        try:
+            return self._results[0].result()
+        finally:
+            self._results.popleft()
+
+    @property
+    def under_way(self) -> int:
+        return len(self._results)
+
+    def _begin(self) -> None:
+        self._results.append(self._threads.submit(self._run))
+        self._expected += self._parts
+
+    def _learn_parts(self) -> None:
+        """From the first run, which is alone."""
+        wait(self._results)
+        self._parts = await_parts(0, 0.0) - self._expected
+
+    def _are_begun(self) -> bool:
+        """Waits until all parts of what is under way have been begun: two runs have to begin in one order in all tasks. False if it has
+        failed before."""
+        while await_parts(self._expected, _LOOK_S) < self._expected:
+            if self._results[-1].done():
+                return False
+        return True
+
+    def close(self) -> None:
+        self._threads.shutdown()

@@ -1,0 +1,146 @@
+"""Runs that are begun while another is under way: every task runs its parts of them one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from two_tasks import CONFIG, PS, WORKER, Cluster, connected
+
+from psclust.replication.wire.run_order import order_runs
+from psclust.runtime.kernel_library import await_parts
+from psclust.testing.wait import wait_until
+from psclust.train.prepared_run import prepare
+from psclust.train.session import open_session
+from psclust.train.step_runs import RunsAhead
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.process, pytest.mark.usefixtures("wired_graph")]
+
+_WAIT_S = 60.0
+_PARTS = 2  # of a run: the ps's and the worker's
+
+
+class Gated:
+    """A step in a session. Its part on the ps counts itself as begun, and then waits until it is let go; its result, on the worker, is how
+    many have been begun by then. It has been made once."""
+
+    def __init__(self, cluster: Cluster, session: tf.compat.v1.Session, step: Any, begun: tf.Tensor, token: tf.Operation) -> None:
+        self.session = session
+        self._cluster, self._step, self._begun, self._token = cluster, step, begun, token
+        self._threads = ThreadPoolExecutor(4)
+
+    def make(self) -> int:
+        return int(self._step()[0])
+
+    def in_a_thread(self, work: Any) -> Future[Any]:
+        return self._threads.submit(work)
+
+    def begin(self) -> Future[int]:
+        """One that has been begun in both tasks."""
+        before = await_parts(0, 0.0)
+        made = self._threads.submit(self.make)
+        assert await_parts(before + _PARTS, _WAIT_S) == before + _PARTS
+        return made
+
+    def let_one_go(self) -> None:
+        self.session.run(self._token)
+
+    def begun(self) -> int:
+        """Of the parts on the ps."""
+        with open_session(self._cluster.target, self._begun.graph, CONFIG) as session:
+            return int(session.run(self._begun))
+
+
+@contextmanager
+def _gated(cluster: Cluster, *, in_order: bool) -> Iterator[Gated]:
+    with tf.device(PS):
+        begun = tf.compat.v1.get_variable("begun", [], tf.int64, tf.zeros_initializer(), use_resource=True)
+        tokens = tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name="tokens")
+        with tf.control_dependencies([begun.assign_add(1, read_value=False)]):
+            token = tokens.dequeue()
+        with tf.control_dependencies([token]):
+            number = begun.read_value()
+        one, now = tokens.enqueue(tf.constant(0, tf.int64)), begun.read_value()
+    with tf.device(WORKER):
+        crossing = number + 0
+    with connected(cluster, crossing, order_runs if in_order else list) as (session, orders):
+        session.run(begun.initializer)
+        step = prepare(session, [crossing, *[each.op for each in orders]])
+        gated = Gated(cluster, session, step, now, one)
+        gated.let_one_go()
+        assert gated.make() == 1
+        yield gated
+
+
+def test_a_task_begins_its_part_when_it_has_ended_that_of_the_run_before(cluster: Cluster) -> None:
+    with _gated(cluster, in_order=True) as gated:
+        runs = [gated.begin() for _ in range(3)]
+        for number, run in enumerate(runs, 2):
+            wait_until(lambda number=number: gated.begun() == number)  # type: ignore[misc]
+            assert not run.done()
+            gated.let_one_go()
+            assert run.result(_WAIT_S) == number
+
+
+def test_otherwise_all_parts_begin_at_once(cluster: Cluster) -> None:
+    with _gated(cluster, in_order=False) as gated:
+        runs = [gated.begin() for _ in range(3)]
+        wait_until(lambda: gated.begun() == 4)
+        for _ in runs:
+            gated.let_one_go()
+        assert [run.result(_WAIT_S) for run in runs] == [4, 4, 4]
+
+
+def test_what_is_cancelled_while_it_waits_never_begins(cluster: Cluster) -> None:
+    with _gated(cluster, in_order=True) as gated:
+        runs = [gated.begin() for _ in range(3)]
+        wait_until(lambda: gated.begun() == 2)
+        gated.session.close()
+        for run in runs:
+            assert isinstance(run.exception(_WAIT_S), tf.errors.OpError)
+        assert gated.begun() == 2
+
+
+def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster: Cluster) -> None:
+    made: list[int] = []
+
+    def make() -> int:
+        made.append(gated.make())
+        return made[-1]
+
+    with _gated(cluster, in_order=True) as gated, closing(RunsAhead(make, lambda: may_go_on)) as runs:
+        may_go_on = True
+        gated.let_one_go()
+        # How many parts a run has is learnt from the first, which is alone.
+        assert (runs.take(), runs.under_way) == (2, 0)
+        for number in (3, 4):
+            result = gated.in_a_thread(runs.take)
+            wait_until(lambda: runs.under_way == 2)
+            gated.let_one_go()
+            assert (result.result(_WAIT_S), runs.under_way) == (number, 1)
+        may_go_on = False
+        gated.let_one_go()
+        assert (runs.take(), runs.under_way) == (5, 0)
+        assert made == [2, 3, 4, 5]
+        # It goes on when it may again.
+        may_go_on = True
+        gated.let_one_go()
+        gated.let_one_go()
+        assert [runs.take(), runs.take()] == [6, 7]
+        gated.let_one_go()
+
+
+def test_runs_that_fail_are_waited_for(cluster: Cluster) -> None:
+    with _gated(cluster, in_order=True) as gated:
+        runs = RunsAhead(gated.make, lambda: True)
+        gated.let_one_go()
+        runs.take()
+        result = gated.in_a_thread(runs.take)
+        wait_until(lambda: gated.begun() == 3)
+        gated.session.close()
+        assert isinstance(result.exception(_WAIT_S), tf.errors.OpError)
+        gated.in_a_thread(runs.close).result(_WAIT_S)
