@@ -34,8 +34,8 @@ def python_ops() -> Any:
 
 
 def await_parts(count: int, timeout_s: float) -> int:
-    """How many parts of runs the sessions of this process have begun, in this task and in others; waits for up to `timeout_s` until they
-    are `count`. For a process with psclust's kernels."""
+    """How many parts of runs the sessions of this process have begun, in this task and in others, of runs whose part in this task is in
+    order (`runs_in_order.c`); waits for up to `timeout_s` seconds until they are `count`. For a process with psclust's kernels."""
     return int(_await_parts()(count, int(1000 * timeout_s)))
 
 

@@ -18,7 +18,7 @@
 #include <time.h>
 
 /* Room for the names of a session and of a graph, which are of 16 digits each. */
-enum { HANDLES = 64 };
+enum { HANDLES = 64, LATEST = 16 };
 
 /* Of one graph in this task. */
 typedef struct Graph {
@@ -36,20 +36,41 @@ typedef struct Turn {
     Function done;
 } Turn;
 
+/* One that a client of this process makes. ordered: whether its part here is in order, as far as is known. */
+typedef struct {
+    int64_t step;
+    int parts, ordered;
+} Run;
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t parts_begun = PTHREAD_COND_INITIALIZER;
 static Graph *in_order;
 static Turn *turns, **last_turn = &turns;
+static Run runs[LATEST];
+static unsigned next_run;
 static int64_t begun_count;
 
-void part_was_begun(void) {
+void part_was_begun(int64_t step, int ordered) {
+    Run *run = runs;
     pthread_mutex_lock(&lock);
-    begun_count++;
+    while (run < runs + LATEST && run->step != step)
+        run++;
+    if (run == runs + LATEST) {
+        run = &runs[next_run++ % LATEST];
+        *run = (Run){step, 0, 0};
+    }
+    run->parts++;
+    if (run->ordered)
+        begun_count++;
+    else if (ordered)
+        begun_count += run->parts;
+    run->ordered |= ordered;
     pthread_cond_broadcast(&parts_begun);
     pthread_mutex_unlock(&lock);
 }
 
-/* For Python: waits for up to `ms` until clients of this process have begun `count` parts of runs, and returns how many they have. */
+/* For Python: waits for up to `ms` until clients of this process have begun `count` parts of runs of which its own are in order, and returns
+ * how many they have. */
 int64_t psclust_await_parts(int64_t count, int64_t ms) {
     struct timespec end;
     int64_t found;
@@ -166,7 +187,7 @@ static int read_request(const void *request, Turn *turn) {
     return 1;
 }
 
-static int may_wait(const Turn *turn) {
+static int is_ordered(const Turn *turn) {
     int found;
     pthread_mutex_lock(&lock);
     found = is_in_order(turn->handles);
@@ -186,7 +207,8 @@ static int line_up(Turn *turn) {
 }
 
 static void run_part_in_turn(void *worker, void *options, void *request, void *response, Function *done) {
-    int from_here = is_a(request, cpp.request_here);
+    int from_here = is_a(request, cpp.request_here), ordered = 0;
+    int64_t step = 0;
     Turn *turn = calloc(1, sizeof *turn);
     Function cancel = function_of(turn, cancel_turn);
     if (turn == NULL)
@@ -201,7 +223,9 @@ static void run_part_in_turn(void *worker, void *options, void *request, void *r
         turn->response = response;
         turn->done = *done;
         done->manage = NULL; /* it is the turn's */
-        if (may_wait(turn))
+        step = turn->step;
+        ordered = is_ordered(turn);
+        if (ordered)
             cpp.set_cancel(options, &cancel);
         if (line_up(turn)) {
             cpp.clear_cancel(options);
@@ -209,7 +233,7 @@ static void run_part_in_turn(void *worker, void *options, void *request, void *r
         }
     }
     if (from_here)
-        part_was_begun();
+        part_was_begun(step, ordered);
 }
 
 static void put_in_order(void *kernel, Context *context) {

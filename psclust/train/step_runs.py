@@ -64,7 +64,7 @@ class RunsAhead(StepRuns):
         self._expected += self._parts
 
     def _learn_parts(self) -> None:
-        """From the first run, which is alone."""
+        """From the first run that the tasks make in order, which is alone as those before."""
         wait(self._results)
         self._parts = await_parts(0, 0.0) - self._expected
 

@@ -88,7 +88,7 @@ def test_a_task_begins_its_part_when_it_has_ended_that_of_the_run_before(cluster
 
 def test_otherwise_all_parts_begin_at_once(cluster: Cluster) -> None:
     with _gated(cluster, in_order=False) as gated:
-        runs = [gated.begin() for _ in range(3)]
+        runs = [gated.in_a_thread(gated.make) for _ in range(3)]
         wait_until(lambda: gated.begun() == 4)
         for _ in runs:
             gated.let_one_go()
@@ -115,7 +115,7 @@ def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster
     with _gated(cluster, in_order=True) as gated, closing(RunsAhead(make, lambda: may_go_on)) as runs:
         may_go_on = True
         gated.let_one_go()
-        # How many parts a run has is learnt from the first, which is alone.
+        # How many parts a run has is learnt from one that is alone.
         assert (runs.take(), runs.under_way) == (2, 0)
         for number in (3, 4):
             result = gated.in_a_thread(runs.take)
