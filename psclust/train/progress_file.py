@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,24 +20,25 @@ class ProgressFile:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._latest: Progress | None = None
+        self._latest: Callable[[], Progress] | None = None
         self._written: Progress | None = None
         self._writing = threading.Lock()
         self._changed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def write(self, progress: Progress, *, force: bool = False) -> None:
-        """force: at once, and it is there when this returns."""
+    def write(self, latest: Callable[[], Progress], *, force: bool = False) -> None:
+        """latest: gives the progress when it is written. force: at once, and it is there when this returns."""
         if self._path is None:
             return
-        self._latest = progress
+        self._latest = latest
         if force:
             self._replace(self._path)
             return
         if self._thread is None:
             self._thread = threading.Thread(target=self._keep_up, args=(self._path,), name="progress", daemon=True)
             self._thread.start()
-        self._changed.set()
+        if not self._changed.is_set():
+            self._changed.set()
 
     def _keep_up(self, path: Path) -> None:
         while self._changed.wait():
@@ -46,8 +48,8 @@ class ProgressFile:
 
     def _replace(self, path: Path) -> None:
         with self._writing:
-            latest = self._latest
-            if latest is None or latest is self._written:
+            latest = self._latest() if self._latest is not None else None
+            if latest is None or latest == self._written:
                 return
             self._written = latest
             with suppress(OSError):

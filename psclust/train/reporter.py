@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from psclust.rundir.task_progress import Progress
@@ -32,17 +31,38 @@ class Reporter:
         self._lock = threading.Lock()
         self._last_line = self._last_rate = self._phase_began = clock()
         self._examples = 0
+        self._rate: float | None = None
         self._recent = Staleness()
         self._barrier_s: float | None = None
+        self._step, self._loss = 0, math.nan
+        self._phase = "start"
+        self._seconds: dict[str, float] = {}
+        self._results: Mapping[str, float] | None = None  # of the phase before, until a step has numbers
+        self._model: Mapping[str, Any] | None = None
         self.steps = 0
         self.late = 0
         self.staleness = Staleness()
-        self.progress = Progress(step=0, phase="start")
 
     @property
     def global_step(self) -> int:
         """The greatest global step that this task knows of."""
-        return self.progress.step or 0
+        return self._step
+
+    @property
+    def progress(self) -> Progress:
+        """What is known now."""
+        with self._lock:
+            barrier = {} if self._barrier_s is None else {"barrier": round(self._barrier_s, 3)}
+            return Progress(
+                step=self._step,
+                # JSON has no NaN.
+                loss=self._loss if math.isfinite(self._loss) else None,
+                examples_per_s=self._rate,
+                phase=self._phase,
+                metrics=self._numbers() if self._results is None else self._results,
+                seconds=self._seconds | barrier,
+                model=self._model,
+            )
 
     def step(self, step: int, loss: float, examples: int, staleness: int | None = None, barrier_s: float | None = None) -> None:
         """Records one step of this task: the global step it led to, its mean loss and its number of examples. staleness: of its update,
@@ -53,23 +73,24 @@ class Reporter:
             if staleness is not None:
                 self.staleness.add(int(staleness))
                 self._recent.add(int(staleness))
+            if barrier_s is not None:
+                self._barrier_s = (self._barrier_s or 0.0) + barrier_s
+            self._step, self._loss = max(step, self._step), loss
+            if self._results is not None and self._numbers():
+                self._results = None
             now = self._clock()
-            # JSON has no NaN.
-            self.progress = replace(self.progress, step=max(step, self.global_step), loss=loss if math.isfinite(loss) else None)
             if now - self._last_rate >= _RATE_S:
-                self.progress = replace(self.progress, examples_per_s=round(self._examples / (now - self._last_rate), 1))
+                self._rate = round(self._examples / (now - self._last_rate), 1)
                 self._examples, self._last_rate = 0, now
             if now - self._last_line >= self._every_s:
                 self._last_line = now
-                rate = self.progress.examples_per_s
-                LOG.info("step %d loss %.4g%s%s", step, loss, "" if rate is None else f" {rate:.0f} examples/s", self._line_end())
+                rate = "" if self._rate is None else f" {self._rate:.0f} examples/s"
+                LOG.info("step %d loss %.4g%s%s", step, loss, rate, self._line_end())
                 self._recent = Staleness()
-            if barrier_s is not None:
-                self._barrier_s = (self._barrier_s or 0.0) + barrier_s
-                self.progress = replace(self.progress, seconds={**self.progress.seconds, "barrier": round(self._barrier_s, 3)})
-            if numbers := self._numbers():
-                self.progress = replace(self.progress, metrics=numbers)
-            self._file.write(self.progress)
+        self._file.write(self._progress)
+
+    def _progress(self) -> Progress:
+        return self.progress
 
     def _numbers(self) -> dict[str, float]:
         late = {"late_gradients": float(self.late)} if self.late else {}
@@ -81,7 +102,7 @@ class Reporter:
     def model(self, facts: Mapping[str, Any]) -> None:
         """Records what is known of the model from now on; see `Progress.model`."""
         with self._lock:
-            self.progress = replace(self.progress, model=facts)
+            self._model = facts
 
     def dropped(self) -> None:
         """Records a gradient that came too late for its step."""
@@ -106,17 +127,16 @@ class Reporter:
                 self._spend(kind, self._clock() - began)
 
     def _spend(self, kind: str, seconds: float) -> None:
-        spent = {**self.progress.seconds, kind: round(self.progress.seconds.get(kind, 0.0) + seconds, 3)}
-        self.progress = replace(self.progress, seconds=spent)
+        self._seconds[kind] = round(self._seconds.get(kind, 0.0) + seconds, 3)
 
     def phase(self, phase: str, step: int | None = None, metrics: Mapping[str, float] | None = None) -> None:
         """Records that a new phase begins, at global step `step` if that is known. metrics: results of the phase before."""
         with self._lock:
             now = self._clock()
-            self._spend(self.progress.phase or "start", now - self._phase_began)
-            self._phase_began = now
-            known = self.progress
-            self.progress = replace(known, phase=phase, step=known.step if step is None else step, metrics=metrics or known.metrics)
+            self._spend(self._phase, now - self._phase_began)
+            self._phase, self._phase_began = phase, now
+            self._step = self._step if step is None else step
+            self._results = metrics or self._results
             if phase == "train":
                 self._last_line = self._last_rate = now
-            self._file.write(self.progress, force=True)
+        self._file.write(self._progress, force=True)

@@ -37,13 +37,13 @@ def test_the_file_is_replaced_at_most_twice_a_second(tmp_path: Path) -> None:
     step = 0
     while time.monotonic() < until:
         step += 1
-        file.write(Progress(step))
+        file.write(lambda step=step: Progress(step))
         if path.exists():
             seen.add(path.stat().st_mtime_ns)
     assert len(seen) <= 3
     # Also the last of them, after which no step comes.
     wait_until(lambda: step_in(path) == step, what="the last step")
-    file.write(Progress(step + 1), force=True)
+    file.write(lambda: Progress(step + 1), force=True)
     assert step_in(path) == step + 1
     assert [each.name for each in tmp_path.iterdir()] == ["p.json"]
 
@@ -53,7 +53,7 @@ def test_no_step_waits_for_the_file(tmp_path: Path) -> None:
     slow = path.with_name(f".p.json.{os.getpid()}")
     os.mkfifo(slow)  # it is open for writing when somebody reads
     file = ProgressFile(path)
-    steps = Thread(target=lambda: [file.write(Progress(step)) for step in range(100)], daemon=True)
+    steps = Thread(target=lambda: [file.write(lambda step=step: Progress(step)) for step in range(100)], daemon=True)
     steps.start()
     steps.join(PATIENCE_S)
     assert not steps.is_alive()
@@ -66,14 +66,14 @@ def test_no_step_waits_for_the_file(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_does_not_disturb(path: str, force: bool) -> None:
     file = ProgressFile(Path(path))
     for step in range(3):
-        file.write(Progress(step), force=force)
+        file.write(lambda step=step: Progress(step), force=force)
 
 
 def test_a_full_disk_leaves_the_last_good_file_and_no_rest(tmp_path: Path) -> None:
     target = tmp_path / "p.json"
-    ProgressFile(target).write(Progress(1), force=True)
+    ProgressFile(target).write(lambda: Progress(1), force=True)
     target.with_name(f".p.json.{os.getpid()}").symlink_to("/dev/full")
-    ProgressFile(target).write(Progress(2), force=True)
+    ProgressFile(target).write(lambda: Progress(2), force=True)
     assert json.loads(target.read_text())["step"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
 
