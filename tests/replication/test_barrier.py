@@ -203,7 +203,7 @@ def test_the_update_that_is_foreseen_is_the_one_that_comes(options: Any, example
     assert foreseen is not None
     assert foreseen.messages == [gradient(0, 10, 100, 1), gradient(1, 11, 100, 1)]
     for message, number in zip(foreseen.messages, examples, strict=True):
-        barrier.receive(replace(message, examples=number))
+        barrier.receive(message._replace(examples=number))
     (update,) = barrier.close_round()
     assert isinstance(update, Update)
     assert foreseen.was(update)

@@ -19,7 +19,7 @@ from psclust.replication.sync.barrier_messages import (
 
 def test_messages_come_back_from_their_vectors() -> None:
     sent = [Message(Kind.JOIN, 1, 2**62, 0, 0), Message(Kind.GRADIENT, 0, 5, 100, 32)]
-    flat = [int(getattr(message, name)) for message in sent for name in Message.__slots__]
+    flat = [int(value) for message in sent for value in message]
     assert decode_messages(np.array(flat, np.int64)) == sent
     assert decode_messages(np.zeros([0, 5], np.int64)) == []
     assert flat[5 + position(Message, "examples")] == 32

@@ -18,7 +18,6 @@ released with made-up values; the round is *spoilt*, and void when all have deli
 from __future__ import annotations
 
 from collections.abc import Collection
-from copy import copy
 
 from psclust.replication.sync.barrier_actions import Action, CountGradients, DropMessages, Left, Release, Reset, Send, Warn
 from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Token, Update
@@ -104,7 +103,8 @@ class Barrier:
         if not self.foresees or self._stopping or self._examples or not known:
             return None
         messages = [Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1) for worker in sorted(self.awaited)]
-        later = copy(self)
+        later = object.__new__(type(self))
+        later.__dict__.update(self.__dict__)  # as `copy` does, in a tenth of the time
         later._examples, later._unsure = dict.fromkeys(self.awaited, 1), set()
         updates = [action for action in later._update() if isinstance(action, Update)]
         return Foreseen(messages, updates[0]) if messages else None

@@ -6,9 +6,9 @@ A worker sends a `Message` to the chief's queue and takes a `Token` from its own
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ class Kind(IntEnum):
     STRAY = 7  # ps to chief: a gradient of another round was waiting, and was taken
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """Worker to chief. incarnation: a random number for the life of one worker process; examples: of the gradient."""
 
     kind: Kind
@@ -39,8 +38,7 @@ class Message:
     examples: int
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """Chief to one incarnation of a worker. step: the global step reached."""
 
     kind: Kind
@@ -70,17 +68,19 @@ class Foreseen:
     update: Update
 
     def was(self, update: Update) -> bool:
-        return replace(update, examples=self.update.examples, batches=self.update.batches) == self.update
+        own = self.update
+        return (update.step, update.wanted, update.tokens) == (own.step, own.wanted, own.tokens)
 
 
 _NO_TOKEN = -1
-_TOKEN_WIDTH, _MESSAGE_WIDTH = len(fields(Token)), len(fields(Message))
+_TOKEN_WIDTH, _MESSAGE_WIDTH = len(Token._fields), len(Message._fields)
+_WITHOUT_TOKEN, _WITHOUT_MESSAGE = (_NO_TOKEN,) * _TOKEN_WIDTH, (0,) * _MESSAGE_WIDTH
 MESSAGE_SHAPE, TOKEN_SHAPE = [_MESSAGE_WIDTH], [_TOKEN_WIDTH]
 
 
-def position(record: type, name: str) -> int:
+def position(record: type[Message | Token], name: str) -> int:
     """The index of field `name` in an encoded record."""
-    return [field.name for field in fields(record)].index(name)
+    return record._fields.index(name)
 
 
 def decode_token(vector: Any) -> Token:
@@ -94,10 +94,7 @@ def decode_messages(rows: Any) -> list[Message]:
 
 def encode_tokens(tokens: Mapping[int, Token], workers: int) -> Any:
     """int64 [workers, 4]; a worker without a token has kind -1, see `has_token`."""
-    rows = np.full([workers, _TOKEN_WIDTH], _NO_TOKEN, np.int64)
-    for worker, token in tokens.items():
-        rows[worker] = (token.kind, token.incarnation, token.round, token.step)
-    return rows
+    return np.array([tokens.get(worker, _WITHOUT_TOKEN) for worker in range(workers)], np.int64)
 
 
 def has_token(rows: Tensor) -> Tensor:
@@ -112,12 +109,13 @@ def tokens_shape(workers: int) -> list[int]:
 def encode_update(update: Update, workers: int, foreseen: Sequence[Message] = ()) -> Any:
     """int64, see `DecodedUpdate`. foreseen: the messages on whose arrival the update is made, one a worker; their `examples` count, not
     those of `update`, nor its `batches`. None: it is made at once."""
-    batches = [update.batches.get(worker, 0) for worker in range(workers)]
-    rows = np.zeros([workers, _MESSAGE_WIDTH], np.int64)
-    for message in foreseen:
-        rows[message.worker] = astuple(message)
-    numbers = [len(foreseen), update.examples, update.wanted]
-    return np.concatenate([numbers, batches, np.ravel(encode_tokens(update.tokens, workers)), np.ravel(rows)])
+    numbers = [len(foreseen), update.examples, update.wanted, *(update.batches.get(worker, 0) for worker in range(workers))]
+    for worker in range(workers):
+        numbers += update.tokens.get(worker, _WITHOUT_TOKEN)
+    messages = {message.worker: message for message in foreseen}
+    for worker in range(workers):
+        numbers += messages.get(worker, _WITHOUT_MESSAGE)
+    return np.array(numbers, np.int64)
 
 
 def update_shape(workers: int) -> list[int]:

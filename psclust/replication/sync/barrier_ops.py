@@ -9,7 +9,7 @@ accumulators have shared names, so the graphs of all workers use the same ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -325,7 +325,7 @@ def _all_reduce_ops(all_reduce: BetweenGraphAllReduce, round_: Tensor) -> AllRed
 def _encode(kind: Tensor, worker: int, incarnation: Tensor, round_: Tensor) -> Tensor:
     """A message without examples."""
     message = Message(kind, worker, incarnation, round_, examples=0)
-    return tf.stack([tf.cast(getattr(message, field.name), tf.int64) for field in fields(message)])
+    return tf.stack([tf.cast(value, tf.int64) for value in message])
 
 
 def _receive(channel: Channel, count: Tensor) -> Tensor:
