@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from barrier_histories import DIED, go, gradient, join, leave, stop
 
 from psclust.replication.sync.barrier_actions import DropMessages, Fill, Left, Reset, RollBack, Send, Stream
@@ -46,6 +47,22 @@ def test_the_update_that_is_foreseen_is_the_one_that_comes() -> None:
     update, _ = barrier.close_round()
     assert isinstance(update, Update)
     assert foreseen.was(update)
+
+
+@pytest.mark.parametrize("max_steps", [None, 8, 9])
+def test_what_follows_the_update_that_is_foreseen_is_known_before(max_steps: int | None) -> None:
+    barrier, other = two(max_steps=max_steps), two(max_steps=max_steps)
+    foreseen = barrier.foreseen()
+    assert foreseen is not None
+    later, actions = barrier.after(foreseen)
+    following = later.foreseen()
+    assert vars(barrier) == vars(other)
+    for message in foreseen.messages:
+        barrier.receive(message)
+    assert barrier.close_round() == actions
+    assert vars(barrier) == vars(later)
+    assert barrier.foreseen() == following
+    assert (following is None) == (max_steps == 8)
 
 
 def test_no_update_is_foreseen_before_a_place_is_filled_or_while_a_worker_waits_for_the_next_round() -> None:

@@ -65,3 +65,45 @@ def test_one_who_waits_for_a_word_hears_that_it_is_closed() -> None:
         taken = threads.submit(offers.take, 100)
         offers.close()
         assert taken.result(PATIENCE_S) is None
+
+
+def test_the_next_offer_is_taken_at_once_when_the_update_is_made() -> None:
+    offers, following = UpdateOffer(0), Offer([3, 4], Token(Kind.GO, 10, 102, 9))
+    assert offers.make(100, OFFER)
+    assert offers.take(100) is OFFER
+    offers.follow(101, following)
+    offers.answer([1])
+    assert offers.take(101) is following
+    assert offers.answered() == [1]
+    # The coordinator offers it when it gets there: it is offered.
+    assert offers.is_offered(101)
+    assert offers.make(101, OFFER)
+    offers.answer([1, 2])
+    assert offers.answered() == [1, 2]
+
+
+def test_there_is_no_next_offer_if_the_update_is_not_made_or_is_made_already() -> None:
+    offers = UpdateOffer(0)
+    assert offers.make(100, OFFER)
+    offers.follow(101, OFFER)
+    offers.answer([0])
+    assert not offers.is_offered(101)
+    assert offers.answered() == [0]
+    assert offers.make(101, OFFER)
+    offers.answer([1])
+    offers.follow(102, OFFER)
+    assert offers.answered() == [1]
+    assert not offers.is_offered(102)
+    offers.decline(102)
+    assert offers.take(102) is None
+
+
+def test_an_answer_is_heard_after_the_end_and_a_next_offer_that_nobody_takes_is_not() -> None:
+    offers = UpdateOffer(0)
+    assert offers.make(100, OFFER)
+    offers.follow(101, OFFER)
+    offers.answer([1])
+    offers.close()
+    assert offers.answered() == [1]
+    assert offers.make(101, OFFER)
+    assert offers.answered() is None

@@ -125,6 +125,7 @@ class Chief(Replica):
             barrier,
             left=lambda replica: self._left(session, replica, coordinator),
             updated=lambda step: self.saver.maybe(session, step),
+            due=self.saver.is_due,
             dropped=lambda replica: self.job.reporter.dropped(),
             offer=self._offer,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -67,9 +67,9 @@ def new_barrier(
 class BarrierCoordinator:
     """Runs `barrier` in `session`, in a thread of its own.
 
-    left(worker): called when a worker has left, before it gets its STOP token. updated(step): called after each update, while nothing
-    writes to the variables. dropped(worker): called when a gradient came too late. offer: to the chief's own replica, which then makes
-    updates that are foreseen.
+    left(worker): called when a worker has left, before it gets its STOP token. updated(step): called after an update, while nothing
+    writes to the variables, if it is due(step) at the latest when the update begins. dropped(worker): called when a gradient came too late.
+    offer: to the chief's own replica, which then makes updates that are foreseen.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class BarrierCoordinator:
         left: Callable[[int], None],
         updated: Callable[[int], None],
         offer: UpdateOffer,
+        due: Callable[[int], bool] = lambda step: True,
         dropped: Callable[[int], None] = lambda worker: None,
     ) -> None:
         self._session = session
@@ -88,6 +89,7 @@ class BarrierCoordinator:
         self._barrier = barrier
         self._left = left
         self._updated = updated
+        self._due = due
         self._dropped = dropped
         self._offer = offer
         if not barrier.foresees:
@@ -151,7 +153,10 @@ class BarrierCoordinator:
             found, self._inbox = self._inbox, []
             return found
         foreseen = self._barrier.foreseen()
-        if foreseen is not None and self._offered(foreseen):
+        stream = self._stream.order if self._stream else []
+        offer = self._offer_for(foreseen, stream) if foreseen is not None else None
+        if foreseen is not None and offer is not None and self._offer.make(self._barrier.round, offer):
+            self._offer_next(foreseen)
             received = self._messages_of_step(foreseen)
             if received is not None:
                 return received
@@ -165,15 +170,30 @@ class BarrierCoordinator:
             self._made = foreseen
         return decode_messages(answer[1:])
 
-    def _offered(self, foreseen: Foreseen) -> bool:
-        """Whether the update has been offered to the chief's own replica, which takes part."""
+    def _offer_for(self, foreseen: Foreseen, stream: Sequence[int]) -> Offer | None:
+        """The offer of an update to the chief's own replica; None if that does not take part. stream: the order of its stream."""
         tokens = dict(foreseen.update.tokens)
         token = tokens.pop(self._offer.worker, None)
         if token is None:
-            return False
+            return None
         order = encode_update(replace(foreseen.update, tokens=tokens), self._ops.workers, foreseen.messages)
-        stream = self._stream.order if self._stream else []
-        return self._offer.make(self._barrier.round, Offer([*stream, *order], token))
+        return Offer([*stream, *order], token)
+
+    def _offer_next(self, foreseen: Foreseen) -> None:
+        """Offers the update after the one foreseen, if between the two there is nothing to do. Meanwhile that one is being made."""
+        if self._due(foreseen.update.step):
+            return
+        later, actions = self._barrier.after(foreseen)
+        following = later.foreseen()
+        stream: list[int] | None = []
+        for action in actions:
+            if isinstance(action, Stream) and self._stream:
+                stream = self._stream.order_of(action)
+            elif not isinstance(action, Update):
+                return
+        offer = self._offer_for(following, stream) if following is not None and stream is not None else None
+        if offer is not None:
+            self._offer.follow(later.round, offer)
 
     def _messages_of_step(self, foreseen: Foreseen) -> list[Message] | None:
         """The messages of the round, received by the step of the chief's own replica that was to make the update. None: there is no such
@@ -207,7 +227,9 @@ class BarrierCoordinator:
             self._inbox = decode_messages(received)
         elif not made.was(update):
             raise AssertionError(f"the update made, {made.update}, is not the one to make, {update}")
-        self._updated(update.step)
+        # If the next is being made already, it was not due.
+        if not self._offer.is_offered(self._barrier.round):
+            self._updated(update.step)
 
     def _do(self, actions: Iterable[Action]) -> None:
         ops, run = self._ops, self._session.run

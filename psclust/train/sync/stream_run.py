@@ -11,7 +11,7 @@ import tensorflow as tf
 from psclust.replication.sync.arrivals import place_of
 from psclust.replication.sync.barrier_actions import Fill, RollBack, Stream
 from psclust.replication.sync.stream_ops import StreamOps
-from psclust.replication.tf_types import Session
+from psclust.replication.tf_types import Operation, Session
 from psclust.train.prepared_run import prepare
 
 OTHER_ROUND = "a gradient of another round"
@@ -44,11 +44,10 @@ class StreamRun:
     def do(self, action: Stream | Fill | RollBack) -> None:
         ops, run = self._ops, self._session.run
         match action:
-            case Stream(round_, workers):
-                places = {place_of(worker) for worker in workers}
-                if absent := [push for place, push in enumerate(ops.zeros) if place not in places]:
+            case Stream(round_, _):
+                if absent := self._absent(action):
                     run(absent, {ops.round: round_})
-                self.order = [round_, *(int(worker in workers) for worker in range(ops.workers))]
+                self.order = self._order(action)
             case Fill(round_, workers):
                 for worker in workers:
                     run([ops.zeros[place_of(worker)], ops.no_examples], {ops.round: round_})
@@ -57,6 +56,18 @@ class StreamRun:
                 run([*ops.roll_back.values(), ops.forget])
                 run(ops.level)
                 run(ops.settle, {ops.round: round_})
+
+    def order_of(self, action: Stream) -> list[int] | None:
+        """The order by which the stream begins; None if something else has to be done before."""
+        return None if self._absent(action) else self._order(action)
+
+    def _absent(self, action: Stream) -> list[Operation]:
+        """Which give the gradients of those who do not take part."""
+        places = {place_of(worker) for worker in action.workers}
+        return [push for place, push in enumerate(self._ops.zeros) if place not in places]
+
+    def _order(self, action: Stream) -> list[int]:
+        return [action.round, *(int(worker in action.workers) for worker in range(self._ops.workers))]
 
     def start(self) -> None:
         """Begins in a thread the stream that is to begin, if any, unless a step makes it."""

@@ -2,12 +2,14 @@
 step, and the first one two less with a stream.
 
 The coordinator's thread offers the update of a round; the replica, in its own thread, takes it before its step and hands back the answer.
-For each round the coordinator says once whether there is an offer, and the replica waits for that word.
+For each round the coordinator says once whether there is an offer, and the replica waits for that word. While a step runs, the coordinator
+gets the next offer ready, which the replica takes at once if the update is made: between two steps it waits for no other thread.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,30 +31,46 @@ class UpdateOffer:
         self.worker = worker
         self._changed = threading.Condition()
         self._round = 0
+        self._offered = 0
         self._offer: Offer | None = None
-        self._answer: Any = None
+        self._next: tuple[int, Offer] | None = None
+        self._answers: deque[Any] = deque()
         self._closed = False
 
     def make(self, round_: int, offer: Offer) -> bool:
-        """Offers the update of the round. False: the replica makes no step any more, or there was to be no offer in this round."""
+        """Offers the update of the round, unless it is offered. False: the replica makes no step any more, or there was to be no offer in
+        this round."""
         with self._changed:
+            if self._offered == round_:
+                return True
             if self._closed or self._round >= round_:
                 return False
-            self._round, self._offer = round_, offer
+            self._round = self._offered = round_
+            self._offer = offer
             self._changed.notify_all()
             return True
+
+    def follow(self, round_: int, offer: Offer) -> None:
+        """Offers the update of the round after the one that is offered, for the case that this one is made; nothing if that is known."""
+        with self._changed:
+            if not self._answers:
+                self._next = (round_, offer)
+
+    def is_offered(self, round_: int) -> bool:
+        """Whether the update of the round is offered, or was."""
+        with self._changed:
+            return self._offered == round_
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Whether it is known within the time what has become of the offer."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._answer is not None or self._closed, timeout_s)
+            return self._changed.wait_for(lambda: bool(self._answers) or self._closed, timeout_s)
 
     def answered(self) -> Any:
         """Waits for the answer to the offer, `Decision.answer`, and takes it; None if the replica makes no step any more."""
         self.wait()
         with self._changed:
-            answer, self._answer, self._offer = self._answer, None, None
-            return answer
+            return self._answers.popleft() if self._answers else None
 
     def decline(self, round_: int) -> None:
         """There is no offer in the round."""
@@ -69,7 +87,12 @@ class UpdateOffer:
     def answer(self, answer: Any) -> None:
         """The update that was taken has been made, or not, as the answer says."""
         with self._changed:
-            self._answer = answer
+            self._answers.append(answer)
+            self._offer = None
+            if answer[0] and self._next is not None:
+                self._offered, self._offer = self._next
+                self._round = self._offered
+            self._next = None
             self._changed.notify_all()
 
     def close(self) -> None:
