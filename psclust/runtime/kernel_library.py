@@ -33,14 +33,14 @@ def python_ops() -> Any:
     return found if hasattr(found, "psclust_encode") else None
 
 
-def await_parts(count: int, timeout_s: float) -> int:
-    """How many parts of runs the sessions of this process have begun, in this task and in others, of runs whose part in this task is in
-    order (`runs_in_order.c`); waits for up to `timeout_s` seconds until they are `count`. For a process with psclust's kernels."""
-    return int(_await_parts()(count, int(1000 * timeout_s)))
+def await_parts(number: int, count: int, timeout_s: float) -> int:
+    """How many parts of runs of the graph `number` the sessions of this process have begun, in this task and in others, since this task's
+    are in order (`runs_in_order.c`); waits for up to `timeout_s` seconds until they are `count`. For a process with psclust's kernels."""
+    return int(_await_parts()(number, count, int(1000 * timeout_s)))
 
 
 @cache
 def _await_parts() -> Any:
     function = ctypes.CDLL(kernel_library()).psclust_await_parts
-    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_int64, ctypes.c_int64]
+    function.restype, function.argtypes = ctypes.c_int64, [ctypes.c_int64] * 3
     return function

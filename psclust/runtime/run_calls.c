@@ -292,7 +292,7 @@ static void run_remote(void *worker, void *options, void *request, void *respons
         if (known)
             note_run(step, worker);
         cpp.run_remote(worker, options, request, response, done);
-        part_was_begun(step, 0);
+        part_was_begun(step);
         return;
     }
     note_begun(worker, step, to);
@@ -319,7 +319,7 @@ static void run_remote(void *worker, void *options, void *request, void *respons
         /* Perhaps before it had left. */
         send_number(to, number, CANCEL);
     }
-    part_was_begun(step, 0);
+    part_was_begun(step);
 }
 
 /* 0: it has none. */

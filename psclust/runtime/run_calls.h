@@ -41,9 +41,9 @@ INTERNAL void forget_parts(void);
 
 
 /* Of runs_in_order.c: that the parts of a graph's runs are run one after another; that a part of a run of this process has been
- * begun, ordered: its own, which is in order. */
+ * begun in another task. */
 INTERNAL int take_turns(void);
-INTERNAL void part_was_begun(int64_t step, int ordered);
+INTERNAL void part_was_begun(int64_t step);
 INTERNAL void forget_order(void);
 
 #endif

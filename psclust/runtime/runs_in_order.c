@@ -1,10 +1,10 @@
 /* The parts of a graph's runs in this task, one after another, so that a client may begin a run while another is under way: each task goes on
  * with its part of the next as soon as it has ended that of the one before, and waits for no word of the client.
  *
- *     PsclustInOrder(; ) -> in_order: bool: the parts of all later runs of the graph that it is in, in this task; false: they are not
+ *     PsclustInOrder(; number) -> in_order: bool: the parts of all later runs of the graph that it is in, in this task; false: they are not
  *
  * They begin in the order in which the client has begun them in this task. It has to be the same in all tasks: `await_parts` says when all
- * parts of a run have been begun. A part that is cancelled while it waits ends when it is its turn.
+ * parts of a run have been begun, of the graph of that number. A part that is cancelled while it waits ends when it is its turn.
  *
  * A virtual function of TensorFlow's is replaced (tensorflow_cpp.h), by which a task begins its part of a run, whoever has called.
  */
@@ -20,10 +20,11 @@
 /* Room for the names of a session and of a graph, which are of 16 digits each. */
 enum { HANDLES = 64, LATEST = 16 };
 
-/* Of one graph in this task. */
+/* Of one graph in this task. number: of a training's. begun: how many parts of its runs a client of this process has begun, in all tasks. */
 typedef struct Graph {
     struct Graph *next;
     char handles[HANDLES];
+    int64_t number, begun;
 } Graph;
 
 /* A part that runs, or waits for its turn. */
@@ -36,10 +37,10 @@ typedef struct Turn {
     Function done;
 } Turn;
 
-/* One that a client of this process makes. ordered: whether its part here is in order, as far as is known. */
+/* One that a client of this process makes. graph: NULL: its part here is not in order, as far as is known. */
 typedef struct {
-    int64_t step;
-    int parts, ordered;
+    int64_t step, parts;
+    Graph *graph;
 } Run;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,30 +49,42 @@ static Graph *in_order;
 static Turn *turns, **last_turn = &turns;
 static Run runs[LATEST];
 static unsigned next_run;
-static int64_t begun_count;
 
-void part_was_begun(int64_t step, int ordered) {
+/* graph: NULL: it is not known from this part. */
+static void count_part(int64_t step, Graph *graph) {
     Run *run = runs;
     pthread_mutex_lock(&lock);
     while (run < runs + LATEST && run->step != step)
         run++;
     if (run == runs + LATEST) {
         run = &runs[next_run++ % LATEST];
-        *run = (Run){step, 0, 0};
+        *run = (Run){step, 0, NULL};
     }
     run->parts++;
-    if (run->ordered)
-        begun_count++;
-    else if (ordered)
-        begun_count += run->parts;
-    run->ordered |= ordered;
+    if (run->graph != NULL) {
+        run->graph->begun++;
+    } else if (graph != NULL) {
+        run->graph = graph;
+        graph->begun += run->parts;
+    }
     pthread_cond_broadcast(&parts_begun);
     pthread_mutex_unlock(&lock);
 }
 
-/* For Python: waits for up to `ms` until clients of this process have begun `count` parts of runs of which its own are in order, and returns
+void part_was_begun(int64_t step) { count_part(step, NULL); }
+
+/* With `lock`. */
+static int64_t begun_of(int64_t number) {
+    int64_t count = 0;
+    for (const Graph *at = in_order; at != NULL; at = at->next)
+        if (at->number == number)
+            count += at->begun;
+    return count;
+}
+
+/* For Python: waits for up to `ms` until clients of this process have begun `count` parts of runs of the graph of that number, and returns
  * how many they have. */
-int64_t psclust_await_parts(int64_t count, int64_t ms) {
+int64_t psclust_await_parts(int64_t number, int64_t count, int64_t ms) {
     struct timespec end;
     int64_t found;
     int late = 0;
@@ -83,19 +96,19 @@ int64_t psclust_await_parts(int64_t count, int64_t ms) {
         end.tv_sec++;
     }
     pthread_mutex_lock(&lock);
-    while (begun_count < count && late != ETIMEDOUT)
+    while (begun_of(number) < count && late != ETIMEDOUT)
         late = pthread_cond_timedwait(&parts_begun, &lock, &end);
-    found = begun_count;
+    found = begun_of(number);
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-/* With `lock`. */
-static int is_in_order(const char *handles) {
-    const Graph *at = in_order;
+/* With `lock`. NULL: its parts are not in order. */
+static Graph *graph_of(const char *handles) {
+    Graph *at = in_order;
     while (at != NULL && strcmp(at->handles, handles) != 0)
         at = at->next;
-    return at != NULL;
+    return at;
 }
 
 /* With `lock`. The first of a graph, that runs or not; NULL: none. */
@@ -121,7 +134,7 @@ static Turn *next_turn(const Turn *ended) {
     Turn *next;
     pthread_mutex_lock(&lock);
     take_out(ended);
-    next = is_in_order(ended->handles) ? first_of(ended->handles) : NULL;
+    next = graph_of(ended->handles) != NULL ? first_of(ended->handles) : NULL;
     if (next != NULL && next->runs)
         next = NULL;
     if (next != NULL)
@@ -187,10 +200,10 @@ static int read_request(const void *request, Turn *turn) {
     return 1;
 }
 
-static int is_ordered(const Turn *turn) {
-    int found;
+static Graph *graph_in_order(const Turn *turn) {
+    Graph *found;
     pthread_mutex_lock(&lock);
-    found = is_in_order(turn->handles);
+    found = graph_of(turn->handles);
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -199,7 +212,7 @@ static int is_ordered(const Turn *turn) {
 static int line_up(Turn *turn) {
     int runs;
     pthread_mutex_lock(&lock);
-    runs = turn->runs = !is_in_order(turn->handles) || first_of(turn->handles) == NULL;
+    runs = turn->runs = graph_of(turn->handles) == NULL || first_of(turn->handles) == NULL;
     *last_turn = turn;
     last_turn = &turn->next;
     pthread_mutex_unlock(&lock);
@@ -207,8 +220,9 @@ static int line_up(Turn *turn) {
 }
 
 static void run_part_in_turn(void *worker, void *options, void *request, void *response, Function *done) {
-    int from_here = is_a(request, cpp.request_here), ordered = 0;
+    int from_here = is_a(request, cpp.request_here);
     int64_t step = 0;
+    Graph *graph = NULL;
     Turn *turn = calloc(1, sizeof *turn);
     Function cancel = function_of(turn, cancel_turn);
     if (turn == NULL)
@@ -224,8 +238,8 @@ static void run_part_in_turn(void *worker, void *options, void *request, void *r
         turn->done = *done;
         done->manage = NULL; /* it is the turn's */
         step = turn->step;
-        ordered = is_ordered(turn);
-        if (ordered)
+        graph = graph_in_order(turn);
+        if (graph != NULL)
             cpp.set_cancel(options, &cancel);
         if (line_up(turn)) {
             cpp.clear_cancel(options);
@@ -233,22 +247,22 @@ static void run_part_in_turn(void *worker, void *options, void *request, void *r
         }
     }
     if (from_here)
-        part_was_begun(step, ordered);
+        count_part(step, graph);
 }
 
 static void put_in_order(void *kernel, Context *context) {
     TF_Status *status = tf.new_status();
     TF_Tensor *output = tf.allocate(context, 0, BOOL, NULL, 0, 1, status);
     const Turn *at;
-    (void)kernel;
     pthread_mutex_lock(&lock);
     for (at = turns; at != NULL && at->step != tf.step(context);)
         at = at->next;
-    if (at != NULL && !is_in_order(at->handles)) {
-        Graph *made = malloc(sizeof *made);
+    if (at != NULL && graph_of(at->handles) == NULL) {
+        Graph *made = calloc(1, sizeof *made);
         if (made == NULL)
             abort();
         made->next = in_order;
+        made->number = *(const int64_t *)kernel;
         memcpy(made->handles, at->handles, HANDLES);
         in_order = made;
     }
@@ -259,17 +273,23 @@ static void put_in_order(void *kernel, Context *context) {
 }
 
 static void *create(Construction *construction) {
-    (void)construction;
-    return calloc(1, 1);
+    TF_Status *status = tf.new_status();
+    int64_t *number = calloc(1, sizeof *number);
+    tf.integer(construction, "number", number, status);
+    if (tf.code(status) != 0)
+        tf.construction_failed(construction, status);
+    tf.delete_status(status);
+    return number;
 }
 
 void add_order_op(TF_Status *status) {
-    static const char *const none[] = {NULL}, *const answer[] = {"in_order: bool", NULL};
-    add_op(&(Op){"PsclustInOrder", none, answer, none, create, put_in_order, .stateful = 1}, status);
+    static const char *const none[] = {NULL}, *const answer[] = {"in_order: bool", NULL}, *const number[] = {"number: int", NULL};
+    add_op(&(Op){"PsclustInOrder", none, answer, number, create, put_in_order, .stateful = 1}, status);
 }
 
 void forget_order(void) {
     in_order = NULL;
+    memset(runs, 0, sizeof runs);
     turns = NULL;
     last_turn = &turns;
     pthread_mutex_init(&lock, NULL);

@@ -16,6 +16,7 @@ from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Graph, Session
+from psclust.replication.wire.run_order import RunOrder
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
@@ -108,9 +109,9 @@ def _train(client: _Client, session: Session) -> None:
         building = thread.submit(_callable, client, session, 0)
         source = client.variables.prepare(setup, client.checkpoints, session)
         saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
-        step, positions, *in_order = client.variables.start_local(
-            setup, session, [state.global_step, state.positions, *client.built.in_order]
-        )
+        order = client.built.order
+        asked = [state.global_step, state.positions, *(order.in_order if order else ())]
+        step, positions, *in_order = client.variables.start_local(setup, session, asked)
         if source is Source.CHECKPOINT:
             LOG.info("resumed at step %d%s", step, job.context.which_attempt)
         session.run(
@@ -125,7 +126,7 @@ def _train(client: _Client, session: Session) -> None:
     job.reporter.phase("train", int(step))
     if not job.enough(step):
         if len(client.built.steps) == 1:
-            with closing(_runs(client, first, ahead=bool(in_order) and all(in_order))) as runs:
+            with closing(_runs(client, first, order if all(in_order) else None)) as runs:
                 for made in _steps(client, session, runs, 0):
                     client.saver.maybe(session, made)
         else:
@@ -142,13 +143,13 @@ def _train(client: _Client, session: Session) -> None:
 def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any]:
     """A step of all towers, or of one that has its own."""
     hooks = _hooks(client, tower)
-    in_order = [] if hooks else [each.op for each in client.built.in_order]
-    return hooks.callable(session, [*client.built.steps[tower].fetches, *in_order])
+    order = client.built.order.ops if client.built.order and not hooks else ()
+    return hooks.callable(session, [*client.built.steps[tower].fetches, *order])
 
 
-def _runs(client: _Client, run: Callable[[], Any], *, ahead: bool) -> StepRuns:
-    """ahead: whether the tasks run their parts in order. Hooks may do anything between two steps."""
-    if not ahead or client.hooks:
+def _runs(client: _Client, run: Callable[[], Any], order: RunOrder | None) -> StepRuns:
+    """order: None: not all tasks run their parts in order. Hooks may do anything between two steps."""
+    if order is None or client.hooks:
         return StepRuns(run)
     job, saver = client.job, client.saver
 
@@ -157,7 +158,7 @@ def _runs(client: _Client, run: Callable[[], Any], *, ahead: bool) -> StepRuns:
         step = job.reporter.global_step + 1
         return not (job.enough(step) or saver.is_due(step) or job.end_request.received)
 
-    return RunsAhead(run, may_go_on)
+    return RunsAhead(run, order.number, may_go_on)
 
 
 def _hooks(client: _Client, tower: int) -> Hooks:

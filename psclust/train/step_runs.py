@@ -32,10 +32,11 @@ class StepRuns:
 
 
 class RunsAhead(StepRuns):
-    """may_go_on: whether to begin another run while one is under way."""
+    """number: of the graph, see `RunOrder`. may_go_on: whether to begin another run while one is under way."""
 
-    def __init__(self, run: Callable[[], Any], may_go_on: Callable[[], bool]) -> None:
+    def __init__(self, run: Callable[[], Any], number: int, may_go_on: Callable[[], bool]) -> None:
         super().__init__(run)
+        self._number = number
         self._may_go_on = may_go_on
         self._threads = ThreadPoolExecutor(2, "step")
         self._results: deque[Future[Any]] = deque()
@@ -44,7 +45,7 @@ class RunsAhead(StepRuns):
 
     def take(self) -> Any:
         if not self._results:
-            self._expected = await_parts(0, 0.0)
+            self._expected = self._count_parts()
             self._begin()
         if not self._parts:
             self._learn_parts()
@@ -66,15 +67,18 @@ class RunsAhead(StepRuns):
     def _learn_parts(self) -> None:
         """From the first run that the tasks make in order, which is alone as those before."""
         wait(self._results)
-        self._parts = await_parts(0, 0.0) - self._expected
+        self._parts = self._count_parts() - self._expected
 
     def _are_begun(self) -> bool:
         """Waits until all parts of what is under way have been begun: two runs have to begin in one order in all tasks. False if it has
         failed before."""
-        while await_parts(self._expected, _LOOK_S) < self._expected:
+        while await_parts(self._number, self._expected, _LOOK_S) < self._expected:
             if self._results[-1].done():
                 return False
         return True
+
+    def _count_parts(self) -> int:
+        return await_parts(self._number, 0, 0.0)
 
     def close(self) -> None:
         self._threads.shutdown()

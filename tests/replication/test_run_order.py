@@ -28,8 +28,10 @@ class Gated:
     """A step in a session. Its part on the ps counts itself as begun, and then waits until it is let go; its result, on the worker, is how
     many have been begun by then. It has been made once."""
 
-    def __init__(self, cluster: Cluster, session: tf.compat.v1.Session, step: Any, begun: tf.Tensor, token: tf.Operation) -> None:
-        self.session = session
+    def __init__(
+        self, cluster: Cluster, session: tf.compat.v1.Session, number: int, step: Any, begun: tf.Tensor, token: tf.Operation
+    ) -> None:
+        self.session, self.number = session, number
         self._cluster, self._step, self._begun, self._token = cluster, step, begun, token
         self._threads = ThreadPoolExecutor(4)
 
@@ -41,9 +43,9 @@ class Gated:
 
     def begin(self) -> Future[int]:
         """One that has been begun in both tasks."""
-        before = await_parts(0, 0.0)
+        before = await_parts(self.number, 0, 0.0)
         made = self._threads.submit(self.make)
-        assert await_parts(before + _PARTS, _WAIT_S) == before + _PARTS
+        assert await_parts(self.number, before + _PARTS, _WAIT_S) == before + _PARTS
         return made
 
     def let_one_go(self) -> None:
@@ -67,10 +69,10 @@ def _gated(cluster: Cluster, *, in_order: bool) -> Iterator[Gated]:
         one, now = tokens.enqueue(tf.constant(0, tf.int64)), begun.read_value()
     with tf.device(WORKER):
         crossing = number + 0
-    with connected(cluster, crossing, order_runs if in_order else list) as (session, orders):
+    with connected(cluster, crossing, order_runs if in_order else lambda: None) as (session, order):
         session.run(begun.initializer)
-        step = prepare(session, [crossing, *[each.op for each in orders]])
-        gated = Gated(cluster, session, step, now, one)
+        step = prepare(session, [crossing, *(order.ops if order else ())])
+        gated = Gated(cluster, session, order.number if order else 0, step, now, one)
         gated.let_one_go()
         assert gated.make() == 1
         yield gated
@@ -112,7 +114,7 @@ def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster
         made.append(gated.make())
         return made[-1]
 
-    with _gated(cluster, in_order=True) as gated, closing(RunsAhead(make, lambda: may_go_on)) as runs:
+    with _gated(cluster, in_order=True) as gated, closing(RunsAhead(make, gated.number, lambda: may_go_on)) as runs:
         may_go_on = True
         gated.let_one_go()
         # How many parts a run has is learnt from one that is alone.
@@ -136,7 +138,7 @@ def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster
 
 def test_runs_that_fail_are_waited_for(cluster: Cluster) -> None:
     with _gated(cluster, in_order=True) as gated:
-        runs = RunsAhead(gated.make, lambda: True)
+        runs = RunsAhead(gated.make, gated.number, lambda: True)
         gated.let_one_go()
         runs.take()
         result = gated.in_a_thread(runs.take)
