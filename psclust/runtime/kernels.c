@@ -1,6 +1,7 @@
 /* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients (sum_kernels.c), parts of a whole
  * (place_kernels.c), the wire between tasks (wire_kernels.c), the order of runs (runs_in_order.c); and what psclust changes in TensorFlow
- * (run_calls.c, runs_in_order.c, kept_threads.c). Loaded by TensorFlow; not a Python module. Here: what they share, and their registration when the library is loaded. */
+ * (run_calls.c, runs_in_order.c, kept_threads.c). Loaded by TensorFlow; not a Python module. Here: what they share, and their registration
+ * when the library is loaded. */
 #define _GNU_SOURCE
 #include "run_calls.h"
 

@@ -14,7 +14,8 @@
 
 #define INTERNAL __attribute__((visibility("hidden")))
 
-enum { FLOAT = 1, UINT8 = 4, INT8 = 6, INT64 = 9, BOOL = 10, BFLOAT16 = 14, CANCELLED = 1, INVALID_ARGUMENT = 3, ABORTED = 10, UNIMPLEMENTED = 12 };
+enum { FLOAT = 1, UINT8 = 4, INT8 = 6, INT64 = 9, BOOL = 10, BFLOAT16 = 14 };
+enum { CANCELLED = 1, INVALID_ARGUMENT = 3, ABORTED = 10, UNIMPLEMENTED = 12 };
 
 typedef struct TF_Status TF_Status;
 typedef struct TF_Tensor TF_Tensor;

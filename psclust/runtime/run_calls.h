@@ -39,7 +39,6 @@ INTERNAL void run_part(Connection *from, int64_t number, const char *call, size_
 INTERNAL void cancel_parts(const Connection *from, int64_t number);
 INTERNAL void forget_parts(void);
 
-
 /* Of runs_in_order.c: that the parts of a graph's runs are run one after another; that a part of a run of this process has been
  * begun in another task. */
 INTERNAL int take_turns(void);

@@ -32,7 +32,8 @@ typedef void CallGraph(void *worker, const void *request, void *response, Functi
 /* Messages are objects of protobuf, options of tsl::CallOptions. make_: at an address with room; new_message makes one `like` another.
  * request_here, request_sent: what a task's own worker is asked, by a session of its process and by another task. */
 typedef struct {
-    void **remote_worker, **local_worker, **request_wrapper, **response_wrapper, **request_here, **request_sent; /* tables of virtual functions */
+    /* Tables of virtual functions. */
+    void **remote_worker, **local_worker, **request_wrapper, **response_wrapper, **request_here, **request_sent;
     RunGraph *run_remote, *run_here, *run_worker;
     CallGraph *clean_up_remote, *clean_up_here, *register_here;
     const void *(*request_of)(const void *wrapper);

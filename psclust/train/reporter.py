@@ -87,10 +87,7 @@ class Reporter:
                 rate = "" if self._rate is None else f" {self._rate:.0f} examples/s"
                 LOG.info("step %d loss %.4g%s%s", step, loss, rate, self._line_end())
                 self._recent = Staleness()
-        self._file.write(self._progress)
-
-    def _progress(self) -> Progress:
-        return self.progress
+        self._file.write(lambda: self.progress)
 
     def _numbers(self) -> dict[str, float]:
         late = {"late_gradients": float(self.late)} if self.late else {}
@@ -139,4 +136,4 @@ class Reporter:
             self._results = metrics or self._results
             if phase == "train":
                 self._last_line = self._last_rate = now
-        self._file.write(self._progress, force=True)
+        self._file.write(lambda: self.progress, force=True)
