@@ -31,12 +31,14 @@ from psclust.replication.wire.crossings import use_own_wire
 from psclust.replication.wire.local_copies import LocalCopy, can_copy_all, copy_locally
 from psclust.replication.wire.narrow import narrow
 from psclust.replication.wire.pulls import pull_once
+from psclust.replication.wire.run_order import RunOrder, order_runs
 
 
 @dataclass(frozen=True)
 class BetweenGraph:
     """One worker's graph. step: the asynchronous step; None if synchronous, where `participant` is the worker's side of the barrier, and
-    `coordinator`, on the chief only, the other side. tower: the `towers` on the worker's devices joined into one."""
+    `coordinator`, on the chief only, the other side. tower: the `towers` on the worker's devices joined into one. order: with which a
+    synchronous step may be begun while the one before is under way; None: it may not."""
 
     state: State
     input: ReplicaInput
@@ -45,6 +47,7 @@ class BetweenGraph:
     participant: ParticipantOps | None
     coordinator: CoordinatorOps | None
     towers: Sequence[Tower] = ()
+    order: RunOrder | None = None
 
     @property
     def streamed(self) -> Sequence[str]:
@@ -90,9 +93,19 @@ def build_between_graph(
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
     participant = participant_ops(tower, channel, layout, replica, updates, model.config, chief=chief)
     coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config, participant) if chief else None
+    goes_ahead = _hold_back(participant, coordinator)
     narrow(model.config.wire_dtype, built)
     use_own_wire(built)
-    return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
+    return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers, order_runs() if goes_ahead else None)
+
+
+def _hold_back(participant: ParticipantOps, coordinator: CoordinatorOps | None) -> bool:
+    """Whether a step may be begun before its token is there, so that it does nothing to state until then."""
+    foreseen = participant.foreseen
+    if foreseen is None or not foreseen.hold_back([value.op for value in participant.step], participant.report.arrived):
+        return False
+    with_update = coordinator.with_step if coordinator else ()
+    return foreseen.is_awaited([each if isinstance(each, tf.Operation) else each.op for each in with_update])
 
 
 def _streams(tower: Tower, plan: BetweenGraphPlan, ps: int, built: int) -> bool:

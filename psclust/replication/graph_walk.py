@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import tensorflow as tf
+
 from psclust.replication.tf_types import Operation
 
 
@@ -27,3 +29,9 @@ def reached(starts: Iterable[Operation], following: Callable[[Operation], Iterab
                 found[one.name] = one
                 waiting.append(one)
     return found
+
+
+def uses_state(operation: Operation) -> bool:
+    """Whether it does more with state, such as a variable's or a queue's, than to say where that is."""
+    where = [value.dtype == tf.resource or bool(value.dtype._is_ref_dtype) for value in operation.outputs]
+    return bool(operation.op_def.is_stateful) and not (where and all(where))

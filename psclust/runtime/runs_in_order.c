@@ -4,7 +4,8 @@
  *     PsclustInOrder(; number) -> in_order: bool: the parts of all later runs of the graph that it is in, in this task; false: they are not
  *
  * They begin in the order in which the client has begun them in this task. It has to be the same in all tasks: `await_parts` says when all
- * parts of a run have been begun, of the graph of that number. A part that is cancelled while it waits ends when it is its turn.
+ * parts of a run have been begun, of the graph of that number. A part that is cancelled while it waits ends when it is its turn. If a part
+ * fails, so do those that wait for it: what they would go on from is not there.
  *
  * A virtual function of TensorFlow's is replaced (tensorflow_cpp.h), by which a task begins its part of a run, whoever has called.
  */
@@ -162,12 +163,22 @@ static int was_cancelled(Turn *turn) {
     return turn->cancelled;
 }
 
+/* An error goes with the response, if the client can read it there. */
+static int has_failed(const Turn *turn, const TF_Status *status) {
+    if (tf.code(status) != 0)
+        return 1;
+    if (is_a(turn->response, cpp.response_here))
+        return cpp.code_of_here(turn->response) != 0;
+    return is_a(turn->response, cpp.response_sent) && cpp.code_of_sent(turn->response) != 0;
+}
+
 static void has_ended(const void *functor, TF_Status *status) {
     Turn *turn = *(Turn *const *)functor, *next = next_turn(turn);
-    while (next != NULL && was_cancelled(next)) {
+    int failed = has_failed(turn, status);
+    while (next != NULL && (was_cancelled(next) || failed)) {
         TF_Status *cancelled = tf.new_status();
         Turn *after = next_turn(next);
-        tf.set_status(cancelled, CANCELLED, "the run was cancelled before it began");
+        tf.set_status(cancelled, CANCELLED, failed ? "the run before it has failed" : "the run was cancelled before it began");
         end_turn(next, cancelled);
         tf.delete_status(cancelled);
         next = after;

@@ -30,10 +30,12 @@ typedef void RunGraph(void *worker, void *options, void *request, void *response
 typedef void CallGraph(void *worker, const void *request, void *response, Function *done);
 
 /* Messages are objects of protobuf, options of tsl::CallOptions. make_: at an address with room; new_message makes one `like` another.
- * request_here, request_sent: what a task's own worker is asked, by a session of its process and by another task. */
+ * request_here, request_sent: what a task's own worker is asked, by a session of its process and by another task; response_here,
+ * response_sent: what it answers, with the error if there is one. */
 typedef struct {
     /* Tables of virtual functions. */
-    void **remote_worker, **local_worker, **request_wrapper, **response_wrapper, **request_here, **request_sent;
+    void **remote_worker, **local_worker, **request_wrapper, **response_wrapper;
+    void **request_here, **request_sent, **response_here, **response_sent;
     RunGraph *run_remote, *run_here, *run_worker;
     CallGraph *clean_up_remote, *clean_up_here, *register_here;
     const void *(*request_of)(const void *wrapper);
@@ -41,6 +43,7 @@ typedef struct {
     int64_t (*step_of)(const void *wrapper), (*step_of_here)(const void *wrapper), (*step_of_sent)(const void *wrapper);
     const String *(*session_of_here)(const void *wrapper), *(*graph_of_here)(const void *wrapper);
     const String *(*session_of_sent)(const void *wrapper), *(*graph_of_sent)(const void *wrapper);
+    int (*code_of_here)(const void *wrapper), (*code_of_sent)(const void *wrapper);
     void (*set_cancel)(void *options, Function *cancel), (*clear_cancel)(void *options), (*cancel)(void *options);
     void (*make_options)(void *options);
     int64_t (*timeout)(void *options);

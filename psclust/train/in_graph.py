@@ -153,12 +153,12 @@ def _runs(client: _Client, run: Callable[[], Any], order: RunOrder | None) -> St
         return StepRuns(run)
     job, saver = client.job, client.saver
 
-    def may_go_on() -> bool:
+    def following() -> tuple[()] | None:
         """Unless the training may end with the run that is under way, or a checkpoint is due after it."""
         step = job.reporter.global_step + 1
-        return not (job.enough(step) or saver.is_due(step) or job.end_request.received)
+        return None if job.enough(step) or saver.is_due(step) or job.end_request.received else ()
 
-    return RunsAhead(run, order.number, may_go_on)
+    return RunsAhead(run, order.number, following)
 
 
 def _hooks(client: _Client, tower: int) -> Hooks:

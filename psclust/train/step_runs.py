@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -13,9 +13,9 @@ _LOOK_S = 0.1
 
 
 class StepRuns:
-    """run: one run."""
+    """run: one run, of what it is fed."""
 
-    def __init__(self, run: Callable[[], Any]) -> None:
+    def __init__(self, run: Callable[..., Any]) -> None:
         self._run = run
 
     @property
@@ -23,34 +23,38 @@ class StepRuns:
         """How many have been begun whose result has not been taken."""
         return 0
 
-    def take(self) -> Any:
-        """The result of the next run. Raises what it raises."""
-        return self._run()
+    def take(self, *feeds: Any) -> Any:
+        """The result of the next run, with these `feeds` unless it is under way. Raises what it raises."""
+        return self._run(*feeds)
+
+    def drop(self) -> None:
+        """Waits for what is under way, which is known to fail."""
 
     def close(self) -> None:
         """Waits for what is under way."""
 
 
 class RunsAhead(StepRuns):
-    """number: of the graph, see `RunOrder`. may_go_on: whether to begin another run while one is under way."""
+    """number: of the graph, see `RunOrder`. following: what to feed the run after the one that is under way; None: it is not to be begun
+    yet."""
 
-    def __init__(self, run: Callable[[], Any], number: int, may_go_on: Callable[[], bool]) -> None:
+    def __init__(self, run: Callable[..., Any], number: int, following: Callable[[], Sequence[Any] | None]) -> None:
         super().__init__(run)
         self._number = number
-        self._may_go_on = may_go_on
+        self._following = following
         self._threads = ThreadPoolExecutor(2, "step")
         self._results: deque[Future[Any]] = deque()
         self._parts = 0  # of one run; 0: not known yet
         self._expected = 0  # of all runs that have been begun
 
-    def take(self) -> Any:
+    def take(self, *feeds: Any) -> Any:
         if not self._results:
             self._expected = self._count_parts()
-            self._begin()
+            self._begin(feeds)
         if not self._parts:
             self._learn_parts()
-        elif self._may_go_on() and self._are_begun():
-            self._begin()
+        elif (following := self._following()) is not None and self._are_begun():
+            self._begin(following)
         try:
             return self._results[0].result()
         finally:
@@ -60,9 +64,15 @@ class RunsAhead(StepRuns):
     def under_way(self) -> int:
         return len(self._results)
 
-    def _begin(self) -> None:
-        self._results.append(self._threads.submit(self._run))
+    def _begin(self, feeds: Sequence[Any]) -> None:
+        self._results.append(self._threads.submit(self._run, *feeds))
         self._expected += self._parts
+
+    def drop(self) -> None:
+        wait(self._results)
+        if any(each.exception() is None for each in self._results):
+            raise AssertionError("a run has been made that was not to be")
+        self._results.clear()
 
     def _learn_parts(self) -> None:
         """From the first run that the tasks make in order, which is alone as those before."""

@@ -39,10 +39,10 @@ WITHOUT = "env: {PSCLUST_KERNELS: 0}"
     ("replication", "update", "wire_dtype", "ps", "worker", "used", "lacking"),
     [
         ("between-graph", "async", "int8", "", "", INT8, ""),
-        ("between-graph", "sync", "int8", "", "", f"{INT8} PsclustScaledSum", ""),
+        ("between-graph", "sync", "int8", "", "", f"{INT8} PsclustInOrder PsclustScaledSum", ""),
         ("in-graph", "sync", "int8", "", "", f"{INT8} PsclustInOrder PsclustScaledSum", ""),
         ("in-graph", "sync", "float32", "", "", "PsclustInOrder PsclustScaledSum", ""),
-        ("between-graph", "sync", "float32", "", "", "PsclustScaledSum", ""),
+        ("between-graph", "sync", "float32", "", "", "PsclustInOrder PsclustScaledSum", ""),
         ("between-graph", "async", "int8", "server: python", "", INT8, ""),
         ("between-graph", "async", "int8", WITHOUT, "", "", "ps:"),
         ("between-graph", "sync", "float32", WITHOUT, "", "", "ps:"),

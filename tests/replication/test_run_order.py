@@ -20,7 +20,7 @@ from psclust.train.step_runs import RunsAhead
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.process, pytest.mark.usefixtures("wired_graph")]
 
-_WAIT_S = 60.0
+_WAIT_S = 15.0
 _PARTS = 2  # of a run: the ps's and the worker's
 
 
@@ -29,10 +29,11 @@ class Gated:
     many have been begun by then. It has been made once."""
 
     def __init__(
-        self, cluster: Cluster, session: tf.compat.v1.Session, number: int, step: Any, begun: tf.Tensor, token: tf.Operation
+        self, cluster: Cluster, session: tf.compat.v1.Session, number: int, step: Any, begun: tf.Tensor, put: tuple[tf.Operation, tf.Tensor]
     ) -> None:
         self.session, self.number = session, number
-        self._cluster, self._step, self._begun, self._token = cluster, step, begun, token
+        self._cluster, self._step, self._begun = cluster, step, begun
+        self._put, self._value = put
         self._threads = ThreadPoolExecutor(4)
 
     def make(self) -> int:
@@ -48,8 +49,8 @@ class Gated:
         assert await_parts(self.number, before + _PARTS, _WAIT_S) == before + _PARTS
         return made
 
-    def let_one_go(self) -> None:
-        self.session.run(self._token)
+    def let_one_go(self, *, fail: bool = False) -> None:
+        self.session.run(self._put, {self._value: int(fail)})
 
     def begun(self) -> int:
         """Of the parts on the ps."""
@@ -64,15 +65,16 @@ def _gated(cluster: Cluster, *, in_order: bool) -> Iterator[Gated]:
         tokens = tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name="tokens")
         with tf.control_dependencies([begun.assign_add(1, read_value=False)]):
             token = tokens.dequeue()
-        with tf.control_dependencies([token]):
+        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(token, 0), data=[token])]):
             number = begun.read_value()
-        one, now = tokens.enqueue(tf.constant(0, tf.int64)), begun.read_value()
+        value = tf.compat.v1.placeholder(tf.int64, [])
+        put, now = tokens.enqueue(value), begun.read_value()
     with tf.device(WORKER):
         crossing = number + 0
     with connected(cluster, crossing, order_runs if in_order else lambda: None) as (session, order):
         session.run(begun.initializer)
         step = prepare(session, [crossing, *(order.ops if order else ())])
-        gated = Gated(cluster, session, order.number if order else 0, step, now, one)
+        gated = Gated(cluster, session, order.number if order else 0, step, now, (put, value))
         gated.let_one_go()
         assert gated.make() == 1
         yield gated
@@ -107,6 +109,19 @@ def test_what_is_cancelled_while_it_waits_never_begins(cluster: Cluster) -> None
         assert gated.begun() == 2
 
 
+def test_what_waits_for_a_part_that_fails_never_begins(cluster: Cluster) -> None:
+    with _gated(cluster, in_order=True) as gated:
+        first, *others = [gated.begin() for _ in range(3)]
+        gated.let_one_go(fail=True)
+        assert isinstance(first.exception(_WAIT_S), tf.errors.InvalidArgumentError)
+        for run in others:
+            assert isinstance(run.exception(_WAIT_S), tf.errors.CancelledError)
+        assert gated.begun() == 2
+        # It is over with that.
+        gated.let_one_go()
+        assert gated.make() == 3
+
+
 def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster: Cluster) -> None:
     made: list[int] = []
 
@@ -114,7 +129,7 @@ def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster
         made.append(gated.make())
         return made[-1]
 
-    with _gated(cluster, in_order=True) as gated, closing(RunsAhead(make, gated.number, lambda: may_go_on)) as runs:
+    with _gated(cluster, in_order=True) as gated, closing(RunsAhead(make, gated.number, lambda: () if may_go_on else None)) as runs:
         may_go_on = True
         gated.let_one_go()
         # How many parts a run has is learnt from one that is alone.
@@ -138,7 +153,7 @@ def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster
 
 def test_runs_that_fail_are_waited_for(cluster: Cluster) -> None:
     with _gated(cluster, in_order=True) as gated:
-        runs = RunsAhead(gated.make, gated.number, lambda: True)
+        runs = RunsAhead(gated.make, gated.number, tuple)
         gated.let_one_go()
         runs.take()
         result = gated.in_a_thread(runs.take)

@@ -33,6 +33,7 @@ def test_it_takes_what_is_left_and_pulls_once() -> None:
             step=(token, tf.constant(0.5), tf.constant(4), tf.timestamp(), tf.stack(taken)),
             reported=tf.no_op(),
             stamps=[taken],
+            next_stamps=[[stamped([group], 0) for group in groups]],
             report=StepReport("", rounds, rounds, None, 0),
             next_step=tf.constant(0),
             send=tf.group(known.assign(incarnation)),

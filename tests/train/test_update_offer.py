@@ -71,7 +71,7 @@ def test_the_next_offer_is_taken_at_once_when_the_update_is_made() -> None:
     offers, following = UpdateOffer(0), Offer([3, 4], Token(Kind.GO, 10, 102, 9))
     assert offers.make(100, OFFER)
     assert offers.take(100) is OFFER
-    offers.follow(101, following)
+    offers.follow(100, following)
     offers.answer([1])
     assert offers.take(101) is following
     assert offers.answered() == [1]
@@ -85,13 +85,13 @@ def test_the_next_offer_is_taken_at_once_when_the_update_is_made() -> None:
 def test_there_is_no_next_offer_if_the_update_is_not_made_or_is_made_already() -> None:
     offers = UpdateOffer(0)
     assert offers.make(100, OFFER)
-    offers.follow(101, OFFER)
+    offers.follow(100, OFFER)
     offers.answer([0])
     assert not offers.is_offered(101)
     assert offers.answered() == [0]
     assert offers.make(101, OFFER)
     offers.answer([1])
-    offers.follow(102, OFFER)
+    offers.follow(101, OFFER)
     assert offers.answered() == [1]
     assert not offers.is_offered(102)
     offers.decline(102)
@@ -101,9 +101,28 @@ def test_there_is_no_next_offer_if_the_update_is_not_made_or_is_made_already() -
 def test_an_answer_is_heard_after_the_end_and_a_next_offer_that_nobody_takes_is_not() -> None:
     offers = UpdateOffer(0)
     assert offers.make(100, OFFER)
-    offers.follow(101, OFFER)
+    offers.follow(100, OFFER)
     offers.answer([1])
     offers.close()
     assert offers.answered() == [1]
     assert offers.make(101, OFFER)
     assert offers.answered() is None
+
+
+def test_the_replica_may_see_the_next_offer_before_and_waits_until_it_is_known_whether_there_is_one() -> None:
+    offers, following = UpdateOffer(0), Offer([3, 4], Token(Kind.GO, 10, 102, 9))
+    with ThreadPoolExecutor() as threads:
+        for round_, offered in ((100, following), (103, None)):
+            assert offers.make(round_, OFFER)
+            assert offers.take(round_) is OFFER
+            seen = threads.submit(offers.following, round_)
+            assert not seen.done()
+            offers.follow(round_, offered)
+            assert seen.result(PATIENCE_S) is offered
+            offers.answer([1])
+            assert offers.is_offered(round_ + 1) is (offered is not None)
+            offers.answered()
+        assert offers.make(105, OFFER)
+        seen = threads.submit(offers.following, 105)
+        offers.close()
+        assert seen.result(PATIENCE_S) is None

@@ -8,7 +8,7 @@ accumulators have shared names, so the graphs of all workers use the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,11 @@ from psclust.replication.sync.barrier_messages import (
     position,
     tokens_shape,
 )
+from psclust.replication.sync.foreseen_token import ForeseenToken
 from psclust.replication.sync.foreseen_update import Decision, Gates, decide, decode_update
 from psclust.replication.sync.readiness import of_each
 from psclust.replication.sync.step_report import StepReport
-from psclust.replication.sync.stream_ops import StreamChannel, StreamOps, bring_updated, push_streamed, stream_channel, stream_ops
+from psclust.replication.sync.stream_ops import Brought, StreamChannel, StreamOps, bring_updated, push_streamed, stream_channel, stream_ops
 from psclust.replication.tf_types import Accumulator, Gradient, Operation, Optimizer, Tensor, Variable
 from psclust.replication.towers.tower import Tower
 from psclust.replication.update.apply_update import apply_update
@@ -42,6 +43,7 @@ from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
 from psclust.replication.wire.buckets import send_gradients
 from psclust.replication.wire.local_copies import LocalCopy, pull
+from psclust.replication.wire.own_wire import allowed_wire
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,11 @@ class ParticipantOps:
 
     step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch, and for each of `stamps` their values)
     after one gradient was computed, pushed and reported; feeds `incarnation` and `round`. reported: its op that reports, with all that goes
-    before. stamps: for each ps, the stamps that a step takes there, each of which can be taken alone; see `readiness`. report:
-    see `StepReport`. next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind` without
-    a gradient. token: waits for this worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up to date,
-    before a step that does not continue the one before; None if it has none. computed: the round whose gradient was computed last, on the
-    worker alone; None if computing it waits for other replicas.
+    before. stamps: for each ps, the stamps that a step takes there, see `readiness`; next_stamps: those after them, each of which can be
+    taken alone. report: see `StepReport`. next_step: int64 scalar, the global step that `step` leads to. send: sends a message of `kind`
+    without a gradient. token: waits for this worker's next token, an encoded `Token`. pull: brings the worker's copies of the variables up
+    to date, before a step that does not continue the one before; None if it has none. computed: the round whose gradient was computed last,
+    on the worker alone; None if computing it waits for other replicas. foreseen: None if every step needs its token before it is begun.
     """
 
     kind: Tensor
@@ -77,12 +79,14 @@ class ParticipantOps:
     step: Sequence[Tensor]
     reported: Operation
     stamps: Sequence[Sequence[Tensor]]
+    next_stamps: Sequence[Sequence[Tensor]]
     report: StepReport
     next_step: Tensor
     send: Operation
     token: Tensor
     pull: Operation | None = None
     computed: Mark | None = None
+    foreseen: ForeseenToken | None = None
 
 
 @dataclass(frozen=True)
@@ -162,41 +166,42 @@ def participant_ops(
     with tf.device(layout.workers[replica]):
         kind, incarnation = (tf.compat.v1.placeholder(tf.int64, [], name=name) for name in ("kind", "incarnation"))
         round_ = channel.all_reduce.round if channel.all_reduce else tf.compat.v1.placeholder(tf.int64, [], name="round")
-        done = _encode(Kind.GRADIENT, replica, incarnation, round_)
+        done, other = (_encode(each, replica, incarnation, round_) for each in (Kind.GRADIENT, kind))
         # Added, not stacked: TensorFlow folds a stack into its elements, and the round would not wait for the batch any more.
         done += tower.input.examples * tf.one_hot(position(Message, "examples"), *MESSAGE_SHAPE, dtype=tf.int64)
-        other = _encode(kind, replica, incarnation, round_)
         report = StepReport.of(done, layout, streamed=channel.stream is not None, chief=chief)
     sent = send_gradients(tower.contributions, layout.workers[replica], settings.wire_dtype, in_turn=channel.stream is not None)
     devices = [variable.device for _, variable in sent]
     rounds = report.on_each("round", devices)
-    brought: list[Operation] = []
-    stamps: Mapping[str, Sequence[Tensor]] = {}
+    brought = Brought()
     if channel.stream is None:
         accumulators = channel.accumulators if channel.needed is None else own_accumulators(tower.contributions, replica)
         pushes = [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in zip(accumulators, sent, strict=True)]
     else:
         gradients = [gradient for gradient, _ in sent]
         pushes = push_streamed(channel.stream, replica, gradients, report.on_each("examples", devices), rounds)
-        brought, stamps = bring_updated(channel.stream, replica)
+        brought = bring_updated(channel.stream, replica)
     with tf.device(layout.parameters):
         with tf.control_dependencies([*pushes, *updates]):
             reported = channel.messages.enqueue(report.message())
         with tf.control_dependencies([reported]):
             token = channel.tokens[replica].dequeue()
-    token, *fetched = _fetched(token, stamps.values(), layout)
+    token, *fetched = _fetched(token, brought.stamps, layout)
+    foreseen = ForeseenToken.of(round_, layout.client) if channel.stream and allowed_wire(tf.compat.v1.get_default_graph()) else None
+    token = foreseen.kept(token, incarnation, fetched) if foreseen else token
     with tf.device(layout.client):
         next_step = token[position(Token, "step")]
     computed, last = _computed(tower, layout.workers[replica], round_)
-    with tf.device(tower.loss.device), tf.control_dependencies(brought):
-        loss = tf.identity(tower.loss) if brought else tower.loss
+    with tf.device(tower.loss.device), tf.control_dependencies(brought.operations):
+        loss = tf.identity(tower.loss) if brought.operations else tower.loss
     with tf.device(layout.parameters):
         return ParticipantOps(
             kind=kind,
             incarnation=incarnation,
             round=round_,
             step=(token, loss, tower.input.examples, computed, *fetched),
-            stamps=list(stamps.values()),
+            stamps=brought.stamps,
+            next_stamps=brought.next_stamps,
             report=report,
             reported=reported,
             next_step=next_step,
@@ -205,6 +210,7 @@ def participant_ops(
             pull=pull(channel.stream.copies) if channel.stream else None,
             # In an all-reduce, a gradient waits for those of other replicas.
             computed=None if channel.all_reduce else last.mark(),
+            foreseen=foreseen,
         )
 
 
@@ -240,10 +246,12 @@ def coordinator_ops(
         counted = _counted(state, applied, decision.batches, stream)
         ended = gates.end(layout.parameters, counted) if gates else []
         answer = moved(decision.answer, layout.client)
-        answer_of_step, *stamps = _fetched(decision.answer, own.stamps, layout)
         streamed, unforeseen = _streamed(decision, stream) if stream else ([], None)
         with tf.control_dependencies([counted]):
             sent = _send(channel, tf.reshape(decoded.tokens, tokens.shape))
+        answer_of_step, *stamps = _fetched(decision.answer_after(sent) if own.foreseen else decision.answer, own.stamps, layout)
+        if own.foreseen is not None:
+            answer_of_step = own.foreseen.kept_answer(answer_of_step, stamps)
         with tf.control_dependencies([sent]):
             update = _receive(channel, tf.cast(decoded.wanted, tf.int32))
         return CoordinatorOps(

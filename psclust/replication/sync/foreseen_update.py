@@ -53,6 +53,15 @@ class Decision:
     answer: Tensor
     unforeseen: Tensor
 
+    def answer_after(self, made: Operation) -> Tensor:
+        """The answer, and that the run updates only when `made`, which depends on the update, has been."""
+        with tf.control_dependencies([made]):
+            yes = tf.identity(self.answer)
+        with tf.control_dependencies([tf.identity(self.unforeseen)]):
+            no = tf.identity(self.answer)
+        answer, _ = tf.raw_ops.Merge(inputs=[yes, no])
+        return answer
+
 
 def decide(
     order: DecodedUpdate, workers: int, receive: Callable[[Tensor], Tensor], admits: Callable[[Tensor], Tensor] | None = None
@@ -73,7 +82,9 @@ def decide(
     total = tf.where(asked, tf.reduce_sum(examples), order.examples)
     goes = ~asked | (same & (total > 0))
     batches = tf.where(asked, tf.cast(examples > 0, tf.int64), order.batches)
-    _, update = tf.raw_ops.Switch(data=tf.stack([1.0 / tf.cast(total, tf.float64), tf.timestamp()]), pred=goes)
+    with tf.control_dependencies([messages]):
+        mark = tf.timestamp()
+    _, update = tf.raw_ops.Switch(data=tf.stack([1.0 / tf.cast(total, tf.float64), mark]), pred=goes)
     unforeseen, _ = tf.raw_ops.Switch(data=messages, pred=goes)
     answer = tf.concat([[tf.cast(goes, tf.int64)], tf.reshape(messages, [-1])], 0)
     return Decision(update, batches, answer, unforeseen)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.barrier_messages import MESSAGE_SHAPE, Message, position, update_shape
-from psclust.replication.tf_types import Tensor
+from psclust.replication.tf_types import Operation, Tensor
 
 _BEGIN = MESSAGE_SHAPE[0]
 
@@ -56,6 +56,10 @@ class StepReport:
             with tf.device(device):
                 found[device] = self._on(device)[position(Message, field)]
         return found
+
+    def arrived(self, device: str) -> Operation:
+        """The op by which it has arrived on a ps."""
+        return self.on_each("round", [device])[device].op
 
     def stream_order(self, device: str) -> Tensor:
         """On a ps, int64 [1 + workers]."""

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from psclust.replication.by_device import moved
 from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.graph_walk import before, reached
+from psclust.replication.graph_walk import before, reached, uses_state
 from psclust.replication.settings import Settings
 from psclust.replication.sync.accumulators import AccumulatorOps, accumulator_ops, at, take
 from psclust.replication.sync.arrivals import Arrivals, arrivals_of, others_of, place_of
@@ -33,10 +33,9 @@ from psclust.replication.update.descent_beside import descent_beside
 from psclust.replication.update.gradients import GradientsAndVariables, scaled_sum
 from psclust.replication.variables.cell import Cell, Mark, cell
 from psclust.replication.variables.training_state import State
+from psclust.replication.wire.crossings import task_of
 from psclust.replication.wire.differences import difference, last_difference, level
 from psclust.replication.wire.local_copies import LocalCopy, bring, groups_of
-
-_TAKES = frozenset({"AccumulatorTakeGradient", "ResourceAccumulatorTakeGradient", "QueueDequeueV2"})
 
 
 @dataclass(frozen=True)
@@ -111,19 +110,30 @@ def push_streamed(
     return pushed
 
 
-def bring_updated(channel: StreamChannel, worker: int) -> tuple[list[Operation], Mapping[str, Sequence[Tensor]]]:
-    """(the ops that bring this worker's copies up to date, each when its variable has been updated; the stamps by which they know, for each
-    ps by its device, int64 scalars)."""
+@dataclass(frozen=True)
+class Brought:
+    """operations: those that bring a worker's copies up to date, each when its variable has been updated. stamps: by which they know, for
+    each ps, int64 scalars; next_stamps: for each of them the one after it, to be taken alone."""
+
+    operations: Sequence[Operation] = ()
+    stamps: Sequence[Sequence[Tensor]] = ()
+    next_stamps: Sequence[Sequence[Tensor]] = ()
+
+
+def bring_updated(channel: StreamChannel, worker: int) -> Brought:
     taken: dict[str, list[Tensor]] = {}
+    following: dict[str, list[Tensor]] = {}
 
     def arriving(group: Sequence[LocalCopy]) -> list[Tensor]:
-        device = group[0].variable.device
-        stamp = stamped([copy.variable for copy in group], worker)
+        device, variables = group[0].variable.device, [copy.variable for copy in group]
+        stamp = stamped(variables, worker)
         taken.setdefault(device, []).append(stamp)
+        following.setdefault(device, []).append(stamped(variables, worker))
         with tf.device(device), tf.control_dependencies([stamp]):
             return [c.variable.read_value() if c.sent is None else last_difference(c.sent).read() for c in group]
 
-    return [operation for operations in bring(channel.copies, arriving).values() for operation in operations], taken
+    operations = [operation for each in bring(channel.copies, arriving).values() for operation in each]
+    return Brought(operations, list(taken.values()), list(following.values()))
 
 
 def stream_ops(
@@ -148,7 +158,7 @@ def stream_ops(
     new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
     within = [operation for operation in reached(applied, before).values() if operation.name in new]
     written = _writers(within)
-    kept, begun = _keep(written, [operation for operation in within if operation.type in _TAKES], orders, tags)
+    kept, begun = _keep([variable for variable, _ in written.values()], [each for each in within if uses_state(each)], orders, tags)
     sent = {copy.variable.op.name: copy.sent for copy in channel.copies if copy.sent is not None}
     groups = [[copy.variable for copy in group] for group in groups_of(channel.copies)]
     announced = [stamp for group in groups for stamp in _announced(group, orders.on(group[0].device), written, sent)]
@@ -291,20 +301,22 @@ def _ended(taken: Mapping[str, Sequence[Tensor]], stream: Sequence[Operation]) -
 
 
 def _keep(
-    written: Mapping[str, tuple[Variable, list[Operation]]], takes: Sequence[Operation], orders: _Orders, tags: dict[str, Cell]
+    written: Sequence[Variable], within: Sequence[Operation], orders: _Orders, tags: dict[str, Cell]
 ) -> tuple[list[tuple[Variable, Cell]], list[Operation]]:
-    """Makes the ops that write or take begin by keeping the values of all variables `written`, and by setting the tag of their ps; adds
-    tags where some are missing. Returns the variables, each with the cell of its value, and the ops that set the tags."""
-    kept = [(v, cell(f"psclust/before/{v.op.name}", v.dtype.base_dtype, v.shape, v.device)) for v, _ in written.values()]
+    """Makes the ops `within`, which use state, wait until the values of all variables `written` are kept and the tag of their ps is set,
+    which waits for the order; adds tags where some are missing. Returns the variables, each with the cell of its value, and the ops that
+    set the tags."""
+    kept = [(v, cell(f"psclust/before/{v.op.name}", v.dtype.base_dtype, v.shape, v.device)) for v in written]
     begun = []
     for device in dict.fromkeys([*tags, *(variable.device for variable, _ in kept)]):
-        with tf.device(device):
+        round_ = orders.on(device).round
+        with tf.device(device), tf.control_dependencies([round_]):
             keeps = [value.set(variable.read_value()) for variable, value in kept if variable.device == device]
             with tf.control_dependencies(keeps):
-                begun.append(tags.setdefault(device, _tag(device)).set(tf.identity(orders.on(device).round)))
-        writers = [writer for variable, ops in written.values() if variable.device == device for writer in ops]
-        for operation in [*writers, *(each for each in takes if each.device == begun[-1].device)]:
-            operation._add_control_input(begun[-1])
+                begun.append(tags.setdefault(device, _tag(device)).set(tf.identity(round_)))
+        for operation in within:
+            if task_of(operation) == task_of(begun[-1]):
+                operation._add_control_input(begun[-1])
     return kept, begun
 
 

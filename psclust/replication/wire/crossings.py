@@ -69,11 +69,11 @@ class _Crossings:
             or (value.op.type == "Switch" and value.value_index == 0)
         ):
             return
-        source = _task_of(value.op)
+        source = task_of(value.op)
         elsewhere: dict[str, list[Operation]] = {}
         for user in value.consumers():
-            if _is_crossing(source, _task_of(user)) and user.name in self.operations:
-                elsewhere.setdefault(_task_of(user), []).append(user)
+            if _is_crossing(source, task_of(user)) and user.name in self.operations:
+                elsewhere.setdefault(task_of(user), []).append(user)
         for target, users in elsewhere.items():
             received = _copied(value, target) if _is_constant(value) else self._received(value, self._switch_of(value), source, target)
             for user in users:
@@ -84,11 +84,11 @@ class _Crossings:
 
     def redirect_order(self, user: Operation) -> None:
         """Makes an op that waits for ops of other tasks, and for nothing of them, receive word of them, one from each task."""
-        target = _task_of(user)
+        target = task_of(user)
         awaited: dict[str, list[Operation]] = {}
         for operation in user.control_inputs:
-            if _is_crossing(_task_of(operation), target) and operation.name in self.operations:
-                awaited.setdefault(_task_of(operation), []).append(operation)
+            if _is_crossing(task_of(operation), target) and operation.name in self.operations:
+                awaited.setdefault(task_of(operation), []).append(operation)
         for source, operations in awaited.items():
             switches = {switch.name: switch for each in operations if (switch := self._switches.get(each.name)) is not None}
             if len(switches) > 1:
@@ -124,7 +124,7 @@ class _Crossings:
         key = switch.name, task
         if key not in self._known:
             condition = switch.inputs[1]
-            source = _task_of(condition.op)
+            source = task_of(condition.op)
             self._known[key] = self._wire.received(condition, source, task) if _is_crossing(source, task) else condition
         return self._known[key]
 
@@ -182,12 +182,13 @@ def _is_crossing(source: str, target: str) -> bool:
     return source != target and bool(source and target)
 
 
-def _task_of(operation: Operation) -> str:
+def task_of(operation: Operation) -> str:
+    """The device of its task; empty if it is of none."""
     return _task(place_of(operation))
 
 
 @cache
 def _task(device: str) -> str:
-    """Without the device in it: TensorFlow chooses the CPU, where the ops of the wire are. Empty if it is of no task."""
+    """Without the device in it: TensorFlow chooses the CPU, where the ops of the wire are."""
     spec = tf.DeviceSpec.from_string(device)
     return "" if spec.job is None or spec.task is None else f"/job:{spec.job}/task:{spec.task}"

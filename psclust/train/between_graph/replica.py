@@ -160,7 +160,7 @@ class Replica:
         return self.hooks.callable(session, [*self.built.step.fetches, *(self._bound.fetches if self._bound else ())])
 
     def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
-        return BarrierParticipant(session, ops, self.hooks)
+        return BarrierParticipant(session, ops, self.hooks, None, self.built.order, lambda: not self._is_to_stop())
 
     def after_step(self, session: Session, step: int) -> None:
         """Called after every asynchronous step."""
@@ -223,7 +223,8 @@ class Replica:
             self.job.reporter.step(grant.step, loss, examples, barrier_s=grant.waited_s)
             if self._is_to_stop():
                 self.stop.set(session)
-                return
+                if not participant.under_way:
+                    return
             if not (grant.sure or grant.late or endless) and position != self._position(session):
                 # The gradient of this batch was not applied: read it again.
                 position = self._start_input(session)

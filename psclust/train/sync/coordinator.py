@@ -156,7 +156,7 @@ class BarrierCoordinator:
         stream = self._stream.order if self._stream else []
         offer = self._offer_for(foreseen, stream) if foreseen is not None else None
         if foreseen is not None and offer is not None and self._offer.make(self._barrier.round, offer):
-            self._offer_next(foreseen)
+            self._offer.follow(self._barrier.round, self._offer_after(foreseen))
             received = self._messages_of_step(foreseen)
             if received is not None:
                 return received
@@ -179,10 +179,10 @@ class BarrierCoordinator:
         order = encode_update(replace(foreseen.update, tokens=tokens), self._ops.workers, foreseen.messages)
         return Offer([*stream, *order], token)
 
-    def _offer_next(self, foreseen: Foreseen) -> None:
-        """Offers the update after the one foreseen, if between the two there is nothing to do. Meanwhile that one is being made."""
+    def _offer_after(self, foreseen: Foreseen) -> Offer | None:
+        """The offer of the update after the one foreseen, if between the two there is nothing to do."""
         if self._due(foreseen.update.step):
-            return
+            return None
         later, actions = self._barrier.after(foreseen)
         following = later.foreseen()
         stream: list[int] | None = []
@@ -190,10 +190,10 @@ class BarrierCoordinator:
             if isinstance(action, Stream) and self._stream:
                 stream = self._stream.order_of(action)
             elif not isinstance(action, Update):
-                return
-        offer = self._offer_for(following, stream) if following is not None and stream is not None else None
-        if offer is not None:
-            self._offer.follow(later.round, offer)
+                return None
+        if following is None or stream is None or later.round != self._barrier.round + 1:
+            return None
+        return self._offer_for(following, stream)
 
     def _messages_of_step(self, foreseen: Foreseen) -> list[Message] | None:
         """The messages of the round, received by the step of the chief's own replica that was to make the update. None: there is no such

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,8 +12,10 @@ from typing import Any
 from psclust.replication.sync.barrier_messages import Kind, Token, decode_token
 from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
 from psclust.replication.tf_types import Session
+from psclust.replication.wire.run_order import RunOrder
 from psclust.train.hooks.session_hooks import Hooks
 from psclust.train.prepared_run import prepare
+from psclust.train.step_runs import RunsAhead, StepRuns
 from psclust.train.sync.step_watch import StepWatch
 from psclust.train.sync.update_offer import UpdateOffer
 
@@ -33,20 +35,38 @@ class Grant:
 
 class BarrierParticipant:
     """One replica in the barrier, for the life of one session; `hooks` are called around every gradient. chief: of the chief's own
-    replica, with the updates that it is offered."""
+    replica, with the updates that it is offered. order: with which to begin each step while the one before is under way, unless there are
+    hooks, which may do anything between two. goes_on: whether another is to be begun."""
 
     def __init__(
-        self, session: Session, ops: ParticipantOps, hooks: Hooks | None = None, chief: tuple[CoordinatorOps, UpdateOffer] | None = None
+        self,
+        session: Session,
+        ops: ParticipantOps,
+        hooks: Hooks | None = None,
+        chief: tuple[CoordinatorOps, UpdateOffer] | None = None,
+        order: RunOrder | None = None,
+        goes_on: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._step = (hooks or Hooks()).callable(session, ops.step, [ops.incarnation, ops.round])
+        if hooks or order is None or not all(session.run(order.in_order)):
+            order = None
+        more, feeds = order.ops if order else (), [ops.incarnation, ops.round]
+        if order and ops.foreseen:
+            feeds.append(ops.foreseen.is_foreseen)
+        self._goes_on = goes_on
         self._updates: UpdateOffer | None = None
         if chief:
-            self._updates = chief[1]
-            self._step_with_update = prepare(session, chief[0].with_step, [ops.incarnation, ops.round, chief[0].orders])
+            update, self._updates = chief
+            self._step = StepRuns((hooks or Hooks()).callable(session, ops.step, feeds))
+            with_update = prepare(session, [*update.with_step, *more], [*feeds, update.orders])
+            self._ahead = RunsAhead(with_update, order.number, self._following_update) if order else StepRuns(with_update)
+        else:
+            step = (hooks or Hooks()).callable(session, [*ops.step, *more], feeds)
+            self._step = self._ahead = RunsAhead(step, order.number, self._following) if order else StepRuns(step)
+        self._in_order = order is not None
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
         self._pull = prepare(session, [ops.pull]) if ops.pull is not None else None
-        self._run, self._stamps = session.run, ops.stamps
+        self._run, self._next_stamps = session.run, ops.next_stamps
         self._watch = StepWatch(session, ops.computed) if ops.computed else None
         # Whether the copies of the variables are those of the step reached.
         self._up_to_date = False
@@ -65,14 +85,22 @@ class BarrierParticipant:
             self._pull()
         token, loss, examples, computed, *stamps = self._step_or_update()
         too_soon = self._take_rest(stamps)
+        if too_soon or token[:3] != (Kind.GO, self._incarnation, self._round + 1):
+            self._ahead.drop()
         grant = self._grant(token)
         self._up_to_date = self._up_to_date and not too_soon
         # The system clock may have been set meanwhile.
         return replace(grant, waited_s=max(0.0, time.time() - float(computed))), float(loss), int(examples)
 
+    @property
+    def under_way(self) -> int:
+        """How many steps have been begun that `step` has not returned."""
+        return self._ahead.under_way
+
     def leave(self) -> Grant | None:
         """Reports that this replica has ended its training, and waits until the chief confirms it. A new chief may not know of its end, and
         may have gone back to a checkpoint of before: then, the grant of its first round."""
+        self._ahead.drop()
         if self._updates:
             self._updates.close()
         incarnation = self._incarnation
@@ -85,6 +113,7 @@ class BarrierParticipant:
 
     def close(self) -> None:
         """There are no more steps, also if the last has failed."""
+        self._ahead.close()
         if self._watch:
             self._watch.end()
 
@@ -93,7 +122,7 @@ class BarrierParticipant:
         brought variables before their update."""
         behind = [
             tensor
-            for each, tensors in zip(stamps, self._stamps, strict=True)
+            for each, tensors in zip(stamps, self._next_stamps, strict=True)
             for stamp, tensor in zip(each, tensors, strict=True)
             if stamp < self._round
         ]
@@ -108,12 +137,28 @@ class BarrierParticipant:
         offer = self._updates.take(self._round) if self._updates else None
         if self._updates is None or offer is None:
             with self._watched():
-                token, *made = self._step(self._incarnation, self._round)
+                token, *made = self._step.take(*self._feeds(0))
             return decode_token(token), *made
         with self._watched():
-            *made, answer = self._step_with_update(self._incarnation, self._round, offer.orders)
+            *made, answer = self._ahead.take(*self._feeds(0), offer.orders)
         self._updates.answer(answer)
+        if not answer[0]:
+            self._ahead.drop()
         return offer.token if answer[0] else self._token(), *made
+
+    def _following(self) -> Sequence[Any] | None:
+        """Of the step after the one that is under way, if it may be begun."""
+        return self._feeds(1) if self._goes_on() else None
+
+    def _following_update(self) -> Sequence[Any] | None:
+        """The same with the update that follows it, if that is offered."""
+        assert self._updates is not None
+        offer = self._updates.following(self._round) if self._goes_on() else None
+        return None if offer is None else (*self._feeds(1), offer.orders)
+
+    def _feeds(self, ahead: int) -> Sequence[Any]:
+        """Of a step of the round that is `ahead` of this one; its token is there, or foreseen."""
+        return (self._incarnation, self._round + ahead, *([ahead > 0] if self._in_order else ()))
 
     def _watched(self) -> AbstractContextManager[None]:
         return self._watch.step(self._round) if self._watch else nullcontext()

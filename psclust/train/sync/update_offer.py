@@ -33,7 +33,8 @@ class UpdateOffer:
         self._round = 0
         self._offered = 0
         self._offer: Offer | None = None
-        self._next: tuple[int, Offer] | None = None
+        self._next: Offer | None = None
+        self._followed = 0
         self._answers: deque[Any] = deque()
         self._closed = False
 
@@ -50,11 +51,20 @@ class UpdateOffer:
             self._changed.notify_all()
             return True
 
-    def follow(self, round_: int, offer: Offer) -> None:
-        """Offers the update of the round after the one that is offered, for the case that this one is made; nothing if that is known."""
+    def follow(self, round_: int, offer: Offer | None) -> None:
+        """Offers the update after that of the round, which is offered, for the case that this one is made; None: there is no such offer.
+        If it is known what has become of the update of the round, offers nothing."""
         with self._changed:
             if not self._answers:
-                self._next = (round_, offer)
+                self._next = offer
+            self._followed = round_
+            self._changed.notify_all()
+
+    def following(self, round_: int) -> Offer | None:
+        """The offer of the update after that of the round, which is taken, as soon as it is known whether there is one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._followed >= round_ or self._closed)
+            return self._next if self._followed == round_ else None
 
     def is_offered(self, round_: int) -> bool:
         """Whether the update of the round is offered, or was."""
@@ -90,8 +100,8 @@ class UpdateOffer:
             self._answers.append(answer)
             self._offer = None
             if answer[0] and self._next is not None:
-                self._offered, self._offer = self._next
-                self._round = self._offered
+                self._offer = self._next
+                self._offered = self._round = self._round + 1
             self._next = None
             self._changed.notify_all()
 
