@@ -10,7 +10,7 @@ report of the worker, which leaves later. So one that has been begun in vain fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -74,8 +74,9 @@ class ForeseenToken:
         own = reached([self.came], before)
         used = [operation for operation in reached(steps, before).values() if uses_state(operation) and operation.name not in own]
         worker = task_of(self.came)
-        if not _hold([each for each in used if task_of(each) == worker], self.came):
+        if not _hold([each for each in _not_after(self.came, used) if task_of(each) == worker], self.came):
             return False
+        # A report leaves when there is a batch, which waits for the token now: what waits for the report does, too.
         elsewhere: dict[str, list[Operation]] = {}
         for operation in _not_after(self.came, used):
             elsewhere.setdefault(task_of(operation), []).append(operation)
@@ -89,12 +90,12 @@ class ForeseenToken:
         return not any(uses_state(each) and each.type != "ReadVariableOp" and each.name not in own for each in used)
 
 
-def _hold(operations: Iterable[Operation], until: Operation) -> bool:
+def _hold(operations: Sequence[Operation], until: Operation) -> bool:
     """Has `operations` wait. False: one cannot, because `until` waits for it, or because it is in a loop or a branch."""
-    earlier, held = reached([until], before), _not_after(until, operations)
-    if any(each.name in earlier or each._get_control_flow_context() is not None for each in held):
+    earlier = reached([until], before)
+    if any(each.name in earlier or each._get_control_flow_context() is not None for each in operations):
         return False
-    for each in held:
+    for each in operations:
         each._add_control_input(until)
     return True
 
