@@ -173,7 +173,7 @@ def _steps(client: _Client, session: Session, runs: StepRuns, tower: int, stop: 
         try:
             made = StepValues.of(*runs.take())
         except tf.errors.OutOfRangeError as error:
-            runs.close()
+            runs.drop()
             _check_end(client, session, tower, error)
             return
         step = made.step

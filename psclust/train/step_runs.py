@@ -31,7 +31,7 @@ class StepRuns:
         """Waits for what is under way, which is known to fail."""
 
     def close(self) -> None:
-        """Waits for what is under way."""
+        """Begins no more. What is under way ends with its session, if not before: it may need what does not come any more."""
 
 
 class RunsAhead(StepRuns):
@@ -91,4 +91,4 @@ class RunsAhead(StepRuns):
         return await_parts(self._number, 0, 0.0)
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._threads.shutdown(wait=False)

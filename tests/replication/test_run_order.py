@@ -151,13 +151,34 @@ def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster
         gated.let_one_go()
 
 
+def _under_way(gated: Gated) -> tuple[RunsAhead, Future[int]]:
+    """Runs of which two are under way, and the result of the first."""
+    runs = RunsAhead(gated.make, gated.number, tuple)
+    gated.let_one_go()
+    runs.take()
+    result = gated.in_a_thread(runs.take)
+    wait_until(lambda: gated.begun() == 3 and runs.under_way == 2)
+    return runs, result
+
+
 def test_runs_that_fail_are_waited_for(cluster: Cluster) -> None:
-    with _gated(cluster, in_order=True) as gated:
-        runs = RunsAhead(gated.make, gated.number, tuple)
+    with _gated(cluster, in_order=True) as gated, closing(_under_way(gated)[0]) as runs:
+        gated.let_one_go(fail=True)
+        gated.in_a_thread(runs.drop).result(_WAIT_S)
+        assert (gated.begun(), runs.under_way) == (3, 0)
+
+
+def test_runs_that_are_to_fail_do_not_go_unseen_if_they_do_not(cluster: Cluster) -> None:
+    with _gated(cluster, in_order=True) as gated, closing(_under_way(gated)[0]) as runs:
         gated.let_one_go()
-        runs.take()
-        result = gated.in_a_thread(runs.take)
-        wait_until(lambda: gated.begun() == 3)
+        gated.let_one_go()
+        assert isinstance(gated.in_a_thread(runs.drop).exception(_WAIT_S), AssertionError)
+
+
+def test_what_is_under_way_ends_with_its_session_and_nobody_waits_for_it_before(cluster: Cluster) -> None:
+    with _gated(cluster, in_order=True) as gated:
+        runs, result = _under_way(gated)
+        gated.in_a_thread(runs.close).result(_WAIT_S)
+        assert not result.done()
         gated.session.close()
         assert isinstance(result.exception(_WAIT_S), tf.errors.OpError)
-        gated.in_a_thread(runs.close).result(_WAIT_S)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import psclust
+from psclust.testing.wait import wait_until
 from psclust.train import in_graph
 from psclust.train.step_runs import RunsAhead
 from psclust.train.sync import participant
@@ -97,3 +98,13 @@ def test_a_replica_with_hooks_begins_none_before_the_one_before_has_ended(
     program = wide.program().with_params({"stop_at": 7})
     assert train_here(program, "between-graph", sync=True, here=True).step == 7
     assert most_under_way == []
+
+
+def test_a_client_that_fails_does_not_wait_for_the_step_that_it_has_begun(processes: Callable[..., Any]) -> None:
+    import stuck
+
+    cluster = processes("between-graph", True, "stuck:program")
+    chief, other = cluster.clients["worker:0"], cluster.clients["worker:1"]
+    wait_until(lambda: chief.exitcode is not None, what="the end of the chief")
+    assert (chief.exitcode, other.exitcode) == (1, None)
+    assert f"step {stuck.BAD}: the loss is nan" in cluster.log("worker:0")
