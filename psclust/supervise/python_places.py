@@ -55,7 +55,8 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
     ("tensorflow/python/training/session_manager.py", ("wait_for_session",), Place.CHIEF),
     ("tensorflow/python/training/server_lib.py", ("join",), Place.SERVING),
 )
-_SESSION_FILE = "tensorflow/python/client/session.py"
+# A step that has been begun before is awaited, while another thread makes the call.
+_SESSION_FILES = ("tensorflow/python/client/session.py", "psclust/train/step_runs.py")
 _INPUT_FILES = ("tensorflow/python/ops/script_ops.py", "tensorflow/python/data/ops/from_generator_op.py")
 _LIBRARY = re.compile(
     r"(?:site|dist)-packages/|/lib/python3[^/]*/|/psclust/(?:train|replication|estimator|runtime|rundir|spec|placement)/"
@@ -93,7 +94,7 @@ def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
         place = _known(frame)
         if place is not None:
             return Whereabouts(place)
-        if frame.file.endswith(_SESSION_FILE):
+        if frame.file.endswith(_SESSION_FILES):
             found = found or Whereabouts(Place.SESSION)
             if frame.function.endswith("_extend_graph"):  # the first call to a master, which waits there for all of the cluster
                 found = Whereabouts(Place.CREATING)

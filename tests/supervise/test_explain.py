@@ -8,6 +8,7 @@ from histories import PS, W0, W1, Replay, make_plan, task_plan
 
 from psclust.supervise.events import Apply, Exited, HostSilent, Serving, Started
 from psclust.supervise.explain import Evidence, Seen, explain
+from psclust.supervise.python_places import Place, Whereabouts, whereabouts
 from psclust.supervise.task_finding import Finding, render
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 
@@ -61,6 +62,13 @@ def test_a_gradient_is_not_computed_without_a_server() -> None:
     answer = found(running(), {"ps:0": ProcessFacts("T"), "worker:0": BARRIER, "worker:1": computing})
     for task in ("worker:0", "worker:1"):
         assert (answer[task].does, answer[task].waits_for) == ("in step 13", ("ps:0",))
+
+
+def test_a_client_that_waits_for_a_step_which_another_thread_makes_is_where_that_is() -> None:
+    begun = Frame("RunsAhead.take", "/v/site-packages/psclust/train/step_runs.py", 56)
+    in_graph = Frame("_steps", "/v/site-packages/psclust/train/in_graph.py", 174)
+    assert whereabouts([[begun, in_graph], [SESSION, begun]]) == Whereabouts(Place.SESSION)
+    assert whereabouts([[begun, STEP], [SESSION, begun]]) == Whereabouts(Place.BARRIER)
 
 
 def test_programs_wait_for_servers_in_trouble() -> None:
