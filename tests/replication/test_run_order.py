@@ -20,7 +20,7 @@ from psclust.train.step_runs import RunsAhead
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.process, pytest.mark.usefixtures("wired_graph")]
 
-_WAIT_S = 15.0
+_WAIT_S = 60.0
 _PARTS = 2  # of a run: the ps's and the worker's
 
 

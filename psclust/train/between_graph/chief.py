@@ -70,7 +70,8 @@ class Chief(Replica):
         coordinator = self.built.coordinator
         assert coordinator is not None
         self._offer = UpdateOffer(self.number)
-        return BarrierParticipant(session, ops, self.hooks, (coordinator, self._offer), self.built.order, lambda: not self._is_to_stop())
+        update = coordinator, self._offer
+        return BarrierParticipant(session, ops, self.hooks, update, order=self.built.order, goes_on=lambda: not self._is_to_stop())
 
     def agree(self, session: Session) -> None:
         self.agreement.publish(session)

@@ -160,7 +160,7 @@ class Replica:
         return self.hooks.callable(session, [*self.built.step.fetches, *(self._bound.fetches if self._bound else ())])
 
     def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
-        return BarrierParticipant(session, ops, self.hooks, None, self.built.order, lambda: not self._is_to_stop())
+        return BarrierParticipant(session, ops, self.hooks, order=self.built.order, goes_on=lambda: not self._is_to_stop())
 
     def after_step(self, session: Session, step: int) -> None:
         """Called after every asynchronous step."""

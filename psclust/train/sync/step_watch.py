@@ -60,4 +60,5 @@ class StepWatch:
             pass
 
     def _is_computed(self, round_: int) -> bool:
+        # The step after, begun before, may have computed its own by now.
         return bool(self._is_known()[0]) and int(self._read()[0]) >= round_
