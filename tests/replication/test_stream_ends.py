@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Update, encode_update
+from psclust.replication.sync.barrier_messages import Kind, Message, Update, encode_update
 from psclust.replication.sync.foreseen_update import decide, decode_update
 from psclust.replication.sync.stream_ends import StreamEnds
 from psclust.replication.variables.cell import Cell, cell
@@ -87,8 +87,7 @@ def test_what_waits_for_nothing_is_forgotten(session: Any, tag: Cell) -> None:
 
 @pytest.mark.parametrize(("fence", "goes"), [(100, 1), (101, 0)])
 def test_an_update_behind_the_fence_is_not_made_though_its_messages_come(session: Any, fence: int, goes: int) -> None:
-    foreseen = Foreseen([Message(Kind.GRADIENT, 0, 10, 100, 1)], Update(8, 1, {0: 1}, {}, wanted=0))
-    order = tf.constant(encode_update(foreseen.update, 1, foreseen.messages))
+    order = tf.constant(encode_update(Update(8, 1, {0: 1}, {}, wanted=0), 1, [Message(Kind.GRADIENT, 0, 10, 100, 1)]))
     came = tf.constant([[int(Kind.GRADIENT), 0, 10, 100, 8]], tf.int64)
     decision = decide(decode_update(order, 1), 1, lambda count: came[:count], lambda round_: tf.constant(fence, tf.int64) <= round_)
     assert np.asarray(session.run(decision.answer)).tolist() == [goes, 1, 0, 10, 100, 8]

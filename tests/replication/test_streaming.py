@@ -54,13 +54,12 @@ def test_what_follows_the_update_that_is_foreseen_is_known_before(max_steps: int
     barrier, other = two(max_steps=max_steps), two(max_steps=max_steps)
     foreseen = barrier.foreseen()
     assert foreseen is not None
-    later, actions = barrier.after(foreseen)
-    following = later.foreseen()
+    following = foreseen.later.foreseen()
     assert vars(barrier) == vars(other)
     for message in foreseen.messages:
         barrier.receive(message)
-    assert barrier.close_round() == actions
-    assert vars(barrier) == vars(later)
+    assert barrier.close_round() == foreseen.actions
+    assert vars(barrier) == vars(foreseen.later)
     assert barrier.foreseen() == following
     assert (following is None) == (max_steps == 8)
 

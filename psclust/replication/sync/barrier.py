@@ -17,10 +17,30 @@ released with made-up values; the round is *spoilt*, and void when all have deli
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 from psclust.replication.sync.barrier_actions import Action, CountGradients, DropMessages, Left, Release, Reset, Send, Warn
-from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Token, Update
+from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """The messages that a round still needs if all goes well, but for their `examples`, and the update that follows, but for its `examples`
+    and `batches`. actions, later: all that is then wanted, and the barrier as it will be, with the same exceptions."""
+
+    messages: Sequence[Message]
+    update: Update
+    actions: Sequence[Action] = field(compare=False)
+    later: Barrier = field(compare=False)
+
+    @property
+    def round(self) -> int:
+        return self.messages[0].round
+
+    def was(self, update: Update) -> bool:
+        own = self.update
+        return (update.step, update.wanted, update.tokens) == (own.step, own.wanted, own.tokens)
 
 
 class Barrier:
@@ -98,22 +118,18 @@ class Barrier:
         return self._release() if self._unsure else []
 
     def foreseen(self) -> Foreseen | None:
-        """What `receive` and `close_round` will want if each awaited worker delivers a gradient; None if that cannot be said yet."""
-        known = not self._unsure and self.awaited == self._incarnations.keys()
-        if not self.foresees or self._stopping or self._examples or not known:
+        """What `receive` and `close_round` will want if each awaited worker delivers a gradient; None if that cannot be said yet. Changes
+        nothing here."""
+        awaited = self.awaited
+        known = not self._unsure and awaited and awaited == self._incarnations.keys()
+        if not known or not self.foresees or self._stopping or self._examples:
             return None
-        messages = [Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1) for worker in sorted(self.awaited)]
+        messages = [Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1) for worker in sorted(awaited)]
         later = self._copy()
-        later._examples = dict.fromkeys(self.awaited, 1)
-        updates = [action for action in later._update() if isinstance(action, Update)]
-        return Foreseen(messages, updates[0]) if messages else None
-
-    def after(self, foreseen: Foreseen) -> tuple[Barrier, list[Action]]:
-        """The barrier as it will be when these messages have come and the round has been closed, and what that will want, but for the
-        examples; this one stays as it is."""
-        later = self._copy()
-        actions = [action for message in foreseen.messages for action in later.receive(message)]
-        return later, [*actions, *later.close_round()]
+        later._examples = dict.fromkeys(awaited, 1)
+        actions = later._update()
+        (update,) = (action for action in actions if isinstance(action, Update))
+        return Foreseen(messages, update, actions, later)
 
     def _copy(self) -> Barrier:
         made = object.__new__(type(self))

@@ -59,19 +59,6 @@ class Update:
     wanted: int
 
 
-@dataclass(frozen=True, slots=True)
-class Foreseen:
-    """The messages that a round still needs if all goes well, but for their `examples`, and the update that follows, but for its `examples`
-    and `batches`."""
-
-    messages: Sequence[Message]
-    update: Update
-
-    def was(self, update: Update) -> bool:
-        own = self.update
-        return (update.step, update.wanted, update.tokens) == (own.step, own.wanted, own.tokens)
-
-
 _NO_TOKEN = -1
 _TOKEN_WIDTH, _MESSAGE_WIDTH = len(Token._fields), len(Message._fields)
 _WITHOUT_TOKEN, _WITHOUT_MESSAGE = (_NO_TOKEN,) * _TOKEN_WIDTH, (0,) * _MESSAGE_WIDTH

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from psclust.replication.sync.barrier import Barrier
+from psclust.replication.sync.barrier import Barrier, Foreseen
 from psclust.replication.sync.barrier_actions import Action, Fill, RollBack, Send, Stream
-from psclust.replication.sync.barrier_messages import Foreseen, Message
+from psclust.replication.sync.barrier_messages import Message
 
 
 class StreamingBarrier(Barrier):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from psclust.replication.sync.backups import BackupBarrier
-from psclust.replication.sync.barrier import Barrier
+from psclust.replication.sync.barrier import Barrier, Foreseen
 from psclust.replication.sync.barrier_actions import (
     Action,
     Clear,
@@ -30,7 +30,7 @@ from psclust.replication.sync.barrier_actions import (
     Stream,
     Warn,
 )
-from psclust.replication.sync.barrier_messages import Foreseen, Kind, Message, Update, decode_messages, encode_tokens, encode_update
+from psclust.replication.sync.barrier_messages import Kind, Message, Update, decode_messages, encode_tokens, encode_update
 from psclust.replication.sync.barrier_ops import CoordinatorOps
 from psclust.replication.sync.streaming import StreamingBarrier
 from psclust.replication.tf_types import Session
@@ -101,6 +101,8 @@ class BarrierCoordinator:
         self._foreseen = prepare(session, ops.foreseen, [ops.order])
         # The update of the round, if it is already made.
         self._made: Foreseen | None = None
+        # What is foreseen of the next round, if its update is offered as soon as that of this one is made.
+        self._following: Foreseen | None = None
         self._sums = AccumulatorGroup(session, ops.sums)
         self._stream = StreamRun(session, ops.stream, self._fail) if ops.stream else None
         self._own = [AccumulatorGroup(session, own) for own in ops.backups.own] if ops.backups else []
@@ -152,10 +154,8 @@ class BarrierCoordinator:
         if self._inbox:
             found, self._inbox = self._inbox, []
             return found
-        foreseen = self._barrier.foreseen()
-        stream = self._stream.order if self._stream else []
-        offer = self._offer_for(foreseen, stream) if foreseen is not None else None
-        if foreseen is not None and offer is not None and self._offer.make(self._barrier.round, offer):
+        foreseen, is_offered = self._offered()
+        if foreseen is not None and is_offered:
             self._offer.follow(self._barrier.round, self._offer_after(foreseen))
             received = self._messages_of_step(foreseen)
             if received is not None:
@@ -170,6 +170,15 @@ class BarrierCoordinator:
             self._made = foreseen
         return decode_messages(answer[1:])
 
+    def _offered(self) -> tuple[Foreseen | None, bool]:
+        """(what is foreseen of the round; whether its update is offered to the chief's own replica)."""
+        following, self._following = self._following, None
+        if following is not None and following.round == self._barrier.round and self._offer.is_offered(following.round):
+            return following, True
+        foreseen = self._barrier.foreseen()
+        offer = None if foreseen is None else self._offer_for(foreseen, self._stream.order if self._stream else [])
+        return foreseen, offer is not None and self._offer.make(self._barrier.round, offer)
+
     def _offer_for(self, foreseen: Foreseen, stream: Sequence[int]) -> Offer | None:
         """The offer of an update to the chief's own replica; None if that does not take part. stream: the order of its stream."""
         tokens = dict(foreseen.update.tokens)
@@ -183,16 +192,16 @@ class BarrierCoordinator:
         """The offer of the update after the one foreseen, if between the two there is nothing to do."""
         if self._due(foreseen.update.step):
             return None
-        later, actions = self._barrier.after(foreseen)
-        following = later.foreseen()
+        following = foreseen.later.foreseen()
         stream: list[int] | None = []
-        for action in actions:
+        for action in foreseen.actions:
             if isinstance(action, Stream) and self._stream:
                 stream = self._stream.order_of(action)
             elif not isinstance(action, Update):
                 return None
-        if following is None or stream is None or later.round != self._barrier.round + 1:
+        if following is None or stream is None or following.round != self._barrier.round + 1:
             return None
+        self._following = following
         return self._offer_for(following, stream)
 
     def _messages_of_step(self, foreseen: Foreseen) -> list[Message] | None:

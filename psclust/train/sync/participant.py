@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from psclust.replication.sync.barrier_messages import Kind, Token, decode_token
@@ -87,10 +87,9 @@ class BarrierParticipant:
         too_soon = self._take_rest(stamps)
         if too_soon or token[:3] != (Kind.GO, self._incarnation, self._round + 1):
             self._ahead.drop()
-        grant = self._grant(token)
+        grant = self._grant(token, float(computed))
         self._up_to_date = self._up_to_date and not too_soon
-        # The system clock may have been set meanwhile.
-        return replace(grant, waited_s=max(0.0, time.time() - float(computed))), float(loss), int(examples)
+        return grant, float(loss), int(examples)
 
     @property
     def under_way(self) -> int:
@@ -117,13 +116,13 @@ class BarrierParticipant:
         if self._watch:
             self._watch.end()
 
-    def _take_rest(self, stamps: Iterable[Iterable[int]]) -> bool:
+    def _take_rest(self, stamps: Iterable[Any]) -> bool:
         """Takes the stamps that are left up to this round, after those that the step has taken. Returns whether there are any: the step has
         brought variables before their update."""
         behind = [
             tensor
             for each, tensors in zip(stamps, self._next_stamps, strict=True)
-            for stamp, tensor in zip(each, tensors, strict=True)
+            for stamp, tensor in zip(each.tolist(), tensors, strict=True)
             if stamp < self._round
         ]
         left = behind
@@ -136,11 +135,9 @@ class BarrierParticipant:
         stamps that were taken)."""
         offer = self._updates.take(self._round) if self._updates else None
         if self._updates is None or offer is None:
-            with self._watched():
-                token, *made = self._step.take(*self._feeds(0))
+            token, *made = self._take(self._step)
             return decode_token(token), *made
-        with self._watched():
-            *made, answer = self._ahead.take(*self._feeds(0), offer.orders)
+        *made, answer = self._take(self._ahead, offer.orders)
         self._updates.answer(answer)
         if not answer[0]:
             self._ahead.drop()
@@ -160,8 +157,15 @@ class BarrierParticipant:
         """Of a step of the round that is `ahead` of this one; its token is there, or foreseen."""
         return (self._incarnation, self._round + ahead, *([ahead > 0] if self._in_order else ()))
 
-    def _watched(self) -> AbstractContextManager[None]:
-        return self._watch.step(self._round) if self._watch else nullcontext()
+    def _take(self, runs: StepRuns, *more: Any) -> Any:
+        """The result of the step of this round, fed `more` as well."""
+        if self._watch:
+            self._watch.begin(self._round)
+        try:
+            return runs.take(*self._feeds(0), *more)
+        finally:
+            if self._watch:
+                self._watch.done()
 
     def _introduce(self) -> None:
         self._incarnation = secrets.randbits(62)
@@ -172,8 +176,9 @@ class BarrierParticipant:
         (token,) = self._receive()
         return decode_token(token)
 
-    def _grant(self, token: Token, *, any_round: bool = False) -> Grant:
-        """Receives tokens, from `token` on, until one is for this incarnation; joins a new barrier if one calls."""
+    def _grant(self, token: Token, computed: float = math.inf, *, any_round: bool = False) -> Grant:
+        """Receives tokens, from `token` on, until one is for this incarnation; joins a new barrier if one calls. computed: when the last
+        gradient was, seconds since the epoch."""
         held = self._round
         while True:
             if token.kind is Kind.RESYNC and token.round > self._round:
@@ -187,5 +192,7 @@ class BarrierParticipant:
                 # The round after a void one is greater by two, the first of a new barrier by any number: see Barrier._void.
                 late = token.kind is Kind.LATE
                 self._up_to_date = token.round == held + 1
-                return Grant(late or token.kind is Kind.GO, token.step, sure=token.round == held + 1 and not late, late=late)
+                sure = token.round == held + 1 and not late
+                # The system clock may have been set meanwhile.
+                return Grant(late or token.kind is Kind.GO, token.step, sure, late, waited_s=max(0.0, time.time() - computed))
             token = self._token()

@@ -7,8 +7,7 @@ A thread looks at a step that is out for a second or two, on the worker alone. W
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import tensorflow as tf
 
@@ -29,16 +28,15 @@ class StepWatch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="step watch", daemon=True)
 
-    @contextmanager
-    def step(self, round_: int) -> Iterator[None]:
-        """Around the run of a step of `round_`."""
+    def begin(self, round_: int) -> None:
+        """Before the run of a step of `round_`."""
         self._round = round_
         if self._thread.ident is None:
             self._thread.start()
-        try:
-            yield
-        finally:
-            self._round = None
+
+    def done(self) -> None:
+        """After it, also if it has failed."""
+        self._round = None
 
     def end(self) -> None:
         """There are no more steps. The thread ends within a second."""
