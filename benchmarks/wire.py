@@ -7,11 +7,11 @@ are those of `training/models.py`; `skewed` has 89 MB of dense variables and har
 256 KB on links of 1 Gbit/s, where they travel as bfloat16 of 1 MB, as int8 of 2 MB, and on faster links into shards of 2 MB, where they
 travel in fewer bytes of 8 MB (`--shard`); the others into shards of 8 MB. `small` and `embedding` are next to all in one variable. psclust
 leaves it whole, but for float32 at 1 Gbit/s: as `psclust plan` advises, it is cut into shards of 128 KiB and 32 MiB there, so that both ps
-have a part, ParameterServerStrategy's as well. Every worker says its steps; the time of a step of one worker is the mean of `--steps` at
-least, and two seconds, after the first six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a step through
-the busiest link, both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel. All hosts share the cores of
-this machine, so every process computes an op with one thread, TensorFlow's as PyTorch's, to which torchrun gives one. As root, on an
-otherwise idle machine.
+have a part, ParameterServerStrategy's as well. Every worker says its steps twice a second; the time of a step of one worker is the mean of
+`--steps` at least, and four seconds, after the first six; medians of the rounds, in which the ways take turns. "the wire": the bytes of a
+step through the busiest link, both ways at once. `--torch`: an interpreter with PyTorch (CPU), for DistributedDataParallel. All hosts share
+the cores of this machine, so every process computes an op with one thread, TensorFlow's as PyTorch's, to which torchrun gives one. As root,
+on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ ADVISED_KIB = {"small": 128, "embedding": 32 << 10}
 # Of a link of 1 Gbit/s, in MB a second, without the headers of Ethernet, IP, TCP and HTTP/2.
 MB_A_GBIT = 119.6
 CONGESTION_CONTROL = "cubic"  # Linux's default
-WARM_STEPS, LEAST_S = 6, 2.0
+WARM_STEPS, LEAST_S = 6, 4.0
 _STEP = re.compile(r"^(\S+:0) +\| .*?step (\d+)")
 ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
 CUT = ("--placement", "balanced", "--max-shard-bytes", "{shard}")
-OURS = ("ours:{model}", "--log-seconds", "0.1")
+OURS = ("ours:{model}", "--log-seconds", "0.5")
 HALF = ("--config", "wire_dtype=bfloat16")
 QUARTER = ("--config", "wire_dtype=int8")
 IN_GRAPH = ("--replication", "in-graph")

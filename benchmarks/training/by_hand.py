@@ -41,6 +41,6 @@ with tf.train.MonitoredTrainingSession(server.target, is_chief=chief, hooks=hook
     said = time.monotonic()
     while not session.should_stop():
         _, reached = session.run([train, step])
-        if time.monotonic() - said > 0.25:
+        if time.monotonic() - said > 0.5:
             said = time.monotonic()
             print("step", reached, flush=True)

@@ -53,6 +53,6 @@ with tf.train.MonitoredTrainingSession(server.target, is_chief=flags.task_index 
     said = 0.0
     while not session.should_stop():
         reached = session.run(train)
-        if time.monotonic() - said > 0.25:
+        if time.monotonic() - said > 0.5:
             said = time.monotonic()
             print("step", reached, flush=True)

@@ -65,6 +65,6 @@ while True:
     model().backward()
     optimizer.step()
     step += 1
-    if time.monotonic() - said > 0.1:
+    if time.monotonic() - said > 0.5:
         said = time.monotonic()
         print(f"worker:{flags.rank} | step {step}", flush=True)

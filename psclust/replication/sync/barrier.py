@@ -134,7 +134,7 @@ class Barrier:
     def _copy(self) -> Barrier:
         made = object.__new__(type(self))
         for name, value in self.__dict__.items():
-            made.__dict__[name] = value.copy() if isinstance(value, set | dict) else value
+            made.__dict__[name] = value.copy() if isinstance(value, (set, dict)) else value
         return made
 
     def close_round(self) -> list[Action]:

@@ -93,12 +93,12 @@ def tokens_shape(workers: int) -> list[int]:
     return [workers, _TOKEN_WIDTH]
 
 
-def encode_update(update: Update, workers: int, foreseen: Sequence[Message] = ()) -> Any:
+def encode_update(update: Update, workers: int, foreseen: Sequence[Message] = (), without: int | None = None) -> Any:
     """int64, see `DecodedUpdate`. foreseen: the messages on whose arrival the update is made, one a worker; their `examples` count, not
-    those of `update`, nor its `batches`. None: it is made at once."""
+    those of `update`, nor its `batches`; without any, it is made at once. without: a worker that is sent no token."""
     numbers = [len(foreseen), update.examples, update.wanted, *(update.batches.get(worker, 0) for worker in range(workers))]
     for worker in range(workers):
-        numbers += update.tokens.get(worker, _WITHOUT_TOKEN)
+        numbers += _WITHOUT_TOKEN if worker == without else update.tokens.get(worker, _WITHOUT_TOKEN)
     messages = {message.worker: message for message in foreseen}
     for worker in range(workers):
         numbers += messages.get(worker, _WITHOUT_MESSAGE)

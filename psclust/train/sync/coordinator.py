@@ -9,8 +9,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from psclust.replication.sync.backups import BackupBarrier
 from psclust.replication.sync.barrier import Barrier, Foreseen
@@ -181,12 +182,11 @@ class BarrierCoordinator:
 
     def _offer_for(self, foreseen: Foreseen, stream: Sequence[int]) -> Offer | None:
         """The offer of an update to the chief's own replica; None if that does not take part. stream: the order of its stream."""
-        tokens = dict(foreseen.update.tokens)
-        token = tokens.pop(self._offer.worker, None)
+        token = foreseen.update.tokens.get(self._offer.worker)
         if token is None:
             return None
-        order = encode_update(replace(foreseen.update, tokens=tokens), self._ops.workers, foreseen.messages)
-        return Offer([*stream, *order], token)
+        order = encode_update(foreseen.update, self._ops.workers, foreseen.messages, without=self._offer.worker)
+        return Offer(np.concatenate([np.array(stream, np.int64), order]), token)
 
     def _offer_after(self, foreseen: Foreseen) -> Offer | None:
         """The offer of the update after the one foreseen, if between the two there is nothing to do."""
