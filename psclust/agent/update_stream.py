@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 
 from psclust.agent import agent_pb2 as pb
 from psclust.agent.agent import Agent
 from psclust.agent.event_files import EventFiles
 from psclust.agent.event_log import Entry
-from psclust.rundir.log_times import read_entries, times_path
+from psclust.rundir.log_times import ENTRY, read_entries, times_path
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Exited, NotStarted, Serving, Started
 
@@ -50,27 +53,26 @@ class _OutputStream:
         self._agent = agent
         self._offsets = offsets
         self._lost: dict[tuple[Task, int], int] = {}
+        # Looked for ten times a second.
+        self._paths = cache(lambda task, attempt: (log := agent.folder.log(task, attempt), times_path(log)))
 
     def updates(self) -> Iterator[pb.Update]:
         attempts = self._agent.attempts()
         latest = dict(attempts)  # the last one of each task wins
         for task, attempt in attempts:
             found = self._agent.output(task)
-            yield from self._saved(task, attempt)
-            yield from self._timed(task, attempt)
+            log, times = self._paths(task, attempt)
+            yield from self._saved(task, attempt, log)
+            yield from self._timed(task, attempt, times)
             if attempt == latest[task] and found.lost != self._lost.get((task, attempt), 0):
                 self._lost[task, attempt] = found.lost
-                offset = self._offsets.get(self._agent.folder.log(task, attempt).name, 0)
+                offset = self._offsets.get(log.name, 0)
                 unkept = pb.Output(task=_id(task), attempt=attempt, offset=offset, lost=found.lost, unkept=found.unkept)
                 yield pb.Update(output=unkept)
 
-    def _saved(self, task: Task, attempt: int) -> Iterator[pb.Update]:
-        path = self._agent.folder.log(task, attempt)
+    def _saved(self, task: Task, attempt: int, path: Path) -> Iterator[pb.Update]:
         offset = self._offsets.get(path.name, 0)
-        try:
-            if path.stat().st_size <= offset:
-                return
-        except OSError:
+        if _size(path) <= offset:
             return
         with path.open("rb") as file:
             file.seek(offset)
@@ -79,13 +81,14 @@ class _OutputStream:
                 offset += len(data)
         self._offsets[path.name] = offset
 
-    def _timed(self, task: Task, attempt: int) -> Iterator[pb.Update]:
-        path = times_path(self._agent.folder.log(task, attempt))
+    def _timed(self, task: Task, attempt: int, path: Path) -> Iterator[pb.Update]:
         first = self._offsets.get(path.name, 0)
+        if _size(path) < (first + 1) * ENTRY.size:
+            return
         now = time.time()
-        if times := [pb.Time(end=end, age=now - at) for end, at in read_entries(path, first)]:
-            yield pb.Update(output=pb.Output(task=_id(task), attempt=attempt, first_time=first, times=times))
-            self._offsets[path.name] = first + len(times)
+        times = [pb.Time(end=end, age=now - at) for end, at in read_entries(path, first)]
+        yield pb.Update(output=pb.Output(task=_id(task), attempt=attempt, first_time=first, times=times))
+        self._offsets[path.name] = first + len(times)
 
 
 class _ProgressStream:
@@ -94,16 +97,33 @@ class _ProgressStream:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._sent: dict[Task, tuple[int, bytes]] = {}
+        self._seen: dict[Task, tuple[int, ...]] = {}
+        self._path = cache(agent.folder.progress)
 
     def updates(self) -> Iterator[pb.Update]:
         for task, attempt in dict(self._agent.attempts()).items():
+            path = self._path(task)
             try:
-                known = attempt, self._agent.folder.progress(task).read_bytes()
+                # It is written anew and put in its place.
+                found = os.stat(path)
+                seen = attempt, found.st_mtime_ns, found.st_ino
+                if seen == self._seen.get(task):
+                    continue
+                known = attempt, path.read_bytes()
             except OSError:
                 continue
+            self._seen[task] = seen
             if known != self._sent.get(task):
                 self._sent[task] = known
                 yield pb.Update(progress=pb.Progress(task=_id(task), content=known[1]))
+
+
+def _size(path: Path) -> int:
+    """Of a file; 0 if there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def _event(entry: Entry) -> pb.Event:
