@@ -2,9 +2,9 @@
 
     python benchmarks/loop.py [--rounds 3]
 
-One ps and one worker train `training/timed.py`, whose step takes about 10 ms. Its client takes the time from the end of one run of its
-session to the beginning of the next, the mean of 300; a run of less than a millisecond, which looks whether to stop, say, is part of it.
-On an otherwise idle machine.
+One ps and one worker train `training/timed.py`, whose step takes about 10 ms. Its client takes the time in which no run of its session
+is under way, from the end of one to the beginning of the next, the mean of 300; a run of less than a millisecond, which looks whether to
+stop, say, is part of it. Where a step begins while one is under way, that is next to nothing. On an otherwise idle machine.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""The psclust program of `../loop.py`: its clients say how long they were between the runs of their session."""
+"""The psclust program of `../loop.py`: its clients say how long no run of their session was under way."""
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,10 +20,11 @@ WIDTH, EXAMPLES = 640, 128
 
 
 class _Runs:
-    """The runs of the thread that steps."""
+    """By which a client steps: of its own thread, and of those that begin one while another is under way."""
 
     def __init__(self) -> None:
-        self._own = threading.local()
+        self._lock = threading.Lock()
+        self._steps: list[tuple[float, float]] = []
 
     def timed(self, run: Callable[..., Any]) -> Callable[..., Any]:
         def called(session: Any, *arguments: Any) -> Any:
@@ -38,16 +37,20 @@ class _Runs:
         return called
 
     def _add(self, began: float, ended: float) -> None:
-        steps = self._own.__dict__.setdefault("steps", [])
-        if ended - began > _LEAST_S:
-            steps.append((began, ended))
-            if len(steps) == _WARM + STEPS:
-                self._say(steps[_WARM:])
+        if ended - began <= _LEAST_S or not threading.current_thread().name.startswith(("MainThread", "step ")):
+            return
+        with self._lock:
+            self._steps.append((began, ended))
+            if len(self._steps) == _WARM + STEPS:
+                self._say(sorted(self._steps[_WARM:]))
 
     def _say(self, steps: list[tuple[float, float]]) -> None:
-        between = [began - ended for (_, ended), (began, _) in pairwise(steps)]
-        whole = (steps[-1][0] - steps[0][0]) / len(between)
-        print(f"{whole * 1e3:.3f} ms a step, {statistics.fmean(between) * 1e3:.4f} ms between runs", flush=True)
+        between, under_way_to = 0.0, steps[0][1]
+        for began, ended in steps[1:]:
+            between += max(0.0, began - under_way_to)
+            under_way_to = max(under_way_to, ended)
+        count = len(steps) - 1
+        print(f"{(steps[-1][0] - steps[0][0]) / count * 1e3:.3f} ms a step, {between / count * 1e3:.4f} ms between runs", flush=True)
 
 
 BaseSession._do_call = _Runs().timed(BaseSession._do_call)
