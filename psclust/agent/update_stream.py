@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -54,16 +53,16 @@ class _OutputStream:
         self._offsets = offsets
         self._lost: dict[tuple[Task, int], int] = {}
         # Looked for ten times a second.
-        self._paths = cache(lambda task, attempt: (log := agent.folder.log(task, attempt), times_path(log)))
+        self._log, self._times = cache(agent.folder.log), cache(times_path)
 
     def updates(self) -> Iterator[pb.Update]:
         attempts = self._agent.attempts()
         latest = dict(attempts)  # the last one of each task wins
         for task, attempt in attempts:
             found = self._agent.output(task)
-            log, times = self._paths(task, attempt)
+            log = self._log(task, attempt)
             yield from self._saved(task, attempt, log)
-            yield from self._timed(task, attempt, times)
+            yield from self._timed(task, attempt, self._times(log))
             if attempt == latest[task] and found.lost != self._lost.get((task, attempt), 0):
                 self._lost[task, attempt] = found.lost
                 offset = self._offsets.get(log.name, 0)
@@ -105,7 +104,7 @@ class _ProgressStream:
             path = self._path(task)
             try:
                 # It is written anew and put in its place.
-                found = os.stat(path)
+                found = path.stat()
                 seen = attempt, found.st_mtime_ns, found.st_ino
                 if seen == self._seen.get(task):
                     continue
@@ -121,7 +120,7 @@ class _ProgressStream:
 def _size(path: Path) -> int:
     """Of a file; 0 if there is none."""
     try:
-        return os.stat(path).st_size
+        return path.stat().st_size
     except OSError:
         return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,13 @@ def test_an_order_comes_back_in_its_parts() -> None:
     assert update["tokens"].reshape(tokens_shape(2)).tolist() == encode_tokens(tokens, 2).tolist()
     assert decode_messages(update["foreseen"])[1] == foreseen
     assert not np.any(update["foreseen"][:5])
+
+
+def test_an_order_sends_no_token_to_the_worker_that_has_it_already() -> None:
+    tokens = {worker: Token(Kind.GO, 10 + worker, 101, 8) for worker in (0, 1)}
+    update = Update(8, 40, {}, tokens, wanted=0)
+    others = replace(update, tokens={1: tokens[1]})
+    assert encode_update(update, 2, without=0).tolist() == encode_update(others, 2).tolist() != encode_update(update, 2).tolist()
 
 
 @pytest.mark.parametrize("chosen", [[1, 1, 1], [0, 1, 0], [1, 0, 1], [0, 0, 0]])
