@@ -28,8 +28,12 @@ def reading(task: str, **known: object) -> Reading:
     return Reading(**{"task": task, "role": "program", "host": "a", "state": "running", "attempt": 1, **known})  # type: ignore[arg-type]
 
 
-def test_bytes_are_those_that_a_connection_moved() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+@pytest.mark.parametrize(("server_host", "client_host"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")])
+def test_bytes_are_those_that_a_connection_moved(server_host: str, client_host: str) -> None:
+    both = server_host == "::"
+    family = socket.AF_INET6 if ":" in server_host else socket.AF_INET
+    server = socket.create_server((server_host, 0), family=family, dualstack_ipv6=both)
+    with server, socket.create_connection((client_host, server.getsockname()[1])) as client:
         accepted, _ = server.accept()
         with accepted:
             before = usage(os.getpid(), tcp_connections())
