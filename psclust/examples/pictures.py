@@ -17,7 +17,9 @@ import tempfile
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import accumulate, groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -102,15 +104,17 @@ def ways(folder: Path, steps: int | None) -> Any:
 
 
 def _losses(folder: Path, replication: str, update: str, steps: int | None) -> list[tuple[int, float, float]]:
-    """(step, loss, time in seconds) as the chief logs them. Raises UsageError if the training fails."""
+    """(step, loss, time in seconds when all steps until then are logged), by steps. Raises UsageError if the training fails."""
     name = f"{replication}-{update}"
     arguments = ["--ps", "2", "--workers", "2", "--replication", replication, f"--{update}", "psclust.examples.digits:program"]
     options = ["--log-seconds", "0", *(["--max-steps", str(steps)] if steps is not None else [])]
     _psclust(folder, "up", "--name", name, *arguments, *options)
     found = (json.loads(line) for line in _psclust(folder, "logs", name, "--json", "--grep", _LINE.pattern).splitlines())
-    # Steps of other workers are in their own logs; this is the one that counts them all.
-    logged = [(match, line["time"]) for line in found if line["task"].endswith(":0") and (match := _LINE.match(line["text"]))]
-    return [(int(match[1]), float(match[2]), at) for match, at in logged]
+    # Of all workers: asynchronous, one may have made every step before another has begun. Synchronous, each logs the loss of its own batch.
+    logged = sorted((int(match[1]), float(match[2]), line["time"]) for line in found if (match := _LINE.match(line["text"])))
+    steps_made = [list(lines) for _, lines in groupby(logged, key=lambda line: line[0])]
+    times = accumulate((max(at for *_, at in lines) for lines in steps_made), max)
+    return [(lines[0][0], fmean(loss for _, loss, _ in lines), at) for lines, at in zip(steps_made, times, strict=True)]
 
 
 def _psclust(folder: Path, verb: str, *arguments: str) -> str:
