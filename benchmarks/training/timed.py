@@ -37,7 +37,7 @@ class _Runs:
         return called
 
     def _add(self, began: float, ended: float) -> None:
-        if ended - began <= _LEAST_S or not threading.current_thread().name.startswith(("MainThread", "step")):
+        if ended - began <= _LEAST_S or not threading.current_thread().name.startswith(("MainThread", "step_")):
             return
         with self._lock:
             self._steps.append((began, ended))

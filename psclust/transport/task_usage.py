@@ -116,7 +116,9 @@ def _answers(link: socket.socket) -> Iterable[tuple[int, tuple[int, int]]]:
         data = link.recv(1 << 18)
         while data:
             length, kind, *_ = _HEADER.unpack_from(data)
-            if kind in (_NLMSG_DONE, _NLMSG_ERROR):
+            if kind == _NLMSG_ERROR:
+                raise OSError("the kernel does not list connections")
+            if kind == _NLMSG_DONE:
                 return
             message, data = data[_HEADER.size : length], data[(length + 3) & ~3 :]
             (inode,) = _INODE.unpack_from(message, _MESSAGE_BYTES - _INODE.size)

@@ -46,6 +46,11 @@ def test_bytes_are_those_that_a_connection_moved(server_host: str, client_host: 
     assert (received, sent) == (150_000, 150_000)
 
 
+def test_bytes_are_unknown_not_zero_where_the_kernel_refuses_to_list_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("psclust.transport.task_usage._TCPDIAG_GETSOCK", 99)  # a request that no kernel knows
+    assert tcp_connections() is None
+
+
 def test_what_is_used_since_is_a_rate_and_a_closed_connection_takes_nothing_back() -> None:
     before = Usage(10.0, 5, {1: (100, 1000), 2: (5000, 5000)})
     now = Usage(12.0, 7, {1: (300, 1500), 3: (50, 60)})
