@@ -198,14 +198,13 @@ def _server_command(request: _Request, entry: JobPlan, task: Task, python: str) 
 
 def _environment(request: _Request, entry: JobPlan, task: Task, values: PlaceholderValues) -> dict[str, str]:
     file, job, program = request.file, entry.job, entry.program
-    address = request.cluster.address(task)
     env = task_environment.task_environment(
         request.host,
         request.cluster,
         task,
         run_id=request.run.id,
         run_dir=request.run.folder,
-        host=address.rpartition(":")[0] if address else None,
+        address=request.cluster.address(task),
         gpus=_gpus(request, entry, task),
         # Those of this machine say nothing about another host.
         allowed_gpus=request.host.environ.get("CUDA_VISIBLE_DEVICES", "") if request.remote_hosts or not file.hosts else "",
@@ -229,6 +228,8 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Placehol
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):
         env |= {name: fill(str(value), values, where=f"jobs.{task.job}: env.{name}") for name, value in mapping.items()}
+    if request.host.shim is not None:
+        env["LD_PRELOAD"] = task_environment.with_shim(request.host.shim, env["LD_PRELOAD"])
     return env
 
 

@@ -90,7 +90,6 @@ def peer_timeout(lease_s: float) -> dict[str, str]:
 def library_environment(here: HostEnvironment) -> dict[str, str]:
     """The variables of every task and every fork server, except those that the calling environment sets."""
     defaults = {
-        "TF_GRPC_REUSE_PORT": "1",  # psclust reserves the port with a socket of its own
         "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
         "TF_GRPC_WORKER_CACHE_QUEUES": "4",  # default: 64, a thread each
         # Memory of tensors is kept for the next step: malloc gives large ones back to the system, which clears each page for the next
@@ -102,8 +101,13 @@ def library_environment(here: HostEnvironment) -> dict[str, str]:
     }
     env = {name: value for name, value in defaults.items() if name not in here.environ}
     if here.shim is not None:
-        env["LD_PRELOAD"] = ":".join(filter(None, (here.shim, here.environ.get("LD_PRELOAD"))))
+        env["LD_PRELOAD"] = with_shim(here.shim, here.environ.get("LD_PRELOAD", ""))
     return env
+
+
+def with_shim(shim: str, preloaded: str) -> str:
+    """LD_PRELOAD with the shim, behind the libraries of the user, some of which must come first (AddressSanitizer)."""
+    return preloaded if shim in preloaded.split(":") else ":".join(filter(None, (preloaded, shim)))
 
 
 def task_environment(
@@ -113,11 +117,11 @@ def task_environment(
     *,
     run_id: str,
     run_dir: str,
-    host: str | None,
+    address: str | None,
     gpus: range | None,
     allowed_gpus: str = "",
 ) -> dict[str, str]:
-    """The environment psclust adds for one task. `host` is the IPv4 address its servers listen on; `gpus` the GPUs it sees, counted among
+    """The environment psclust adds for one task. `address`: where its server listens; `gpus`: the GPUs it sees, counted among
     `allowed_gpus`, which is CUDA_VISIBLE_DEVICES of its host; None to leave that as it is. Raises UsageError if there are not so many."""
     env = library_environment(here) | {
         "PSCLUST_RUN": run_id,
@@ -126,8 +130,8 @@ def task_environment(
         "PSCLUST_CLUSTER": render_cluster(cluster),
         "PSCLUST_PROGRESS": str(RunFolder(Path(run_dir)).progress(task)),
     }
-    if host is not None:
-        env["PSCLUST_BIND"] = host
+    if address is not None:
+        env["PSCLUST_BIND"], _, env["PSCLUST_PORT"] = address.rpartition(":")
     if gpus is not None:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(devices(gpus, allowed_gpus, task))
     return env

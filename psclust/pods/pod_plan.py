@@ -47,7 +47,7 @@ def plan_pods(file: ClusterFile, here: HostEnvironment, run: Run, scripts: Mappi
 
 def _in_a_pod(task: TaskPlan) -> TaskPlan:
     # A pod has one network interface, where Kubernetes probes the server's port, while proxies in the pod dial 127.0.0.1.
-    env = {name: value for name, value in task.env.items() if name != "PSCLUST_BIND"}
+    env = {name: value for name, value in task.env.items() if name not in ("PSCLUST_BIND", "PSCLUST_PORT")}
     if env.get(_OPTIONS) == GRPC_OPTIONS:
         env[_OPTIONS] = f"{GRPC_OPTIONS},{_NAME_OPTIONS}"
     return replace(task, env=env)

@@ -1,8 +1,9 @@
 /* Sets what TensorFlow's servers cannot be told. Loaded with LD_PRELOAD; not a Python module.
  *
- * bind: gRPC servers always listen on every interface. While PSCLUST_BIND holds an IPv4 address, a bind to 0.0.0.0 becomes a bind to that
- * address and a bind to [::] one to its v4-mapped form, or to [::1] on a socket that takes IPv6 only; every other bind passes untouched.
- * Any server may bind a port of PSCLUST_CLUSTER beside the socket with which psclust reserves it, not only TensorFlow's.
+ * bind: gRPC servers always listen on every interface. While PSCLUST_BIND holds an IPv4 address, a server's bind to 0.0.0.0 becomes a bind
+ * to that address and one to [::] a bind to its v4-mapped form, or to [::1] on a socket that takes IPv6 only. A server is any program that binds
+ * PSCLUST_PORT, the port that psclust reserves for this task, and TensorFlow and psclust's wire at any port. PSCLUST_PORT is shared with the
+ * socket that reserves it. Every other bind passes untouched: it is not psclust's, and a port is taken by one server only.
  *
  * listen, connect: connections between tasks end when their peer's machine has been out of reach for PSCLUST_PEER_TIMEOUT seconds (60),
  * whether they are quiet (keepalive) or have sent something (user timeout). The kernel does this, because a gRPC server closes the
@@ -42,21 +43,42 @@ static void narrow_v6(int fd, struct sockaddr_in6 *address, struct in_addr to) {
     memcpy(&address->sin6_addr.s6_addr[12], &to, sizeof to);
 }
 
-static int is_task(const struct sockaddr *address, socklen_t length) {
-    const char *cluster = getenv("PSCLUST_CLUSTER"); /* {"ps":["10.0.0.1:2222"]} */
-    in_port_t port;
-    char end[sizeof ":65535\""];
-
-    if (cluster == NULL || address == NULL)
+static in_port_t port_of(const struct sockaddr *address, socklen_t length) { /* 0: none, or any */
+    if (address == NULL)
         return 0;
     if (address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in))
-        port = ((const struct sockaddr_in *)address)->sin_port;
-    else if (address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6))
-        port = ((const struct sockaddr_in6 *)address)->sin6_port;
-    else
+        return ntohs(((const struct sockaddr_in *)address)->sin_port);
+    if (address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6))
+        return ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
+    return 0;
+}
+
+static int is_task(const struct sockaddr *address, socklen_t length) {
+    const char *cluster = getenv("PSCLUST_CLUSTER"); /* {"ps":["10.0.0.1:2222"]} */
+    in_port_t port = port_of(address, length);
+    char end[sizeof ":65535\""];
+
+    if (cluster == NULL || port == 0)
         return 0;
-    snprintf(end, sizeof end, ":%u\"", (unsigned)ntohs(port));
+    snprintf(end, sizeof end, ":%u\"", (unsigned)port);
     return strstr(cluster, end) != NULL;
+}
+
+static int is_reserved(in_port_t port) {
+    const char *reserved = getenv("PSCLUST_PORT");
+    return reserved != NULL && port != 0 && atoi(reserved) == port;
+}
+
+/* Whether the code at `caller` is TensorFlow's, whose gRPC is linked into its libraries, or psclust's. */
+static int is_server(const void *caller) {
+    Dl_info found;
+    const char *name;
+
+    if (dladdr(caller, &found) == 0 || found.dli_fname == NULL)
+        return 1; /* unknown: rather an interface too few than one too many */
+    name = strrchr(found.dli_fname, '/');
+    name = name != NULL ? name + 1 : found.dli_fname;
+    return strstr(name, "tensorflow") != NULL || strncmp(name, "_kernels.", sizeof "_kernels." - 1) == 0;
 }
 
 int bind(int fd, const struct sockaddr *address, socklen_t length) {
@@ -65,15 +87,16 @@ int bind(int fd, const struct sockaddr *address, socklen_t length) {
     struct in_addr to;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
-    int saved = errno, on = 1;
+    int saved = errno, on = 1, reserved = is_reserved(port_of(address, length));
 
     if (next == NULL) { /* no C library behind us */
         errno = ENOSYS;
         return -1;
     }
-    if (is_task(address, length))
+    if (reserved)
         setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
-    if (address != NULL && wanted != NULL && inet_pton(AF_INET, wanted, &to) == 1) {
+    if (address != NULL && wanted != NULL && inet_pton(AF_INET, wanted, &to) == 1 &&
+        (reserved || is_server(__builtin_return_address(0)))) {
         if (address->sa_family == AF_INET && length >= sizeof v4) {
             memcpy(&v4, address, sizeof v4);
             if (v4.sin_addr.s_addr == htonl(INADDR_ANY)) {

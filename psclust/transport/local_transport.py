@@ -19,6 +19,7 @@ from psclust.transport.fork_server_client import EarlyForkServer, ForkServer, Lo
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
+from psclust.transport.server_shim import server_shim
 from psclust.transport.task_processes import StartInFlight, TaskProcesses
 
 _TRIES = 2  # for a start whose fork server is killed
@@ -35,7 +36,7 @@ class LocalTransport:
         self._environ = inherited(environ)
         self._library_env = dict(library_env)
         self._log = log
-        self._ports = PortReservations()
+        self._ports = PortReservations(shim=server_shim() is not None)
         self._pump = LogPump()
         self._fork_servers: dict[tuple[str, Load, frozenset[tuple[str, str]]], ForkServer] = {}
         self._unused: ForkServer | None = None

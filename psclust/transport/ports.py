@@ -1,5 +1,5 @@
-"""Ports, reserved on the host that uses them. A reservation is a bound socket that never listens: TensorFlow's server binds the same port
-beside it (TF_GRPC_REUSE_PORT), and no other process can take the port while the task may start again."""
+"""Ports, reserved on the host that uses them. A reservation is a bound socket that never listens: the server shim lets that task's server
+bind the port beside it, and no other process can take the port while the task may start again."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ _TRIES = 10
 
 
 class PortReservations:
-    """The ports of one run's tasks on this machine."""
+    """The ports of one run's tasks on this machine. shim: whether their servers have it; without it, any server that sets SO_REUSEADDR, as
+    those of TensorFlow do, can take a reserved port without a listener."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shim: bool = True) -> None:
+        self._shim = shim
         self._sockets: dict[Task, _Reserved] = {}
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
@@ -34,7 +36,7 @@ class PortReservations:
         with ExitStack() as undo, _one_at_a_time():
             for request in requests:
                 if not self._suits(request):
-                    taken[request.task] = undo.enter_context(closing(_reserve(request)))
+                    taken[request.task] = undo.enter_context(closing(_reserve(request, lenient=request.is_extra or not self._shim)))
             undo.pop_all()
         for task, sock in taken.items():
             self.release(task)
@@ -99,11 +101,11 @@ def add_secure_port(server: Any, credentials: Any, address: str, ports: str) -> 
     raise StartError(f"no port of {address}: other processes took {_TRIES} free ports before psclust could")
 
 
-def _reserve(request: PortRequest) -> _Reserved:
+def _reserve(request: PortRequest, *, lenient: bool) -> _Reserved:
     low, high = parse_port_range(request.wanted)
     for port in range(low, high + 1):
         try:
-            return _bind(request.host, port, lenient=request.is_extra)
+            return _bind(request.host, port, lenient=lenient)
         except OSError as error:
             if error.errno != errno.EADDRINUSE and error.errno != errno.EACCES:
                 raise StartError(
@@ -130,7 +132,7 @@ def _claim(host: str, port: int) -> socket.socket:
 def _bind(host: str, port: int, *, lenient: bool) -> _Reserved:
     """Bind exclusively, so that a port in use is refused even if its owner would share it, and share it only then. SO_REUSEADDR allows a
     port whose old connections are in TIME_WAIT; it stays set if `lenient`, for servers that do not set SO_REUSEPORT (TensorBoard,
-    http.server)."""
+    http.server, TensorFlow's without the shim)."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1 if port else 0)

@@ -155,8 +155,10 @@ def test_every_task_gets_an_environment_that_cannot_hang_and_listens_on_its_own_
     assert env["TF_GRPC_DEFAULT_OPTIONS"] == GRPC_OPTIONS
     assert "grpc.enable_http_proxy=0" in GRPC_OPTIONS.split(",")
     assert "keepalive" not in GRPC_OPTIONS
-    assert env["TF_GRPC_REUSE_PORT"] == "1"
+    # It would reach every server of the program.
+    assert "TF_GRPC_REUSE_PORT" not in env
     assert env["PSCLUST_BIND"] == "127.0.0.1"
+    assert env["PSCLUST_PORT"] == "2000"
     assert env["LD_PRELOAD"] == "/shim.so"
     assert env["CUDA_VISIBLE_DEVICES"] == ""
 
@@ -176,7 +178,7 @@ def test_what_the_user_has_set_stays() -> None:
     env = made[Task("worker", 0)].env
     assert "TF_GRPC_DEFAULT_OPTIONS" not in env
     assert "PYTHONUNBUFFERED" not in env
-    assert env["LD_PRELOAD"] == "/shim.so:/mine.so"
+    assert env["LD_PRELOAD"] == "/mine.so:/shim.so"
     assert env["TF_GRPC_WORKER_CACHE_QUEUES"] == "9"
 
 

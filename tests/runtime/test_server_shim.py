@@ -24,12 +24,12 @@ SOURCE = Path(psclust.__file__).parent / "runtime" / "server_shim.c"
 
 BIND = """
 import os, socket, sys
-family, host, only = sys.argv[1:]
+family, host, only, port = sys.argv[1:]
 s = socket.socket(getattr(socket, family))
 if s.family == socket.AF_INET6:
     s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only))
 try:
-    s.bind((host, 0) if s.family != socket.AF_UNIX else host)
+    s.bind((host, int(port)) if s.family != socket.AF_UNIX else host)
     name = s.getsockname()
     print(name if isinstance(name, str) else name[0])
 except OSError as error:
@@ -67,19 +67,40 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_only_wildcard_binds_are_narrowed(
-    shim: Path, tmp_path: Path, family: str, host: str, only_v6: int, narrow: str | None, bound: str
+    shim: Path, ports: Ports, tmp_path: Path, family: str, host: str, only_v6: int, narrow: str | None, bound: str
 ) -> None:
-    env = {**os.environ, "LD_PRELOAD": str(shim)} | ({"PSCLUST_BIND": narrow} if narrow is not None else {})
-    argv = [sys.executable, "-I", "-S", "-c", BIND, family, host, str(only_v6)]
+    port = str(ports.take())
+    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_PORT": port} | ({"PSCLUST_BIND": narrow} if narrow is not None else {})
+    argv = [sys.executable, "-I", "-S", "-c", BIND, family, host, str(only_v6), port]
     assert subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == f"{bound}\n"
 
 
-def test_the_address_is_read_at_the_time_of_the_bind(shim: Path) -> None:
-    code = "import os, socket; os.environ['PSCLUST_BIND'] = '127.0.0.9'; s = socket.socket(); s.bind(('', 0)); print(s.getsockname()[0])"
+def test_the_address_is_read_at_the_time_of_the_bind(shim: Path, ports: Ports) -> None:
+    port = ports.take()
+    code = f"""
+import os, socket
+os.environ |= {{"PSCLUST_BIND": "127.0.0.9", "PSCLUST_PORT": "{port}"}}
+s = socket.socket()
+s.bind(("", {port}))
+print(s.getsockname()[0])
+"""
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, "LD_PRELOAD": str(shim)}, capture_output=True, text=True, check=True
     )
     assert done.stdout == "127.0.0.9\n"
+
+
+def test_a_server_of_the_program_listens_where_it_asks_to_and_shares_its_port_with_nobody(shim: Path, ports: Ports) -> None:
+    reserved = ports.take()
+    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_BIND": "127.0.0.1", "PSCLUST_PORT": str(ports.take())}
+
+    def bound(port: int) -> str:
+        argv = [sys.executable, "-I", "-S", "-c", BIND, "AF_INET", "0.0.0.0", "0", str(port)]
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
+
+    assert bound(0) == "0.0.0.0\n"
+    # Another task's, in this cluster or another one.
+    assert bound(reserved) == "Address already in use\n"
 
 
 OPTIONS = """
@@ -133,11 +154,28 @@ def test_the_kernel_watches_what_a_server_of_tensorflow_accepts(shim: Path, port
 @pytest.mark.parametrize(("narrow", "addresses"), [("127.0.0.1", {"0000000000000000FFFF00000100007F"}), (None, {"0" * 32})])
 def test_a_server_listens_where_it_is_told(shim: Path, ports: Ports, narrow: str | None, addresses: set[str]) -> None:
     port = ports.take()
-    env = {**os.environ, **ENVIRONMENT, "LD_PRELOAD": str(shim), "PYTHONPATH": root()} | ({"PSCLUST_BIND": narrow} if narrow else {})
+    env = {**os.environ, "PSCLUST_PORT": str(port), "LD_PRELOAD": str(shim), "PYTHONPATH": root()} | (
+        {"PSCLUST_BIND": narrow} if narrow else {}
+    )
     argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
     with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
         wait_until(lambda: answers(port))
         assert listeners(port) == addresses
+        server.kill()
+
+
+@pytest.mark.tensorflow
+def test_a_server_of_tensorflow_at_a_port_of_its_own_is_narrowed_and_alone_there(shim: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    env = {**os.environ, "PSCLUST_BIND": "127.0.0.1", "PSCLUST_PORT": "9", "LD_PRELOAD": str(shim), "PYTHONPATH": root()}
+    argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
+    with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
+        wait_until(lambda: answers(port))
+        assert listeners(port) == {"0000000000000000FFFF00000100007F"}
+        second = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+        assert second.returncode != 0
+        assert server.poll() is None
         server.kill()
 
 
@@ -194,7 +232,8 @@ os._exit(0)
 def test_no_step_has_the_number_of_an_earlier_one(shim: Path, ports: Ports) -> None:
     # Where TensorFlow would begin each step at the same place, each but the first fails.
     apart = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/zero /dev/urandom && exec "$@"', "sh"]
-    argv = [*apart, sys.executable, "-c", STEPS, f"127.0.0.1:{ports.take()}"]
-    env = {**os.environ, "LD_PRELOAD": str(shim), "TF_GRPC_REUSE_PORT": "1"}
+    port = ports.take()
+    argv = [*apart, sys.executable, "-c", STEPS, f"127.0.0.1:{port}"]
+    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_PORT": str(port)}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120)
     assert done.stdout == "[1, 1, 1]\n", done.stderr

@@ -38,6 +38,15 @@ def test_a_reserved_port_is_refused_to_others_and_given_to_the_server(ports: Por
         assert server.accept()
 
 
+def test_without_the_shim_a_server_that_does_not_share_gets_the_reserved_port_too() -> None:
+    with closing(PortReservations(shim=False)) as ports:
+        port = ports.reserve([request(A)])[A]
+        with pytest.raises(PortBusyError), closing(PortReservations(shim=False)) as other:
+            other.reserve([request(B, str(port))])
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(OSError, match="in use"):
+            socket.create_server(("127.0.0.1", port), reuse_port=True)
+
+
 def test_nothing_answers_on_a_reserved_port(ports: PortReservations) -> None:
     port = ports.reserve([request(A)])[A]
     with pytest.raises(ConnectionRefusedError):

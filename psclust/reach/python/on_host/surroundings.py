@@ -16,7 +16,18 @@ from typing import Any, BinaryIO
 _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
 _SIOCGIFADDR = 0x8915
 _SEARCH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
-_BIND = "import socket; s = socket.socket(); s.bind(('0.0.0.0', 0)); print(s.getsockname()[0])"
+# A port as psclust reserves it, and a server that asks for it on every interface.
+_BIND = """
+import os, socket
+reserved = socket.socket()
+reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+reserved.bind(("127.0.0.1", 0))
+port = reserved.getsockname()[1]
+os.environ["PSCLUST_PORT"] = str(port)
+server = socket.socket()
+server.bind(("0.0.0.0", port))
+print(server.getsockname()[0])
+"""
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
