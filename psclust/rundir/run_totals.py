@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 
 from psclust.rundir.events_file import Record
 
+# In which a task may report steps that are lost with a ps afterwards.
+_NOT_SAVED = ("start", "train")
 _NOT_OF_AN_EVALUATION = ("staleness", "staleness_max", "late_gradients")
 
 
 @dataclass(frozen=True, slots=True)
 class RunTotals:
-    """steps: the last global step; None without a psclust program. metrics: of the evaluation with the least loss, else of the last one, at
-    step `metrics_step`. start_s: until the first task trained; training_s, saving_s, waiting_s: of the task that saved, waiting for others
+    """steps: of the model; None without a psclust program. metrics: of the evaluation with the least loss, else of the last one, at step
+    `metrics_step`. start_s: until the first task trained; training_s, saving_s, waiting_s: of the task that saved, waiting for others
     to end; None: unknown. restarts: attempts that were decided on after the first. model_folder: of the checkpoints, on `model_host`."""
 
     steps: int | None = None
@@ -40,7 +42,7 @@ def run_totals(events: Iterable[Record]) -> RunTotals:
     best = _best(progress)
     model = next((each for each in reversed(progress) if each.get("model")), None)
     return RunTotals(
-        steps=max(steps, default=None),
+        steps=saver["step"] if saver and saver["phase"] not in _NOT_SAVED else max(steps, default=None),
         metrics=_metrics(best) if best else {},
         metrics_step=best["step"] if best else None,
         start_s=trained,

@@ -147,7 +147,7 @@ def _among_replicas(
     place = places[task]
     if place is not None and place.place is Place.CREATING:
         return replace(finding, does=f"{finding.does} (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)")
-    if place is None or place.place not in (Place.BARRIER, Place.CHIEF, Place.OTHERS):
+    if place is None or place.place not in (Place.BARRIER, Place.CHIEF, Place.OTHERS, Place.SAVED):
         return finding
     behind = culprits or [other for other in others if other in readers]
     return replace(finding, waits_for=tuple(map(str, behind)))

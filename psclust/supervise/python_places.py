@@ -22,6 +22,7 @@ class Place(Enum):
     COMPUTING = "computing its gradient"
     CHIEF = "waiting for the chief to prepare the variables"
     OTHERS = "waiting for the other replicas to end"
+    SAVED = "waiting for the chief to save its last steps"
     EVALUATING = "evaluating"
     SERVING = "serving"
     CREATING = "in CreateSession"
@@ -48,6 +49,7 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
     ("psclust/train/between_graph/agreement.py", ("compare",), Place.CHIEF),
     ("psclust/train/checkpoints/initializer.py", ("await_chief",), Place.CHIEF),
     ("psclust/train/between_graph/chief.py", ("_await_others", "_wait"), Place.OTHERS),
+    ("psclust/train/between_graph/replica.py", ("_await_saved",), Place.SAVED),
     ("psclust/train/offline/evaluation.py", ("run",), Place.EVALUATING),
     ("tensorflow/python/training/saver.py", ("save",), Place.SAVING),
     ("tensorflow/python/training/saver.py", ("restore",), Place.RESTORING),

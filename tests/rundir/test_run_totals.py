@@ -35,6 +35,13 @@ def test_the_times_are_those_of_the_task_that_saves() -> None:
     assert (totals.training_s, totals.saving_s, totals.waiting_s) == (3.0, 1.5, 2.0)
 
 
+def test_steps_that_were_lost_with_a_ps_do_not_count() -> None:
+    lost = progress(5.0, "worker:1", "done", 1103, {"train": 3.0})
+    assert run_totals([*RUN[:4], lost, *RUN[4:]]).steps == 100
+    # Before the model is saved nothing better is known.
+    assert run_totals([*RUN[:4], lost]).steps == 1103
+
+
 def test_the_best_evaluation_has_the_least_loss() -> None:
     totals = run_totals(RUN)
     assert (totals.metrics, totals.metrics_step) == ({"accuracy": 0.9, "loss": 0.3}, 50)

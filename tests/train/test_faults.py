@@ -135,15 +135,15 @@ def test_asynchronous_workers_recover_from_a_lost_ps_as_well(processes: Callable
 @pytest.mark.long
 @pytest.mark.parametrize("sync", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_an_in_graph_worker_that_is_lost_costs_no_data(processes: Callable[..., Any], sync: bool) -> None:
-    cluster = processes("in-graph", sync, *_tally(300))
+    cluster = processes("in-graph", sync, *_tally(3000))
     cluster.reach("client:0", 50)
     cluster.kill("worker:1")
     cluster.serve("worker:1")
     assert cluster.end() == {"client:0": 0}
     assert "lost a server" in cluster.log("client:0")
     trained = cluster.trained()
-    assert trained.values["psclust/positions"].tolist() == [300, 300]
-    each = 150.0 if sync else 300.0
+    assert trained.values["psclust/positions"].tolist() == [3000, 3000]
+    each = 1500.0 if sync else 3000.0
     assert trained.values["dense"].tolist() == pytest.approx([each, each, 0.0, 0.0], abs=1)
 
 

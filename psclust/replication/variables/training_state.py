@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -22,6 +23,21 @@ STOP = "psclust/stop"
 PASSING = frozenset({DONE, STOP})
 
 
+class End(IntEnum):
+    """How far a replica is with the end of its training: an element of the variable `done`. An end counts once a checkpoint has all steps
+    of the replica; until then a lost ps may undo it, and the replica stays to train again what is missing."""
+
+    TRAINS = 0
+    ENDED = 1
+    """Its data has ended, or the wanted step is reached."""
+    SAVED = 2
+    """And a checkpoint has its steps, as the chief says."""
+    LEFT = 3
+    """And it has read that, and exits."""
+    SILENT = 4
+    """The chief goes on without it, as it has not answered."""
+
+
 class Now(NamedTuple):
     """Variables of a State, or their values: what a session's run of it returns."""
 
@@ -34,7 +50,7 @@ class Now(NamedTuple):
 @dataclass(frozen=True)
 class State:
     """global_step: int64 scalar, updates applied. positions: int64 [replicas * inputs], batches applied of each input.
-    done: int64 [replicas], 1 for a replica that ended its training. stop: int64 [1], 1 if a replica asked all others to end theirs.
+    done: int64 [replicas], the `End` of each. stop: int64 [1], 1 if a replica asked all others to end theirs.
     batches: how many batches of each input an update takes. inputs: how many inputs each replica has, side by side in `positions`."""
 
     global_step: Variable
@@ -97,13 +113,13 @@ class State:
         with tf.device(self.positions.device), tf.control_dependencies(list(after)):
             # A replica reads its inputs in step, so all have the position of the first.
             clocks = self.positions.read_value()[:: self.inputs]
-            going = tf.where(tf.equal(self.done.read_value(), 1), tf.int64.max, clocks)
+            going = tf.where(tf.equal(self.done.read_value(), End.TRAINS), clocks, tf.int64.max)
             return (clocks[replica] - tf.reduce_min(going)) // self.batches
 
-    def mark_done(self, replica: Tensor, done: Tensor) -> Operation:
-        """The op that sets element `replica`, int32 scalar, of the variable `done` to `done`, int64 scalar."""
+    def mark(self, replica: Tensor, end: Tensor) -> Operation:
+        """The op that sets element `replica`, int32 scalar, of the variable `done` to `end`, int64 scalar."""
         with tf.device(self.done.device):
-            return tf.raw_ops.ResourceScatterUpdate(resource=self.done.handle, indices=replica, updates=done)
+            return tf.raw_ops.ResourceScatterUpdate(resource=self.done.handle, indices=replica, updates=end)
 
     def ask_to_stop(self) -> Operation:
         """The op that sets `stop`."""

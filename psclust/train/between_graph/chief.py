@@ -11,8 +11,10 @@ from functools import partial
 
 import tensorflow as tf
 
+from psclust.errors import PsclustError
 from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
 from psclust.replication.tf_types import Session
+from psclust.replication.variables.training_state import DONE, End
 from psclust.train.between_graph.ended_replicas import EndedReplicas
 from psclust.train.between_graph.replica import Ready, Replica, Steps
 from psclust.train.checkpoints.checkpoint import Checkpoints
@@ -33,6 +35,8 @@ _REMIND_S = 10.0
 _SILENT_S = 60.0
 # While others still train, a silent replica may only be slow to restart.
 _SILENT_HELD_S = 300.0
+# For the others to read that their steps are saved; they ask ten times a second.
+_LEAVE_S = 10.0
 
 
 class Chief(Replica):
@@ -42,6 +46,8 @@ class Chief(Replica):
         super().__init__(job)
         run = str(job.context.run_dir) if job.context.run_dir else None
         self._ended = EndedReplicas(job.model_dir / "ended.json", run)
+        # Replicas that ended, and whose last steps could not be written so far.
+        self._unsaved: set[int] = set()
         self._next_look = 0.0
         self._silent_since: dict[int, float] = {}
         self._offer = UpdateOffer(self.number)
@@ -59,8 +65,13 @@ class Chief(Replica):
             self._await_others(session)
         else:
             self._lead_in_step(session, self.built.coordinator, steps, ready)
+        ended = self._unsaved | self._just_ended(session)
         step = self.step(session)
         self.saver.save(session, step)
+        self._count(session, ended)
+        if self.built.coordinator is None:
+            self._await_leave(session)
+        self._refuse_silent(session, step)
         # First: a reader of the line may end the ps, which the run no longer needs.
         self.job.reporter.phase("save", step)
         LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
@@ -81,17 +92,18 @@ class Chief(Replica):
         if ops is not None and ops.stream is not None:
             take_over(setup, ops.stream)
         half_made = partial(is_half_made, setup, ops.marks) if ops is not None and ops.marks is not None else None
-        source = self.variables.prepare(setup, self.checkpoints, session, half_made)
+        source = self.variables.prepare(setup, self.checkpoints, session, half_made, lambda lost: self._undo_ends(setup, lost))
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
         self.variables.start_local(setup, session)
         if source is Source.CHECKPOINT:
-            # The checkpoint may be from before the end of the chief's data. The other replicas that ended have exited.
+            # The checkpoint may be from before the end of the chief's data.
             self._ended.discard(self.number)
-            self.mark_done(setup, self.number, done=False)
+            self.mark(setup, self.number, End.TRAINS)
             LOG.info("resumed at step %d%s", self.step(setup), self.job.context.which_attempt)
+        ends = self.ends(setup)
         for replica in self._ended:
-            self.mark_done(setup, replica, done=True)
-        self._ended.add(self.done(setup))
+            if ends[replica] is End.TRAINS:
+                self.mark(setup, replica, End.SAVED)
         if saving is not None:
             saving.result()
         return Ready(self._has_ended(setup), fresh=source is Source.INITIAL)
@@ -108,24 +120,58 @@ class Chief(Replica):
             self._look(session, step)
             self._give_up_on_silent(session, _SILENT_HELD_S)
 
+    def _undo_ends(self, session: Session, lost: Collection[str]) -> None:
+        """Before a checkpoint is restored: an end of which it lacks steps does not count. Raises PsclustError if that replica has exited.
+        lost: the names of the variables without a value."""
+        gone = self._unsaved - {self.number} if self.built.coordinator is not None else set()
+        if gone:
+            names = ", ".join(str(self.job.context.replicas[replica]) for replica in sorted(gone))
+            raise PsclustError(
+                f"a ps is lost, and with it the last steps of {names}, whose training had ended: no checkpoint could be written since. "
+                "Start the training again with this --model-dir; it resumes at the last checkpoint"
+            )
+        self._unsaved.clear()
+        # Else it starts without a mark.
+        if DONE not in lost:
+            for replica, end in enumerate(self.ends(session)):
+                if end in (End.ENDED, End.SAVED, End.LEFT) and replica not in self._ended:
+                    self.mark(session, replica, End.TRAINS)
+
     def _look(self, session: Session, step: int) -> None:
+        """Saves the last steps of replicas that have ended, then lets them go."""
         self._next_look = time.monotonic() + _LOOK_S
-        # The last updates of a replica that has exited could not be made again: save them.
-        new = self._ended.add(self.done(session))
-        self.saver.maybe(session, step, event=new)
+        ended = self._just_ended(session)
+        new = bool(ended - self._unsaved)
+        # Not before: the checkpoint must be of a step after their last.
+        step = self.step(session) if new else step
+        self._unsaved |= ended
+        if self.saver.maybe(session, step, event=new):
+            self._count(session, ended)
+
+    def _just_ended(self, session: Session) -> set[int]:
+        """The other replicas that stay until a checkpoint has their steps."""
+        return {replica for replica, end in enumerate(self.ends(session)) if end is End.ENDED} - {self.number}
+
+    def _count(self, session: Session, ended: Collection[int]) -> None:
+        """A checkpoint has all steps of the replicas that `ended`. Recorded first: if the chief dies in between, they are not awaited."""
+        self._unsaved = self._unsaved - set(ended)
+        self._ended.add(ended)
+        for replica in ended:
+            self.mark(session, replica, End.SAVED)
 
     def _lead_in_step(self, session: Session, ops: CoordinatorOps, steps: Steps, ready: Ready) -> None:
         """Synchronous: runs the chief's replica in this thread, the barrier in another."""
         if self.hooks:
             # They may fetch the step that their run leads to, which only the plain step has.
             self._offer.close()
-        barrier = new_barrier(ops, self.step(session), ended=list(self._ended), max_steps=self.job.options.max_steps, fresh=ready.fresh)
+        ended = [replica for replica, end in enumerate(self.ends(session)) if end is not End.TRAINS]
+        barrier = new_barrier(ops, self.step(session), ended=ended, max_steps=self.job.options.max_steps, fresh=ready.fresh)
         coordinator = BarrierCoordinator(
             session,
             ops,
             barrier,
             left=lambda replica: self._left(session, replica, coordinator),
-            updated=lambda step: self.saver.maybe(session, step),
+            updated=lambda step: self._updated(session, step),
             due=self.saver.is_due,
             dropped=lambda replica: self.job.reporter.dropped(),
             offer=self._offer,
@@ -150,11 +196,18 @@ class Chief(Replica):
             raise coordinator.error
 
     def _left(self, session: Session, replica: int, coordinator: BarrierCoordinator) -> None:
-        self.mark_done(session, replica, done=True)
-        self._ended.add([replica])
-        self.saver.maybe(session, self.step(session), event=True)
+        """Synchronous: saves the last steps of a replica before it may exit."""
+        self._unsaved.add(replica)
+        if self.saver.maybe(session, self.step(session), event=True):
+            self._count(session, self._unsaved)
+        else:
+            self.mark(session, replica, End.ENDED)
         if self.stop.is_set(session):
             coordinator.stop()
+
+    def _updated(self, session: Session, step: int) -> None:
+        if self.saver.maybe(session, step):
+            self._count(session, self._unsaved)
 
     def _await_others(self, session: Session) -> None:
         """Asynchronous: waits for the other replicas when the chief's data has ended."""
@@ -165,25 +218,45 @@ class Chief(Replica):
             self.variables.missing(session)
             self._look(session, self.step(session))
             self._give_up_on_silent(session, _SILENT_S)
-            return not self._others()
+            return not self._others(session)
 
-        self._wait(ended, self._others)
+        self._wait(ended, lambda: self._others(session))
 
     def _give_up_on_silent(self, session: Session, patience_s: float) -> None:
-        """Marks replicas that do not answer as ended: if a ps dies just after a worker set its done flag, the flag is lost, and the chief
-        would wait for that worker for ever."""
-        for replica in self._others():
+        """Goes on without replicas that do not answer: one that will not start again would be awaited for ever, also by the others if
+        there is a bound on staleness."""
+        for replica in self._others(session):
             task = self.job.context.replicas[replica]
             if answers(self.job.context.address(task)):
                 self._silent_since.pop(replica, None)
             elif time.monotonic() - self._silent_since.setdefault(replica, time.monotonic()) > patience_s:
                 LOG.warning("%s has not answered for %.0f s and has not marked itself as ended; going on without it", task, patience_s)
-                self._ended.add([replica])
-                # Others may be waiting for it, with a bound on staleness.
-                self.mark_done(session, replica, done=True)
+                self.mark(session, replica, End.SILENT)
 
-    def _others(self) -> Collection[int]:
-        return set(range(len(self.job.context.replicas))) - set(self._ended) - {self.number}
+    def _others(self, session: Session) -> Collection[int]:
+        """Those that train."""
+        return [replica for replica, end in enumerate(self.ends(session)) if end is End.TRAINS and replica != self.number]
+
+    def _await_leave(self, session: Session) -> None:
+        """Waits until the others know that they may exit: if a ps were lost before, they would need this replica."""
+        limit = time.monotonic() + _LEAVE_S
+        while self._leaving(session) and time.monotonic() < limit:
+            time.sleep(_POLL_S / 2)
+
+    def _leaving(self, session: Session) -> bool:
+        """Whether a replica has not read yet that its steps are saved."""
+        context = self.job.context
+        saved = [context.replicas[replica] for replica, end in enumerate(self.ends(session)) if end is End.SAVED]
+        return any(answers(context.address(task)) for task in saved)
+
+    def _refuse_silent(self, session: Session, step: int) -> None:
+        """Raises PsclustError if the training has gone on without a replica that had steps to make."""
+        silent = [self.job.context.replicas[replica] for replica, end in enumerate(self.ends(session)) if end is End.SILENT]
+        if silent and not self.job.enough(step) and not self.stop.is_set(session):
+            raise PsclustError(
+                f"the training has ended at step {step} without the rest of {', '.join(map(str, silent))}, which did not answer. "
+                "Start it again with this --model-dir; it makes the steps that are missing"
+            )
 
     def _wait(self, ended: Callable[[], bool], awaited: Callable[[], Collection[int]]) -> None:
         remind = time.monotonic() + _REMIND_S

@@ -1,4 +1,5 @@
-"""The chief's record of the replicas that have ended their training, kept through lost sessions, lost ps tasks and its own restarts.
+"""The chief's record of the replicas that have ended their training, and whose steps a checkpoint has. It outlives lost sessions, lost ps
+tasks and the chief.
 
 A worker that has ended exits and never reports it again; without the record, a restarted chief would wait for it for ever. The record is a
 file beside the checkpoints and belongs to one run: the next run with the same model trains all replicas again.

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.barrier_ops import ParticipantOps
 from psclust.replication.tf_types import Session
+from psclust.replication.variables.training_state import End
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
 from psclust.train.between_graph.agreement import Agreement, refuse_unshared
 from psclust.train.between_graph.stop_flag import StopFlag
@@ -33,6 +34,7 @@ from psclust.train.user_errors import explained, no_data
 LOG = logging.getLogger(__name__)
 
 _CHIEF_DEADLINE_S = 300.0
+_POLL_S = 0.1
 
 Steps = Callable[..., Any] | BarrierParticipant
 """What makes a replica's steps in a session: a function, asynchronous, or its side of the barrier."""
@@ -72,8 +74,8 @@ class Replica:
             self.stop = StopFlag(self.state)
             self._bound = self._staleness_bound()
             self._marked = tf.compat.v1.placeholder(tf.int32, [], name="replica")
-            self._flag = tf.compat.v1.placeholder(tf.int64, [], name="done")
-            self._mark_done = self.state.mark_done(self._marked, self._flag)
+            self._end = tf.compat.v1.placeholder(tf.int64, [], name="end")
+            self._mark = self.state.mark(self._marked, self._end)
         self.graph.finalize()
 
     def _build_own(self) -> None:
@@ -141,7 +143,23 @@ class Replica:
         self.train(session, steps, ready)
         if self.job.reporter.remarks:
             LOG.info("%s has ended its training%s", self.job.context.task, self.job.reporter.remarks)
+        if not isinstance(steps, BarrierParticipant):
+            self._await_saved(session)
         self.hooks.end(session)
+
+    def _await_saved(self, session: Session) -> None:
+        """Asynchronous: stays until the chief has saved the steps of this replica. Raises AbortedError, for another attempt, if a ps has
+        lost them before."""
+        task = self.job.context.task
+        with self.job.reporter.during("waiting"):
+            while (end := self.ends(session)[self.number]) is End.ENDED:
+                time.sleep(_POLL_S)
+        if end is End.TRAINS:
+            raise tf.errors.AbortedError(None, None, f"with the last steps of {task}, which it makes again")
+        try:
+            self.mark(session, self.number, End.LEFT)
+        except tf.errors.OpError as error:
+            LOG.debug("%s leaves: %s", task, error)
 
     def train(self, session: Session, steps: Steps, ready: Ready) -> None:
         """Steps until the data ends or the wanted step is reached, unless an earlier process of this replica did so."""
@@ -191,7 +209,7 @@ class Replica:
             if self._is_to_stop():
                 self.stop.set(session)
                 break
-        self.mark_done(session, self.number, done=True)
+        self.mark(session, self.number, End.ENDED)
 
     def _train_in_step(self, session: Session, participant: BarrierParticipant) -> None:
         """Synchronous: one gradient a token. The chief marks the replicas that have ended."""
@@ -236,18 +254,24 @@ class Replica:
     def step(self, session: Session) -> int:
         return int(session.run(self.state.now).global_step)
 
-    def done(self, session: Session) -> list[int]:
-        """The replicas marked as ended."""
-        return np.flatnonzero(session.run(self.state.now).done).tolist()
+    def ends(self, session: Session) -> list[End]:
+        """How far each replica is with its end."""
+        return [End(end) for end in session.run(self.state.now).done]
 
-    def mark_done(self, session: Session, replica: int, *, done: bool) -> None:
-        session.run(self._mark_done, {self._marked: replica, self._flag: int(done)})
+    def mark(self, session: Session, replica: int, end: End) -> None:
+        session.run(self._mark, {self._marked: replica, self._end: end})
 
     def _has_ended(self, session: Session) -> bool:
         # The chief may be giving them values just now.
         missing = {variable.op.name for variable in self.variables.missing(session)}
         known = missing.isdisjoint(variable.op.name for variable in self.state.now)
-        return known and self.number in self.done(session)
+        if not known or (end := self.ends(session)[self.number]) is End.TRAINS:
+            return False
+        if end is End.SILENT:
+            # It was only slow to start again.
+            self.mark(session, self.number, End.TRAINS)
+            return False
+        return True
 
     def _start_input(self, session: Session) -> int:
         """Starts the input after the batches whose gradients have been applied; returns their number."""

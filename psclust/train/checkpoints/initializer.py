@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any
 
@@ -50,10 +50,16 @@ class Initializer:
         return [variable for variable, flag in zip(self.all, flags, strict=True) if not flag]
 
     def prepare(
-        self, session: Session, checkpoints: Checkpoints, own: Session | None = None, half_made: Callable[[], bool] | None = None
+        self,
+        session: Session,
+        checkpoints: Checkpoints,
+        own: Session | None = None,
+        half_made: Callable[[], bool] | None = None,
+        undone: Callable[[Collection[str]], None] = lambda lost: None,
     ) -> Source:
         """Gives the variables values; returns their origin. For the chief. own: where the scaffold's init ops run, which may also be about
-        what belongs to one session; default: `session`. half_made: asked whether live variables have part of an update.
+        what belongs to one session; default: `session`. half_made: asked whether live variables have part of an update. undone: called
+        with the names of the variables without a value before a checkpoint replaces those that have one.
 
         Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, the live ones first, so
         that no replica sees a full set of variables before it is consistent. Without a checkpoint, only the missing variables get their
@@ -66,6 +72,7 @@ class Initializer:
             LOG.warning("the chief died in the middle of an update%s", "" if latest else ", and there is no checkpoint to restore")
         if latest:
             lost = {variable.op.name for variable in missing}
+            undone(lost)
             checkpoints.restore(session, latest, [variable.op.name for variable in self.all if variable.op.name not in lost])
             LOG.info("restored %s", latest)
             missing = self.missing(session)

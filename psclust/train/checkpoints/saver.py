@@ -49,13 +49,16 @@ class Saver:
         """At global step `step`, now."""
         return time.monotonic() >= self._due or step >= self._due_step
 
-    def maybe(self, session: Session, step: int, *, event: bool = False) -> None:
-        """Writes one if it is due, or on an `event` unless this step has one. Logs a failure to write and tries again at the next due
-        time. Raises NotFiniteError."""
-        if self.is_due(step) or (event and step != self._last):
-            try:
-                self.save(session, step)
-            except NotFiniteError:
-                raise
-            except PsclustError as error:
-                LOG.warning("%s", error)
+    def maybe(self, session: Session, step: int, *, event: bool = False) -> bool:
+        """Writes one if it is due, or on an `event` unless this step has one; returns whether it was written, or, on an event, whether the
+        last one is of this step. Logs a failure to write and tries again at the next due time. Raises NotFiniteError."""
+        if not self.is_due(step) and (not event or step == self._last):
+            return event
+        try:
+            self.save(session, step)
+        except NotFiniteError:
+            raise
+        except PsclustError as error:
+            LOG.warning("%s", error)
+            return False
+        return True
