@@ -44,8 +44,7 @@ class _Running:
     @property
     def awaited(self) -> bool:
         """Whether it is a server (bare, or a ps script) that runs but has not accepted a connection yet."""
-        serves = self.plan.role == "server" and self.plan.address is not None
-        return self.started and self.alive and serves and not self.serving
+        return self.started and self.alive and self.plan.listens and not self.serving
 
 
 class Agent:

@@ -29,7 +29,7 @@ class StartupNotes:
         if self.over:
             return []
         self._began = self._began or now
-        self._fit = (self._fit or now) if is_up(status) else None
+        self._fit = (self._fit or now) if is_up(self.plan, status) else None
         if self._fit is not None and (now - self._fit > _SETTLE_S or all(task.serves for task in self.plan.tasks)):
             self.over = True
             return [render_up(self.plan, status)]

@@ -17,10 +17,11 @@ from psclust.spec.jobs import BETWEEN_GRAPH, replica_jobs
 from psclust.spec.plurals import counted
 
 
-def is_up(status: RunStatus) -> bool:
+def is_up(plan: Plan, status: RunStatus) -> bool:
     """Whether all tasks that the run needs have started and every server answers."""
     needed = [task for task in status.tasks if task.role != "side"]
-    fit = all(task.phase in ("running", "done") and (task.served or task.role != "server" or not task.address) for task in needed)
+    listening = {str(entry.task) for entry in plan.tasks if entry.listens}
+    fit = all(task.phase in ("running", "done") and (task.served or task.task not in listening) for task in needed)
     return status.phase == "live" and bool(needed) and fit
 
 
@@ -29,11 +30,12 @@ def render_waits(plan: Plan, status: RunStatus) -> str:
     loads: dict[str, list[str]] = {}
     silent = []
     preloads = {str(entry.task): entry.preload for entry in plan.tasks}
+    listening = {str(entry.task) for entry in plan.tasks if entry.listens}
     for task in status.tasks:
         preload = preloads.get(task.task)
         if task.phase == "starting" and task.pid is None and preload is not None:
             loads.setdefault("TensorFlow's library" if preload == "library" else "TensorFlow", []).append(task.task)
-        elif task.pid is not None and task.role == "server" and task.address and not task.served:
+        elif task.pid is not None and task.task in listening and not task.served:
             silent.append(f"{task.task} to answer at {task.address}")
     parts = [f"loading {what} for {', '.join(tasks)}" for what, tasks in loads.items()]
     return "; ".join([*parts, *([f"waiting for {', '.join(silent)}"] if silent else [])])

@@ -80,9 +80,8 @@ def build_plan(
     run has lost. Raises UsageError for an unknown placeholder."""
     remote_hosts = remote_hosts or {}
     layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
-    count = sum(entry.job.count for entry in layout.jobs)
     scripts = scripts or {}
-    role_by = {entry.name: decide(file, entry, scripts.get(entry.name), count) for entry in layout.jobs}
+    role_by = {entry.name: decide(file, entry, scripts.get(entry.name), layout.jobs) for entry in layout.jobs}
     hidden = {job: facts.hides for job, facts in scripts.items() if facts.hides is not None and file.preload}
     request = _Request(
         file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, scripts, launcher.environ.get(RESTART_COUNT)
@@ -154,6 +153,7 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
         restart=_restart(request, entry),
         recovery_wait_s=file.recovery_wait or None,
         free_port=free_port,
+        elsewhere=not request.role_by[task.job].learns_addresses,
         failure_hint=request.role_by[task.job].hint,
     )
 

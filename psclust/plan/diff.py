@@ -8,7 +8,7 @@ from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
 # Only the supervisor uses these, so a change takes effect without a restart.
-_OF_SUPERVISOR = {"role", "needs", "decides", "ok_exit_codes", "restart", "failure_hint", "summaries"}
+_OF_SUPERVISOR = {"role", "needs", "decides", "ok_exit_codes", "restart", "elsewhere", "failure_hint", "summaries"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""Facts about a Python program, read from its source: which of the four classic flags it defines, and whether it reads TF_CONFIG. Nothing
-is imported or run."""
+"""Facts about a Python program, read from its source: which flags for its role it defines, and whether it reads TF_CONFIG. Nothing is
+imported or run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 # The four flags of TensorFlow 1 scripts, with the placeholder for each value.
 CLASSIC_FLAGS = {name: f"--{name}={{{name}}}" for name in ("ps_hosts", "worker_hosts", "job_name", "task_index")}
+_JOB_HOSTS = re.compile(r"[a-z][a-z0-9_]*_hosts")  # the addresses of any job, such as chief_hosts
 # absl and tf.app.flags (`DEFINE_string`), argparse, optparse, click, and the usual names of wrappers around them.
 _DEFINES = re.compile(r"define|flag|option|argument|add_arg", re.IGNORECASE)
+_CLUSTER = {"ClusterSpec", "Server"}
 _READERS = {"TFConfigClusterResolver"}
 # These read TF_CONFIG unless they get a cluster, which the source alone does not show.
 _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "MultiWorkerMirroredStrategy", "Estimator"}
@@ -19,14 +21,16 @@ _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "Mult
 
 @dataclass(frozen=True, slots=True)
 class ScriptFacts:
-    """`flags`: the classic flags that it defines, as it spells them (`--job_name`, `--job-name`). `reads_tf_config`: it names TF_CONFIG or
-    its resolver. `may_read_role`: it does that, or calls something in TensorFlow that does, or reads psclust's variables. `hides`: a file
-    or folder beside it with the name of a module that TensorFlow imports. `names_keras`: its fork server should have imported Keras.
-    `coordinates`: its chief alone runs code, for all workers."""
+    """`flags`: the classic flags and those named `JOB_hosts` that it defines, as it spells them (`--job_name`, `--job-name`).
+    `reads_tf_config`: it names TF_CONFIG or
+    its resolver. `may_read_role`: it does that, or calls something in TensorFlow that does, or reads psclust's variables.
+    `builds_cluster`: it names ClusterSpec or Server. `hides`: a file or folder beside it with the name of a module that TensorFlow imports.
+    `names_keras`: its fork server should have imported Keras. `coordinates`: its chief alone runs code, for all workers."""
 
     flags: tuple[str, ...] = ()
     reads_tf_config: bool = False
     may_read_role: bool = False
+    builds_cluster: bool = False
     hides: str | None = None
     names_keras: bool = False
     coordinates: bool = False
@@ -49,9 +53,24 @@ def read_facts(sources: Iterable[str]) -> ScriptFacts:
         every |= names
         reads = reads or bool(names & _READERS) or _reads_variable(nodes)
         may_read = may_read or bool(names & _MAY_READ) or any(text.startswith("PSCLUST_") for node in nodes for text in _text(node))
-    found = tuple(flags[name] for name in CLASSIC_FLAGS if name in flags)
+    found = tuple(flags[name] for name in sorted(flags, key=_position))
     coordinates = "ClusterCoordinator" in every or ("ParameterServerStrategy" in every and not every & {"Estimator", "RunConfig"})
-    return ScriptFacts(found, reads, may_read or reads, names_keras=names_keras, coordinates=coordinates)
+    return ScriptFacts(found, reads, may_read or reads, bool(every & _CLUSTER), names_keras=names_keras, coordinates=coordinates)
+
+
+def _position(name: str) -> int:
+    """Addresses first, those of ps and workers before others."""
+    classic = list(CLASSIC_FLAGS)
+    return 2 * classic.index(name) if name in classic else 3
+
+
+def is_role_flag(name: str) -> bool:
+    """Whether a script learns its role by a flag of this name."""
+    return name in CLASSIC_FLAGS or is_hosts_flag(name)
+
+
+def is_hosts_flag(name: str) -> bool:
+    return _JOB_HOSTS.fullmatch(name) is not None
 
 
 def flag_name(spelled: str) -> str:
@@ -76,8 +95,8 @@ def imported_modules(source: str) -> list[str]:
 
 
 def _defined(nodes: Sequence[ast.AST]) -> Iterator[str]:
-    """The classic flags that the source defines, as it spells them: named in a call that defines a flag, in the values of a loop around
-    such a call, or as an attribute of absl's FLAGS, which some module must define."""
+    """The flags for its role that the source defines, as it spells them: named in a call that defines a flag, in the values of a loop
+    around such a call, or as an attribute of absl's FLAGS, which some module must define."""
     constants = {
         target.id: node.value for node in nodes if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)
     }
@@ -92,7 +111,7 @@ def _defined(nodes: Sequence[ast.AST]) -> Iterator[str]:
             texts = [text for part in node.generators for text in _texts_in(part.iter, constants)]
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "FLAGS":
             texts = [node.attr]
-        yield from (text for text in texts if "=" not in text and flag_name(text) in CLASSIC_FLAGS)
+        yield from (text for text in texts if "=" not in text and is_role_flag(flag_name(text)))
 
 
 def _is_definition(node: ast.AST) -> bool:

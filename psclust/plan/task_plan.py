@@ -50,8 +50,14 @@ class TaskPlan:
     restart: RestartPolicy
     recovery_wait_s: float | None
     free_port: int | None = None  # the port of `{free_port}`, once reserved
+    elsewhere: bool = False  # a script that learns no addresses: if it serves, then not at `address`
     failure_hint: str | None = None  # a guess of psclust's that may explain an immediate failure, as a clause
     summaries: str | None = None  # the folder on its host whose event files come to the launcher
+
+    @property
+    def listens(self) -> bool:
+        """Whether a server, bare or a ps script, is expected at its address."""
+        return self.role == "server" and self.address is not None and not self.elsewhere
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -266,7 +266,7 @@ class _Common(_Model):
     role_by: Literal["auto", "flags", "tf_config", "none"] = Field(
         default="auto",
         description="How a script learns its role: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or none; "
-        "auto: as the source of the script asks, unless placeholders in args or env already hold it.",
+        "auto: as the source of the script asks, without the flags and variables that you give.",
     )
     replication: Replication | None = Field(
         default=None, description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph."

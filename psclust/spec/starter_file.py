@@ -28,7 +28,7 @@ jobs:
 # args: [--epochs, 10, "--data={{run_dir}}/data"]
 
 # How a script learns its role: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or
-# none; auto follows its source, unless args or env hold it: {{job_name}} {{task_index}} {{ps_hosts}} {{cluster}} ...
+# none; auto follows its source, without flags that args hold: "--task={{task_index}}", "--cluster={{cluster}}" ...
 {role}
 
 # between-graph: each worker builds its graph; in-graph: one client builds one graph for all (module:program);

@@ -83,8 +83,7 @@ class TaskState:
     def awaited(self) -> bool:
         """Whether it is a server, bare or a ps script, whose process has not answered yet."""
         under_way = self.phase is TaskPhase.STARTING if self.plan.serves else self.phase is TaskPhase.RUNNING
-        has_port = self.plan.role == "server" and self.plan.address is not None
-        return under_way and has_port and self.pid is not None and self.stage is Stage.BEGUN
+        return under_way and self.plan.listens and self.pid is not None and self.stage is Stage.BEGUN
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,16 @@ def test_any_other_script_gets_tf_config_and_its_arguments_untouched() -> None:
     assert json.loads(made[Task("ps", 0)].env["TF_CONFIG"])["task"] == {"type": "ps", "index": 0}
 
 
-def test_placeholders_mean_that_the_script_is_told_nothing_else() -> None:
+def test_the_flags_of_a_script_come_beside_placeholders() -> None:
     made = plan(program="train.py", args=["--cluster=ps|{ps_hosts},worker|{worker_hosts}", "{{x}}"], script_text=FLAGS_SCRIPT)
-    assert tail(made, "worker:0") == ["--cluster=ps|127.0.0.1:2000,worker|127.0.0.1:3000,127.0.0.1:3001", "{x}"]
+    assert tail(made, "worker:0") == [
+        "--cluster=ps|127.0.0.1:2000,worker|127.0.0.1:3000,127.0.0.1:3001",
+        "{x}",
+        "--ps_hosts=127.0.0.1:2000",
+        "--worker_hosts=127.0.0.1:3000,127.0.0.1:3001",
+        "--job_name=worker",
+        "--task_index=0",
+    ]
     assert "TF_CONFIG" not in made[Task("worker", 0)].env
 
 

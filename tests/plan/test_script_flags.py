@@ -35,6 +35,11 @@ SILENT = "print('hello')\n"
         ("print(FLAGS.job_name, FLAGS.task_index)", ALL[2:]),
         ('print(settings.get("job_name"), settings["task_index"])', ()),
         ('parser.add_argument("--job_name"', ()),
+        # The addresses of any job.
+        (
+            'for n in ("worker_hosts", "chief_hosts", "job_name"): F.DEFINE_string(n, "", "")',
+            ("--worker_hosts", "--chief_hosts", "--job_name"),
+        ),
     ],
 )
 def test_the_flags_a_script_defines_are_found_in_its_source(source: str, flags: tuple[str, ...]) -> None:
@@ -86,10 +91,16 @@ def told(task: TaskPlan) -> tuple[list[str], bool]:
         (CLASSIC + READS, {}, (list(ALL), True)),
         (CLASSIC + 'os.environ["TF_CONFIG"] = made', {}, (list(ALL), False)),
         ('p.add_argument("--job_name")' + "\n" + READS, {}, ([], True)),
-        # What the user says of the cluster stands alone.
-        (CLASSIC + READS, {"args": ["--cluster={cluster}", "--me={task_index}"]}, ([], False)),
-        (CLASSIC + READS, {"env": {"MASTER": "{address:ps:0}"}}, ([], False)),
+        # A placeholder takes the place of one flag, not of the others.
+        (CLASSIC + READS, {"args": ["--cluster={cluster}", "--me={task_index}"]}, (list(ALL), True)),
+        (CLASSIC, {"env": {"MASTER": "{address:ps:0}"}}, (list(ALL), False)),
+        (CLASSIC, {"args": ["--cluster=ps|{ps_hosts},worker|{worker_hosts}"]}, (list(ALL), False)),
         (READS, {"env": {"TF_CONFIG": "own"}}, ([], True)),
+        (CLASSIC, {"env": {"TF_CONFIG": "own"}}, (list(ALL), True)),
+        (SILENT, {"args": ["--place={tf_config}"]}, ([], False)),
+        # One flag is enough if it completes what the user gives.
+        ('p.add_argument("--job_name")', {"args": ["--task_id={task_index}"]}, (["--job_name"], False)),
+        ('p.add_argument("--job_name")', {"args": ["--shard={job_name}"]}, ([], False)),
         # A task's own index is no cluster: the rest comes as the script asks for it, and never twice.
         (CLASSIC, {"args": ["--shard={task_index}"]}, (list(ALL), False)),
         (READS, {"args": ["--shard={task_index}"]}, ([], True)),
@@ -119,6 +130,29 @@ def test_a_flag_that_the_user_gives_is_not_given_again() -> None:
     assert task.argv[2:] == ("--job_name", "worker", "--task_index=0", "--ps_hosts=127.0.0.1:auto", "--worker_hosts=127.0.0.1:auto")
 
 
+def test_the_addresses_of_every_job_of_the_cluster_are_given() -> None:
+    source = (
+        CLASSIC + 'F.DEFINE_string("chief_hosts", "", ""); F.DEFINE_string("evaluator_hosts", "", ""); F.DEFINE_string("num_hosts", "", "")'
+    )
+    jobs: dict[str, Any] = {"ps": 1, "chief": 1, "worker": 1, "evaluator": 1}
+    for role_by in ("auto", "flags"):
+        task, notes = made(source, jobs=jobs, role_by=role_by)
+        assert [word.partition("=")[0] for word in task.argv[2:] if "hosts" in word] == ["--ps_hosts", "--worker_hosts", "--chief_hosts"]
+    task, notes = made(source, jobs={**jobs, "evaluator": {"in_cluster": True}})
+    assert "--evaluator_hosts=127.0.0.1:auto" in task.argv
+    assert "No task gets" not in notes[0]
+    assert "No task gets --evaluator_hosts: the cluster spec does not list the evaluator" in made(source, jobs=jobs)[1][0]
+    assert "No task gets --chief_hosts: the cluster has no chief (--job chief=1 adds one)" in made(source)[1][0]
+    assert "No task gets" not in "".join(made(CLASSIC + 'F.DEFINE_string("num_hosts", "", "")')[1])
+
+
+@pytest.mark.parametrize("role_by", ["auto", "flags"])
+def test_no_flag_is_given_beside_the_users_own(role_by: str) -> None:
+    task, _ = made('@click.option("--job-name")\n@click.option("--task-index")\ndef main(): ...', args=["--job-name=w"], role_by=role_by)
+    assert [word for word in task.argv if "job" in word] == ["--job-name=w"]
+    assert "--task-index=0" in task.argv
+
+
 def test_flags_are_spelt_as_the_script_spells_them() -> None:
     assert made('@click.option("--job-name")\n@click.option("--task-index")\ndef main(): ...')[0].argv[2:] == (
         "--job-name=worker",
@@ -142,7 +176,7 @@ def test_each_guess_has_words_for_a_failure_and_the_users_own_word_has_none() ->
     assert "psclust gave it --ps_hosts, --worker_hosts, --job_name and --task_index" in (made(CLASSIC)[0].failure_hint or "")
     assert "role_by: flags or none" in (made(SILENT)[0].failure_hint or "")
     assert made(CLASSIC, role_by="flags")[0].failure_hint is None
-    assert made(CLASSIC, args=["--cluster={cluster}"])[0].failure_hint is None
+    assert made(SILENT, args=["--cluster={cluster}", "--me={task_index}", "--job={job_name}"])[0].failure_hint is None
 
 
 def test_flags_are_found_in_what_a_script_imports_from_beside_it(tmp_path: Path) -> None:
@@ -184,3 +218,68 @@ def test_a_script_with_addresses_of_its_own_is_led_to_the_key_for_them() -> None
 def test_a_lone_client_outside_the_cluster_needs_no_place() -> None:
     jobs = {"worker": {"count": 2, "run": ["./server"]}, "trainer": {"in_cluster": False, "run": ["python", "train.py"]}}
     assert not [note for note in made(SILENT, jobs=jobs)[1] if "no task learns" in note]
+
+
+@pytest.mark.parametrize("args", [["--controller={address:worker:0}"], ["--cluster=ps|{ps_hosts},worker|{worker_hosts}"], ["{cluster}"]])
+def test_addresses_alone_are_no_role(args: list[str]) -> None:
+    assert "no task learns its role" in made(SILENT, args=args)[1][0]
+    assert not made(SILENT, args=args, role_by="none")[1]
+    assert "no task learns" not in "".join(made(SILENT, args=args, jobs={"ps": {"run": "server"}, "worker": 1})[1])
+
+
+def test_a_script_that_gets_half_of_its_role_by_placeholders_is_named() -> None:
+    for args, what in ((["--task={task_index}"], "--job_name"), (["--job={job_name}"], "--task_index")):
+        assert made(SILENT, args=args)[1] == (
+            f"train.py defines no {what}, so two of its tasks would take the same role, unless you give another flag, such as "
+            + ("--job={job_name}." if what == "--job_name" else "--task_id={task_index}."),
+        )
+    ps = {"count": 1, "extra_args": ["ps"]}
+    for complete in (
+        {"args": ["{job_name}", "{task_index}"]},
+        {"args": ["{address}"]},
+        {"args": ["--task={task_index}"], "jobs": {"ps": ps, "worker": 2}},
+        {"args": ["--task={task_index}"], "jobs": {"ps": {"run": "server"}, "worker": 2}},
+    ):
+        assert made(SILENT, **complete)[1] == ()
+
+
+FIXED = 'server = tf.train.Server(tf.train.ClusterSpec({"ps": ["localhost:1"], "worker": ["localhost:2"]}))\n'
+TWO_FLAGS = 'p.add_argument("--job_name"); p.add_argument("--task_index")\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "keys", "asks"),
+    [
+        (FIXED, {"args": ["{job_name}", "{task_index}"]}, True),
+        (FIXED + TWO_FLAGS, {"args": ["--job_name={job_name}", "--task_index={task_index}"]}, True),
+        (FIXED + TWO_FLAGS, {}, True),
+        (FIXED + CLASSIC, {"args": ["--ps_hosts=a:1", "--worker_hosts=b:1"]}, True),
+        (FIXED, {"args": ["{job_name}", "{task_index}", "{cluster}"]}, False),
+        (FIXED, {"args": ["{address}"]}, False),
+        (FIXED + READS, {"args": ["{job_name}", "{task_index}"]}, False),
+        (FIXED, {"args": ["{job_name}", "{task_index}"], "role_by": "none"}, False),
+        (CLASSIC, {}, False),
+        (SILENT, {}, False),
+        (None, {"args": ["{job_name}"]}, False),
+    ],
+)
+def test_a_script_that_learns_no_addresses_is_asked_for_them_and_not_expected_at_psclusts(
+    source: str | None, keys: dict[str, Any], asks: bool
+) -> None:
+    file = ClusterFile(**{"name": "test", "jobs": {"ps": 1, "worker": 2}, "program": "train.py", **keys})
+    scripts = {job: read_facts([source]) for job in ("ps", "worker")} if source is not None else {}
+    plan = build_plan(file, LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
+    assert ("under `addresses:`" in "".join(plan.notes)) is asks
+    assert plan[Task("ps", 0)].listens is not (asks or keys.get("role_by") == "none")
+
+
+def test_a_ps_with_addresses_of_its_own_is_expected_there() -> None:
+    jobs = {"ps": {"addresses": ["127.0.0.1:1"]}, "worker": {"addresses": ["127.0.0.1:2"]}}
+    file = ClusterFile(name="test", jobs=jobs, program="train.py", args=["{job_name}", "{task_index}"])
+    plan = build_plan(file, LAUNCHER, Run("r", "/runs/r"), {}, scripts={job: read_facts([FIXED]) for job in jobs})
+    assert plan[Task("ps", 0)].listens
+
+
+def test_a_program_of_one_task_is_told_by_its_name() -> None:
+    jobs = {"ps": {"run": ["python", "ps.py"]}, "worker": {"count": 2, "env": {"TASK": "{task_index}"}}}
+    assert not [note for note in made(SILENT, jobs=jobs)[1] if "role" in note]
