@@ -21,12 +21,13 @@ EVERY_PART: frozenset[Part] = WHO | {"addresses"}
 class GivenRole:
     """`parts`: those that placeholders, or a TF_CONFIG of the user's, hold; `perhaps`: those that words of single jobs or tasks may hold;
     `flags`: names of the role's flags that the user writes; `needed`: the parts without which two tasks that run the program would take the
-    same role."""
+    same role; `without_addresses`: the jobs that run it, are in the cluster and have no `addresses`."""
 
     parts: frozenset[Part]
     perhaps: frozenset[Part]
     flags: frozenset[str]
     needed: tuple[Part, ...]
+    without_addresses: tuple[str, ...]
 
     @property
     def who(self) -> frozenset[Part]:
@@ -44,6 +45,7 @@ def given_role(file: ClusterFile, entry: JobPlan, jobs: Sequence[JobPlan]) -> Gi
         perhaps=frozenset(_perhaps(same)),
         flags=frozenset(filter(is_role_flag, (flag_name(text) for text in texts if text.startswith("-")))),
         needed=tuple(_needed(same)),
+        without_addresses=tuple(each.name for each in same if each.in_cluster and not each.job.addresses),
     )
 
 

@@ -131,10 +131,11 @@ def _gaps(it: str, facts: ScriptFacts, given: GivenRole, learnt: frozenset[Part]
             f"{it} defines no {names}, so two of its tasks would take the same role, unless you give another flag, such as {others}."
         )
         it = "It"
-    if "addresses" not in learnt and (facts.builds_cluster or not given.who):
+    if "addresses" not in learnt and given.without_addresses and (facts.builds_cluster or not given.who):
         own = _and([f"--{flag}" for flag in sorted(given.flags) if is_hosts_flag(flag)])
         what, where = (f"{it} gets your {own}", "there") if own else (f"{it} defines no --ps_hosts or --worker_hosts", "in the script")
-        text.append(f"{what}: repeat the addresses written {where} under `addresses:` (docs/scripts.md).")
+        jobs = f"`addresses:` of {_and(given.without_addresses)}"
+        text.append(f"{what}: repeat the addresses written {where} under {jobs} (docs/scripts.md).")
     return " ".join(text)
 
 

@@ -280,6 +280,15 @@ def test_a_ps_with_addresses_of_its_own_is_expected_there() -> None:
     assert plan[Task("ps", 0)].listens
 
 
+def test_advice_about_addresses_ends_when_every_job_of_the_script_has_them() -> None:
+    ps, worker = {"addresses": ["127.0.0.1:1"]}, {"addresses": ["127.0.0.1:2", "127.0.0.1:3"]}
+    for source, args in ((TWO_FLAGS, []), (FIXED, ["{job_name}", "{task_index}"])):
+        assert "`addresses:`" not in "".join(made(source, jobs={"ps": ps, "worker": worker}, args=args)[1])
+        assert "`addresses:`" not in "".join(made(source, jobs={"ps": {"run": "server"}, "worker": worker}, args=args)[1])
+        assert "`addresses:` of worker (" in made(source, jobs={"ps": ps, "worker": 2}, args=args)[1][0]
+        assert "`addresses:` of ps and worker (" in made(source, args=args)[1][0]
+
+
 def test_a_program_of_one_task_is_told_by_its_name() -> None:
     jobs = {"ps": {"run": ["python", "ps.py"]}, "worker": {"count": 2, "env": {"TASK": "{task_index}"}}}
     assert not [note for note in made(SILENT, jobs=jobs)[1] if "role" in note]
