@@ -13,6 +13,7 @@ import click
 from psclust.cli import output
 from psclust.errors import UsageError
 from psclust.launch.default_file import DEFAULT_FILES, default_file, default_name
+from psclust.launch.program_sources import suited_to_script
 from psclust.reach.ways import MAKERS, find_hosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
@@ -57,15 +58,17 @@ def read_hosts(path: str | None, hosts: str | None, hostfile: str | None, *, in_
         if hosts is not None or hostfile is not None:
             raise UsageError("--kubernetes: the hosts are the pods of the run; remove -H and --hostfile.")
         nodes_of = MAKERS["kubernetes"]().hosts_of
-        file = load(Path(path) if path else None, default_name=default_name(path), rules=[check_for_pods], nodes_of=nodes_of)
+        file = load(
+            Path(path) if path else None, default_name=default_name(path), rules=[check_for_pods], nodes_of=nodes_of, suit=suited_to_script
+        )
         return HostRequest(file.hosts, file)
     if hosts in HOST_WORDS or hostfile is None is hosts:
         flags = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
         # Without a file no tasks are meant, and the default ones need not fit on the hosts.
         flags += [Override("jobs", ("jobs",), {"worker": 1})] if path is None else []
-        file = load(Path(path) if path else None, flags, default_name=default_name(path), find_hosts=find_hosts)
+        file = load(Path(path) if path else None, flags, default_name=default_name(path), find_hosts=find_hosts, suit=suited_to_script)
         return HostRequest(file.hosts, file)
-    file = load(Path(path) if path else None, default_name=default_name(path))
+    file = load(Path(path) if path else None, default_name=default_name(path), suit=suited_to_script)
     if hosts is not None:
         return HostRequest(parse_hosts(hosts, where="-H"), file)
     assert hostfile is not None

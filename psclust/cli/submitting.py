@@ -16,6 +16,8 @@ def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = F
     submission = prepare(lambda task: request_from_flags(**flags, for_slurm=True, array_task=task))  # type: ignore[arg-type]
     request = submission.requests[0]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
+    if request.file.suited and not as_json:
+        output.say(f"note: {request.file.suited}")
     if only_show and as_json:
         output.data({"script": submission.script, "slurm": check(submission)})
         return 0

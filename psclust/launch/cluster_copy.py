@@ -15,7 +15,7 @@ from psclust.spec.cluster_file import ClusterFile
 
 def cluster_text(file: ClusterFile, hosts: object) -> str:
     """The keys that the user has set, flags included, with absolute paths, and `hosts`."""
-    given = file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "array_task", "kubernetes"})
+    given = file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "suited", "array_task", "kubernetes"})
     for job in given.get("jobs", {}).values():
         if (
             job.get("hosts") and hosts == "slurm"

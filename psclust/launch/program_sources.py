@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from psclust.plan.cluster_layout import ClusterLayout
+from psclust.plan.coordination import coordinated, may_coordinate
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.script_facts import ScriptFacts, imported_modules, read_facts
-from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.preload_limits import is_imported
+from psclust.spec.program_command import parse_program
 
 # A large repository is not read whole.
 _MOST_FILES = 50
@@ -24,6 +26,16 @@ def read_scripts(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str,
     sources = _sources_of_jobs(file, layout, environ)
     facts = {id(found): read_facts(found) for found in sources.values()}
     return {job: replace(facts[id(found)], hides=_hidden_module(file, layout.job(job))) for job, found in sources.items()}
+
+
+def suited_to_script(text: ClusterText) -> tuple[ClusterText, str | None]:
+    """See `psclust.plan.coordination.coordinated`."""
+    name = parse_program(text.program).python_source(text.args)
+    if name is None:
+        return text, None
+    python_path = str(text.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
+    sources = sources_of(name, Path(text.cwd or "."), python_path)
+    return coordinated(text, name, read_facts(sources)) if may_coordinate(text, sources) else (text, None)
 
 
 def source_text(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> str | None:

@@ -23,7 +23,7 @@ def look_at(name: str, script: str) -> tuple[Starter, str]:
     if program is not None:
         module = Path(script).with_suffix("").as_posix().replace("/", ".")
         return Starter(name, f"{module}:{program}"), f"{script} makes a psclust.Program: in-graph or between-graph is one word in the file"
-    if facts.coordinates:
+    if facts.coordinates and not facts.starts_servers:
         return Starter(
             name, script, replication=COORDINATOR
         ), f"{script} coordinates workers: its chief alone runs it (replication: {COORDINATOR})"

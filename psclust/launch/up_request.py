@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from psclust.launch.default_file import default_name
-from psclust.launch.program_sources import read_scripts
+from psclust.launch.program_sources import read_scripts, suited_to_script
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.script_facts import ScriptFacts
@@ -58,6 +58,7 @@ def read_request(
         rules=rules,
         find_hosts=find_hosts,
         nodes_of=nodes_of,
+        suit=suited_to_script,
         array_task=array_task or os.environ.get("SLURM_ARRAY_TASK_ID"),
     )
     launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())

@@ -93,6 +93,7 @@ def build_plan(
         tasks=tuple(_with_needs(tasks)),
         deadlines=_deadlines(file.deadlines),
         notes=(
+            *([file.suited] if file.suited else ()),
             *dict.fromkeys(each.note for each in role_by.values() if each.note),
             *_hidden_notes(hidden),
             *_host_notes(launcher, remote_hosts),

@@ -17,6 +17,9 @@ _CLUSTER = {"ClusterSpec", "Server"}
 _READERS = {"TFConfigClusterResolver"}
 # These read TF_CONFIG unless they get a cluster, which the source alone does not show.
 _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "MultiWorkerMirroredStrategy", "Estimator"}
+COORDINATING = ("ClusterCoordinator", "ParameterServerStrategy")
+# Every task runs a script that names one of these, whatever else it names.
+_NOT_COORDINATING = {"Estimator", "RunConfig", "train_and_evaluate", "MultiWorkerMirroredStrategy"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,8 @@ class ScriptFacts:
     `reads_tf_config`: it names TF_CONFIG or
     its resolver. `may_read_role`: it does that, or calls something in TensorFlow that does, or reads psclust's variables.
     `builds_cluster`: it names ClusterSpec or Server. `hides`: a file or folder beside it with the name of a module that TensorFlow imports.
-    `names_keras`: its fork server should have imported Keras. `coordinates`: its chief alone runs code, for all workers."""
+    `names_keras`: its fork server should have imported Keras. `coordinates`: its chief alone runs code, for all workers.
+    `starts_servers`: it makes TensorFlow servers itself."""
 
     flags: tuple[str, ...] = ()
     reads_tf_config: bool = False
@@ -34,12 +38,13 @@ class ScriptFacts:
     hides: str | None = None
     names_keras: bool = False
     coordinates: bool = False
+    starts_servers: bool = False
 
 
 def read_facts(sources: Iterable[str]) -> ScriptFacts:
     """The facts of a program with these sources, of its script and of imported modules. A source that does not parse adds none."""
     flags: dict[str, str] = {}
-    reads = may_read = names_keras = False
+    reads = may_read = names_keras = coordinates = starts_servers = False
     every: set[str] = set()
     for source in sources:
         names_keras = names_keras or re.search(r"\bkeras\b", source) is not None
@@ -51,11 +56,22 @@ def read_facts(sources: Iterable[str]) -> ScriptFacts:
             flags.setdefault(flag_name(spelled), spelled if spelled.startswith("-") else f"--{spelled}")
         names = {name for node in nodes for name in _names(node)}
         every |= names
+        coordinates = coordinates or any(map(_coordinates, nodes))
+        starts_servers = starts_servers or any(map(_is_server, nodes))
         reads = reads or bool(names & _READERS) or _reads_variable(nodes)
         may_read = may_read or bool(names & _MAY_READ) or any(text.startswith("PSCLUST_") for node in nodes for text in _text(node))
     found = tuple(flags[name] for name in sorted(flags, key=_position))
-    coordinates = "ClusterCoordinator" in every or ("ParameterServerStrategy" in every and not every & {"Estimator", "RunConfig"})
-    return ScriptFacts(found, reads, may_read or reads, bool(every & _CLUSTER), names_keras=names_keras, coordinates=coordinates)
+    if every & _NOT_COORDINATING or ("tensorflow.compat.v1" in every and "ClusterCoordinator" not in every):
+        coordinates = False
+    return ScriptFacts(
+        found,
+        reads,
+        may_read or reads,
+        bool(every & _CLUSTER),
+        names_keras=names_keras,
+        coordinates=coordinates,
+        starts_servers=starts_servers,
+    )
 
 
 def _position(name: str) -> int:
@@ -127,6 +143,20 @@ def _texts_in(node: ast.expr, constants: Mapping[str, ast.expr]) -> list[str]:
     """String constants in an expression, and in the variables that it names."""
     parts = [node, *(constants[inner.id] for inner in ast.walk(node) if isinstance(inner, ast.Name) and inner.id in constants)]
     return [text for part in parts for inner in ast.walk(part) for text in _text(inner)]
+
+
+def _coordinates(node: ast.AST) -> bool:
+    """Whether it names the coordinator or its strategy; TensorFlow 1's strategy of the same name runs in every task."""
+    if isinstance(node, ast.Attribute) and node.attr in COORDINATING:
+        return ".v1." not in ast.unparse(node)
+    return bool(set(_names(node)) & set(COORDINATING))
+
+
+def _is_server(node: ast.AST) -> bool:
+    """`tf.distribute.Server`, `tf.train.Server`, or an import of it."""
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").startswith("tensorflow") and any(alias.name == "Server" for alias in node.names)
+    return isinstance(node, ast.Attribute) and node.attr == "Server" and bool({"distribute", "train"} & set(_names(node.value)))
 
 
 def _reads_variable(nodes: Sequence[ast.AST]) -> bool:

@@ -15,7 +15,7 @@ VARIABLE = "PSCLUST_FILE"
 
 def render_file(file: ClusterFile) -> str:
     """The keys that the user has set, flags included, without those that only concern the manifest."""
-    given = {"name": file.name} | file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "kubernetes"})
+    given = {"name": file.name} | file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "suited", "kubernetes"})
     return yaml.safe_dump(given, sort_keys=False, width=1000, default_flow_style=None)
 
 

@@ -33,13 +33,15 @@ def render(objects: Iterable[Object]) -> str:
 
 def notes(file: ClusterFile) -> list[str]:
     """What the user should know about the manifest, as sentences."""
+    suited = [file.suited] if file.suited else []
     words = [*file.args, *(word for job in file.jobs.values() for word in (*(job.args or ()), *job.extra_args))]
     if file.program_command.is_psclust and not any(word.partition("=")[0] == "--model-dir" for word in words):
         return [
+            *suited,
             "without --model-dir the model and its checkpoints are lost with the chief's pod; "
-            "mount a PersistentVolumeClaim with kubernetes.volumes, and give --model-dir a folder there."
+            "mount a PersistentVolumeClaim with kubernetes.volumes, and give --model-dir a folder there.",
         ]
-    return []
+    return suited
 
 
 def _job_set(file: ClusterFile, jobs: Sequence[JobPlan]) -> Object:

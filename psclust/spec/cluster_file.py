@@ -269,7 +269,9 @@ class _Common(_Model):
         "auto: as the source of the script asks, without the flags and variables that you give.",
     )
     replication: Replication | None = Field(
-        default=None, description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph."
+        default=None,
+        description="in-graph, between-graph, or coordinator (a script whose chief alone runs code); default: between-graph, or "
+        "coordinator for a script that coordinates workers, by its source.",
     )
     update: Update = Field(default="async", description="sync: one step waits for every worker's gradient; async: none waits.")
     backup_workers: int = Field(
@@ -359,6 +361,7 @@ class ClusterFile(_Common):
     name: Name
     hosts: list[Host] = Field(default_factory=list, description="Where tasks run; none: this machine.")
     found: Text | None = Field(default=None, description="Which hosts were found, for the user, if no file or flag lists them.")
+    suited: Text | None = Field(default=None, description="What psclust has set for the program's sake, for the user.")
     array_task: Text | None = Field(default=None, description="The value of {array_task}, in a task of a Slurm array job.")
 
     @property

@@ -23,6 +23,9 @@ from psclust.spec.spelling import explain, found
 from psclust.spec.user_files import read_text
 from psclust.spec.yaml_lines import read_yaml
 
+# The file as its program needs it, and a sentence for the user if that differs from what the user wrote.
+Suit = Callable[[ClusterText], tuple[ClusterText, str | None]]
+
 __all__ = ["Override", "json_schema", "load"]
 
 
@@ -34,18 +37,19 @@ def load(
     rules: Sequence[Rule] = (),
     find_hosts: FindHosts = this_machine,
     nodes_of: Callable[[ClusterText], FoundHosts] | None = None,
+    suit: Suit = lambda text: (text, None),
     array_task: str | None = None,
 ) -> ClusterFile:
     """The cluster that the file at `path` describes, with `overrides` applied; without a path, the flags and the defaults alone.
 
     `default_name` names a cluster whose file does not; characters that a name cannot have become `-`. `rules`: more than every cluster
     must obey. `find_hosts` finds the hosts that are not listed; `nodes_of`, in its place, says which nodes a job to be submitted will have.
-    `array_task`: the number of the task in a Slurm array job, if it is one.
+    `suit`: what its program asks for where the file is silent. `array_task`: the number of the task in a Slurm array job, if it is one.
     Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
     mistakes = Mistakes(origins, [*problems, *contradictions])
-    text = _validate(data, mistakes)
+    text, suited = suit(_validate(data, mistakes))
     found = None
     if text.hostfile is not None:
         hosts = _read_hostfile(text.hostfile, data, mistakes)
@@ -55,6 +59,7 @@ def load(
     else:
         hosts = _read_hosts(data["hosts"], mistakes)
     file = _resolve(text, hosts, absolute_paths(text, mistakes), _name(text, default_name, array_task), found, array_task)
+    file = file if suited is None else file.model_copy(update={"suited": suited})
     mistakes.add_founded(check(file))
     mistakes.add_founded(problem for rule in rules for problem in rule(file))
     mistakes.refuse()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile, Job
@@ -21,7 +22,8 @@ def check_slots(file: ClusterFile) -> Iterator[Problem]:
     pins = list(_unknown_pins(file))
     yield from pins
     too_few = list(_total(file.hosts, jobs, "or ask for more CPUs" if file.found else "or raise slots"))
-    yield from too_few
+    # One of the tasks may be psclust's addition.
+    yield from (replace(problem, text=f"{problem.text} {file.suited}") for problem in too_few) if file.suited else too_few
     if not pins and not too_few:
         yield from _pinned(file.hosts, jobs)
 

@@ -38,10 +38,15 @@ WROTE = "wrote cluster.psclust.yaml, and .psclust.schema.json for editors; look 
             {"replication": "coordinator"},
             "train.py coordinates workers",
         ),
+        (
+            "import os, tensorflow as tf\nos.environ['TF_CONFIG']\ntf.distribute.Server(c)\ntf.distribute.ParameterServerStrategy(r)\n",
+            {"role_by": "tf_config"},
+            "train.py reads its role from TF_CONFIG",
+        ),
         ("import psclust\nmine = psclust.Program(f, g)\n", {"program": "train:mine"}, "train.py makes a psclust.Program"),
         ("print('hello')\n", {}, "train.py defines none of --ps_hosts"),
     ],
-    ids=["flags", "tf_config", "coordinator", "strategy", "program", "none"],
+    ids=["flags", "tf_config", "coordinator", "strategy", "servers", "program", "none"],
 )
 def test_a_script_is_looked_at(bed: CommandBed, source: str, keys: dict[str, object], said: str) -> None:
     bed.write("train.py", source)

@@ -80,17 +80,20 @@ def test_a_script_told_by_environment_templates_with_a_supervisor(bed: CommandBe
     assert "role_by" not in said
 
 
-def test_a_coordinator_script_runs_in_the_chief_alone(bed: CommandBed) -> None:
+@pytest.mark.parametrize("word", [[], pytest.param(["--replication", "coordinator"], marks=pytest.mark.long)], ids=["", "asked"])
+def test_a_coordinator_script_runs_in_the_chief_alone(bed: CommandBed, word: list[str]) -> None:
     bed.write("train.py", COORDINATOR)
-    code, said = bed.run("up", "--ps", "2", "--workers", "2", "--replication", "coordinator", "train.py")
+    code, said = bed.run("up", "--ps", "2", "--workers", "2", *word, "train.py")
     assert code == 0, said
+    assert ("train.py coordinates the workers" in said) is (not word)
     assert "chief:0  | task chief trained to True variable on /job:ps/replica:0/task:" in said
 
 
 def test_a_tf2_script_that_starts_its_own_servers_on_ps_and_workers(bed: CommandBed) -> None:
     bed.write("train.py", RESOLVER)
-    code, said = bed.run("up", "--ps", "1", "--workers", "2", "--job", "chief=1", "train.py")
+    code, said = bed.run("up", "--ps", "1", "--workers", "2", "train.py")
     assert code == 0, said
+    assert "psclust adds its chief" in said
     assert "chief:0  | workers 2" in said
     status = bed.status()
     assert status is not None

@@ -68,7 +68,7 @@ def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -
 @pytest.mark.long
 def test_a_coordinator_script(far: CommandBed, hosts: HostBed) -> None:
     far.write("train.py", COORDINATOR)
-    assert "trained to True" in _up(far, hosts, "--ps", "1", "--workers", "2", "--replication", "coordinator", "train.py")
+    assert "trained to True" in _up(far, hosts, "--ps", "1", "--workers", "2", "train.py")
 
 
 @pytest.mark.long

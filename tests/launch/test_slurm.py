@@ -47,7 +47,7 @@ def test_a_script_runs_unchanged(job: CommandBed, script: str) -> None:
 @pytest.mark.tensorflow
 def test_a_coordinator_script(job: CommandBed) -> None:
     job.write("train.py", COORDINATOR)
-    code, said = job.run("up", "--ps", "1", "--workers", "2", "--replication", "coordinator", "train.py")
+    code, said = job.run("up", "--ps", "1", "--workers", "2", "train.py")
     assert code == 0, said
     assert "trained to True" in said
 

@@ -9,13 +9,18 @@ from pathlib import Path
 import pytest
 
 from psclust.errors import ClusterFileError, StartError, UsageError
+from psclust.launch.cluster_copy import cluster_text
 from psclust.launch.host_agents import other_hosts
 from psclust.launch.preflight import refuse_what_cannot_start
 from psclust.launch.start_run import claim_name
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest, read_request
+from psclust.plan.diff import compare
+from psclust.pods.agent_pods import pods_of
+from psclust.pods.file_in_pod import VARIABLE, read_file, render_file
 from psclust.rundir.status import RunStatus
 from psclust.spec.cluster import Task
+from psclust.spec.kubernetes_checks import refuse_hosts
 from psclust.testing.wait import wait_until
 
 
@@ -41,6 +46,35 @@ def test_nothing_that_is_missing_is_started(folder: Path) -> None:
         refuse_what_cannot_start(request_of(folder, "program: train.py"))
     with pytest.raises(ClusterFileError):
         request_of(folder, "programm: train.py")
+
+
+COORDINATES = """
+import tensorflow as tf
+strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+"""
+
+
+@pytest.mark.parametrize("program", ["program: train.py", "program: [python, -m, train]", "program: train.py\ncwd: ."])
+def test_a_coordinator_script_needs_no_word_and_the_copy_of_its_file_has_it(folder: Path, program: str) -> None:
+    (folder / "train.py").write_text(COORDINATES)
+    request = request_of(folder, f"{program}\njobs: {{ps: 1, worker: 2}}")
+    assert [str(task.task) for task in request.draft.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]
+    assert request.draft[Task("chief", 0)].decides
+    assert "coordinates the workers" in request.draft.notes[0]
+    copied = request_of(folder, cluster_text(request.file, "local"))
+    assert not compare(request.draft, copied.draft)
+    assert "coordinates the workers" not in "".join(copied.draft.notes)
+
+
+def test_the_chief_of_a_coordinator_script_has_a_slot_and_a_pod(folder: Path) -> None:
+    (folder / "train.py").write_text(COORDINATES)
+    with pytest.raises(ClusterFileError, match="coordinates the workers"):
+        request_of(folder, "program: train.py\nhosts: a:2,b:1")
+    (folder / "one.yaml").write_text("program: train.py\nkubernetes: {image: i}")
+    request = read_request("one.yaml", run_dir=str(folder / "runs"), nodes_of=pods_of)
+    assert [host.name for host in request.file.hosts] == ["chief-0", "ps-0", "worker-0", "worker-1"]
+    manifest = read_request("one.yaml", run_dir=str(folder / "runs"), find_hosts=refuse_hosts).file
+    assert read_file({VARIABLE: render_file(manifest)}).replication == "coordinator"
 
 
 def test_this_machine_is_not_mixed_with_others(folder: Path) -> None:
