@@ -7,13 +7,16 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
+from ipaddress import IPv6Address
 from typing import Any
 
 from pydantic import ValidationError
 
 from psclust.spec.cluster_file import Job, json_schema
 from psclust.spec.problems import KeyPath, Problem
+from psclust.spec.program_command import split_program
 
 Schema = Mapping[str, Any]
 
@@ -29,7 +32,17 @@ _ELSEWHERE = {
     "async": "update: async",
     "timeout": "deadlines.run",
 }
-_ELSEWHERE_IN_A_JOB = {"environment": "env", "command": "run", "arguments": "args", "replicas": "count"}
+_ELSEWHERE_IN_A_JOB = {"environment": "env", "command": "run", "script": "run", "arguments": "args", "replicas": "count"}
+_FOR_ALL_JOBS = {"run": "program", "extra_args": "args"}
+# Keys of the whole file -> what sets the same for one job.
+_FOR_ONE_JOB = {
+    "hostfile": "hosts: [node1]",
+    "env_file": "env: {NAME: value}",
+    "pass_env": "env: {NAME: value}",
+    "role_by": 'placeholders in args, such as "--task={task_index}"',
+    "replication": "run: program or run: server",
+    "ship": "cwd",
+}
 
 
 def explain(error: ValidationError, data: object) -> list[Problem]:
@@ -39,7 +52,7 @@ def explain(error: ValidationError, data: object) -> list[Problem]:
     for entry in error.errors(include_url=False):
         path, value, missing = _locate(entry["loc"], data)
         if entry["type"] == "extra_forbidden":
-            text = _unknown_key(path, schema)
+            text = _unknown_key(path, value, schema)
         elif entry["type"] == "missing":
             text = f"the key '{missing}' is missing; write {expected(_at(schema, (*path, missing), schema), schema)}."
         elif entry["loc"][-1] == "[key]":
@@ -112,6 +125,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def _wanted(value: object, schema: Schema, root: Schema) -> str:
     """`expected`; a text in place of a list (`--lr 0.1` for args) is repeated as a list."""
     options = list(_options(schema, root))
+    if isinstance(value, str) and ":port" in expected(schema, root):
+        return _wanted_address(value, expected(schema, root))
     words = [word for option in options for word in option.get("enum", ()) if isinstance(word, str)]
     if isinstance(value, str) and words:
         near = nearest(value, words)
@@ -126,13 +141,27 @@ def _wanted(value: object, schema: Schema, root: Schema) -> str:
     return expected(schema, root)
 
 
-def _unknown_key(path: KeyPath, root: Schema) -> str:
+def _wanted_address(value: str, usual: str) -> str:
+    scheme, found, rest = value.rpartition("://")
+    address = (rest if found else value).strip("/")
+    host, _, port = address.rpartition(":")
+    for each in (address, host):
+        with suppress(ValueError):
+            IPv6Address(each.strip("[]"))
+            here = f"127.0.0.1:{port if each == host else 2222}"
+            return f"the host's name or its IPv4 address, such as {here}; IPv6 addresses are not supported"
+    return f"{address}, without {scheme}://" if found and host and port.isdigit() else usual
+
+
+def _unknown_key(path: KeyPath, value: object, root: Schema) -> str:
     key = str(path[-1])
     known = list(_properties(_at(root, path[:-1], root), root))
     near = nearest(key, known)
     if near is not None:
         return f"unknown key; did you mean {near}?"
-    return _misplaced_at_top(key, known) if len(path) == 1 else _misplaced_below(key, known, root)
+    if len(path) == 1:
+        return _misplaced_at_top(key, known)
+    return _misplaced_in_a_job(key, value, known, root) if path[0] == "jobs" and len(path) == 3 else _misplaced_below(key, known, root)
 
 
 def _misplaced_at_top(key: str, known: list[str]) -> str:
@@ -142,16 +171,35 @@ def _misplaced_at_top(key: str, known: list[str]) -> str:
     if meant in _ELSEWHERE:
         return f"unknown key; write {_ELSEWHERE[meant]} instead."
     if meant in Job.model_fields:
-        return f"unknown key; {meant} belongs to a job: write it indented under that job, as jobs.worker.{meant}."
+        otherwise = f", or for all jobs {_FOR_ALL_JOBS[meant]}" if meant in _FOR_ALL_JOBS else ""
+        return f"unknown key; {meant} belongs to a job: write it indented under that job, as jobs.worker.{meant}{otherwise}."
     return f"unknown key; known here are {_join(known)}."
+
+
+def _misplaced_in_a_job(key: str, value: object, known: list[str], root: Schema) -> str:
+    meant = nearest(key, _ELSEWHERE_IN_A_JOB) or ""
+    run = f"run: {inline(_command_of(value))}"
+    if key == "program":
+        return f"unknown key; program belongs to the whole file; for this job alone write {run}."
+    if key in _FOR_ONE_JOB:
+        return f"unknown key; {key} belongs to the whole file: write it without indentation, or for this job alone {_FOR_ONE_JOB[key]}."
+    if key not in root["properties"] and meant:
+        return f"unknown key; write {run if _ELSEWHERE_IN_A_JOB[meant] == 'run' else _ELSEWHERE_IN_A_JOB[meant]} instead."
+    return _misplaced_below(key, known, root)
+
+
+def _command_of(value: object) -> list[object]:
+    """What a job runs, as its own command."""
+    words = value if isinstance(value, list) else split_program(str(value or "ps.py"))
+    first = str(words[0]) if words else ""
+    if first.startswith("-m "):
+        return ["python", "-m", first[3:].strip(), *words[1:]]
+    return ["python", *words] if first.endswith(".py") or first == "-m" else list(words)
 
 
 def _misplaced_below(key: str, known: list[str], root: Schema) -> str:
     if key in root["properties"]:
         return f"unknown key; {key} belongs to the whole file: write it without indentation."
-    meant = nearest(key, _ELSEWHERE_IN_A_JOB) or ""
-    if _ELSEWHERE_IN_A_JOB.get(meant) in known:
-        return f"unknown key; write {_ELSEWHERE_IN_A_JOB[meant]} instead."
     return f"unknown key; known here are {_join(known)}."
 
 

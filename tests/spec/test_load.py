@@ -41,7 +41,26 @@ MISTAKES = {
     "start, stop, finish, run, run_exit_code, progress, lease, detached.",
     "jobs: {ps: {cuont: 2}}": "1: jobs.ps.cuont: unknown key; did you mean count?",
     "jobs: {ps: {update: sync}}": "1: jobs.ps.update: unknown key; update belongs to the whole file: write it without indentation.",
-    "jobs: {ps: {command: a}}": "1: jobs.ps.command: unknown key; write run instead.",
+    "jobs: {ps: {command: a}}": "1: jobs.ps.command: unknown key; write run: [a] instead.",
+    "jobs: {ps: {script: python ps.py --x 1}}": "1: jobs.ps.script: unknown key; write run: [python, ps.py, --x, 1] instead.",
+    "jobs: {ps: {program: ps.py}}": (
+        "1: jobs.ps.program: unknown key; program belongs to the whole file; for this job alone write run: [python, ps.py]."
+    ),
+    "jobs: {ps: {program: '-m pkg.ps'}}": (
+        "1: jobs.ps.program: unknown key; program belongs to the whole file; for this job alone write run: [python, -m, pkg.ps]."
+    ),
+    "jobs: {ps: {program: [./serve, 1]}}": (
+        "1: jobs.ps.program: unknown key; program belongs to the whole file; for this job alone write run: [./serve, 1]."
+    ),
+    "jobs: {ps: {role_by: none}}": "1: jobs.ps.role_by: unknown key; role_by belongs to the whole file: write it without indentation, or "
+    'for this job alone placeholders in args, such as "--task={task_index}".',
+    "jobs: {ps: {replication: coordinator}}": "1: jobs.ps.replication: unknown key; replication belongs to the whole file: write it "
+    "without indentation, or for this job alone run: program or run: server.",
+    "jobs: {ps: {hostfile: h}}": "1: jobs.ps.hostfile: unknown key; hostfile belongs to the whole file: write it without indentation, or "
+    "for this job alone hosts: [node1].",
+    "run: train.py": (
+        "1: run: unknown key; run belongs to a job: write it indented under that job, as jobs.worker.run, or for all jobs program."
+    ),
     "jobs: {PS: 1}": "1: jobs.PS: found the key 'PS'; write a job's name in small letters, digits and _, such as ps or worker.",
     "jobs: 3": "1: jobs: found 3; write a mapping such as {ps: 1, worker: 2}.",
     "jobs: [ps, worker]": "1: jobs: found a list; write a mapping such as {ps: 1, worker: 2}.",
@@ -59,6 +78,15 @@ MISTAKES = {
     "jobs: {ps: {addresses: [localhost]}}": (
         "1: jobs.ps.addresses[0]: found the text 'localhost'; write host:port, such as 127.0.0.1:2222."
     ),
+    "jobs: {ps: {addresses: ['[::1]:7922']}}": "1: jobs.ps.addresses[0]: found the text '[::1]:7922'; write the host's name or its IPv4 "
+    "address, such as 127.0.0.1:7922; IPv6 addresses are not supported.",
+    "jobs: {ps: {addresses: ['fe80::1']}}": "1: jobs.ps.addresses[0]: found the text 'fe80::1'; write the host's name or its IPv4 "
+    "address, such as 127.0.0.1:2222; IPv6 addresses are not supported.",
+    "jobs: {ps: {addresses: ['grpc://localhost:7922']}}": (
+        "1: jobs.ps.addresses[0]: found the text 'grpc://localhost:7922'; write localhost:7922, without grpc://."
+    ),
+    "metrics: '[::]:9400'": "1: metrics: found the text '[::]:9400'; write the host's name or its IPv4 address, such as 127.0.0.1:9400; "
+    "IPv6 addresses are not supported.",
     "jobs: {ps: {hosts: []}}": "1: jobs.ps.hosts: found an empty list; write a text, or a list such as [node1, node2].",
     "jobs: {ps: {ok_exit_codes: [256]}}": "1: jobs.ps.ok_exit_codes[0]: found 256; write a whole number from 0 to 255.",
     "jobs: {ps: {task_args: {one: [a]}}}": "1: jobs.ps.task_args.one: found the key 'one'; write a task's index, such as 0.",
