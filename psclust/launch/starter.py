@@ -9,7 +9,7 @@ from pathlib import Path
 
 from psclust.errors import UsageError
 from psclust.launch.program_sources import sources_of
-from psclust.plan.script_facts import CLASSIC_FLAGS, read_facts
+from psclust.plan.script_facts import CLASSIC_FLAGS, flag_name, read_facts
 from psclust.spec.jobs import COORDINATOR
 from psclust.spec.starter_file import Starter
 
@@ -27,8 +27,13 @@ def look_at(name: str, script: str) -> tuple[Starter, str]:
         return Starter(
             name, script, replication=COORDINATOR
         ), f"{script} coordinates workers: its chief alone runs it (replication: {COORDINATOR})"
-    if facts.flags:
+    classic = [flag for flag in facts.flags if flag_name(flag) in CLASSIC_FLAGS]
+    if len(classic) == len(CLASSIC_FLAGS) and not facts.reads_tf_config:
         return Starter(name, script, role_by="flags"), f"{script} defines {', '.join(facts.flags)}: each task gets them (role_by: flags)"
+    if len(classic) > 1:
+        # `flags` would also give those that it does not know.
+        what = ", ".join(facts.flags) + (" and reads TF_CONFIG" if facts.reads_tf_config else "")
+        return Starter(name, script), f"{script} defines {what}: each task gets that (role_by: auto)"
     if facts.may_read_role:
         return Starter(name, script, role_by="tf_config"), f"{script} reads its role from TF_CONFIG: each task gets it (role_by: tf_config)"
     flags = ", ".join(f"--{flag}" for flag in CLASSIC_FLAGS)

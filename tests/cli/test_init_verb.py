@@ -27,6 +27,13 @@ WROTE = "wrote cluster.psclust.yaml, and .psclust.schema.json for editors; look 
     ("source", "keys", "said"),
     [
         (FLAGS, {"role_by": "flags"}, "train.py defines --ps_hosts, --worker_hosts, --job_name, --task_index: each task gets them"),
+        (FLAGS.replace('"task_index"', '"data"'), {}, "train.py defines --ps_hosts, --worker_hosts, --job_name: each task gets that"),
+        (
+            FLAGS + "import os\nos.environ['TF_CONFIG']\n",
+            {},
+            "train.py defines --ps_hosts, --worker_hosts, --job_name, --task_index and reads",
+        ),
+        ("parser.add_argument('--known_hosts')\n", {}, "train.py defines none of --ps_hosts"),
         ("import os\nos.environ['TF_CONFIG']\n", {"role_by": "tf_config"}, "train.py reads its role from TF_CONFIG"),
         (
             "import tensorflow as tf\ntf.distribute.coordinator.ClusterCoordinator(s)\n",
@@ -46,7 +53,7 @@ WROTE = "wrote cluster.psclust.yaml, and .psclust.schema.json for editors; look 
         ("import psclust\nmine = psclust.Program(f, g)\n", {"program": "train:mine"}, "train.py makes a psclust.Program"),
         ("print('hello')\n", {}, "train.py defines none of --ps_hosts"),
     ],
-    ids=["flags", "tf_config", "coordinator", "strategy", "servers", "program", "none"],
+    ids=["flags", "three flags", "both", "another flag", "tf_config", "coordinator", "strategy", "servers", "program", "none"],
 )
 def test_a_script_is_looked_at(bed: CommandBed, source: str, keys: dict[str, object], said: str) -> None:
     bed.write("train.py", source)
