@@ -38,6 +38,7 @@ class Library:
             ("TF_NewStatus", status, []),
             ("TF_GetCode", ctypes.c_int, [status]),
             ("TF_Message", ctypes.c_char_p, [status]),
+            ("TF_Version", ctypes.c_char_p, []),
             ("TF_LoadLibrary", pointer, [ctypes.c_char_p, status]),
             ("TF_NewServer", pointer, [ctypes.c_char_p, ctypes.c_size_t, status]),
             ("TF_ServerStart", None, [pointer, status]),
@@ -46,6 +47,11 @@ class Library:
             function = getattr(self._c, name)
             function.restype, function.argtypes = result, arguments
         self._status = self._c.TF_NewStatus()
+
+    @property
+    def version(self) -> str:
+        """`2.21.0`."""
+        return bytes(self._c.TF_Version()).decode()
 
     def load_ops(self, path: str) -> None:
         """Register the ops and kernels of a custom op library. Raises Refused."""
@@ -84,7 +90,7 @@ def load_library() -> Library:
     with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
         library = Library(find_library())
         # Without them, a graph that needs them is refused, and its client builds another.
-        if own := kernel_library():
+        if own := kernel_library(library.version):
             with suppress(Refused):
                 library.load_ops(own)
         return library
@@ -97,7 +103,7 @@ def find_library() -> str:
         raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow")
     library = os.path.join(folder, NAME)
     if not os.path.exists(library):
-        raise StartError(f"{folder}: no {NAME} in this TensorFlow; psclust needs TensorFlow 2.21: pip install 'tensorflow>=2.21,<2.22'")
+        raise StartError(f"{folder}: no {NAME} in this TensorFlow; install it again: pip install --force-reinstall tensorflow")
     return library
 
 
