@@ -51,7 +51,7 @@ class TaskPlan:
     recovery_wait_s: float | None
     free_port: int | None = None  # the port of `{free_port}`, once reserved
     elsewhere: bool = False  # a script that learns no addresses: if it serves, then not at `address`
-    failure_hint: str | None = None  # a guess of psclust's that may explain an immediate failure, as a clause
+    failure_hint: str | None = None  # how psclust gave it its role, as a clause for a failure that is about that
     summaries: str | None = None  # the folder on its host whose event files come to the launcher
 
     @property

@@ -8,6 +8,7 @@ from enum import Enum
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.rundir.task_progress import Progress
 from psclust.spec.cluster import Task
+from psclust.supervise.diagnosis import NOTHING_KNOWN, Diagnosis
 from psclust.supervise.task_finding import Finding
 from psclust.transport.api import SignalName
 
@@ -37,13 +38,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """An unsuccessful exit. code: as Python gives it (negative: the signal). at: a point in time, in seconds."""
+    """An unsuccessful exit. code: as Python gives it (negative: the signal). at: a point in time, in seconds.
+    diagnosis: of its last lines."""
 
     task: Task
     code: int
     at: float
     attempt: int
     lifetime_s: float = 0.0
+    diagnosis: Diagnosis = NOTHING_KNOWN
 
 
 # ---- events
@@ -89,10 +92,11 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process ended; `code` as Python gives it (negative: the signal)."""
+    """The process ended; `code` as Python gives it (negative: the signal). last_lines: of its output, if it failed by itself."""
 
     task: Task
     code: int
+    last_lines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

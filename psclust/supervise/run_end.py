@@ -7,9 +7,6 @@ from psclust.supervise.exit_code import describe_exit, ended_by_signal
 from psclust.supervise.restart_rule import COLLATERAL_WINDOW_S, backoff_s, describe_limit
 from psclust.supervise.run_state import RunState, TaskPhase, TaskState
 
-# A program that fails within this many seconds, import of TensorFlow included, may not understand how it was given its place.
-_EARLY_FAILURE_S = 10.0
-
 
 def deciders(state: RunState) -> list[TaskState]:
     """The tasks whose end is the end of the run.
@@ -43,6 +40,6 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
     if entry.restarts and backoff_s(entry, now) is None:
         text += f"; {describe_limit(entry)}"
     hint = state.tasks[first.task].plan.failure_hint if first.task in state.tasks else None
-    if hint is not None and not ended_by_signal(first.code) and first.lifetime_s <= _EARLY_FAILURE_S:
+    if hint is not None and first.diagnosis.of_role:
         text += f"; {hint}"
     return Outcome(False, exit_code, text, cause=first.task, attempt=first.attempt, collateral=tuple(others))

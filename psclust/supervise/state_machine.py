@@ -23,6 +23,7 @@ from dataclasses import replace
 from psclust.plan.diff import compare
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
+from psclust.supervise.diagnosis import diagnose
 from psclust.supervise.events import (
     Action,
     Apply,
@@ -132,7 +133,8 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
     entry = replace(entry, pid=None, exit_code=0 if finished else event.code, since=now, due=None)
     if finished or (event.code in plan.ok_exit_codes and not plan.serves):
         return state.with_task(replace(entry, phase=TaskPhase.DONE)), []
-    state = replace(state, deaths=(*state.deaths, Death(plan.task, event.code, now, entry.attempt, lifetime_s)))
+    death = Death(plan.task, event.code, now, entry.attempt, lifetime_s, diagnose(event.last_lines))
+    state = replace(state, deaths=(*state.deaths, death))
     if state.phase is RunPhase.STOPPING or (state.phase is RunPhase.FINISHING and plan.role != "server"):
         return state.with_task(replace(entry, phase=TaskPhase.FAILED)), []
     delay_s = restart_delay_s(state, entry, event.code, now)

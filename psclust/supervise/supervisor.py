@@ -17,6 +17,7 @@ from psclust.plan.task_plan import Deadlines, Plan
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.events_file import FORMAT, EventsFile, record
 from psclust.rundir.folder import RunFolder
+from psclust.rundir.log_tail import tail
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import write_status
 from psclust.rundir.task_progress import FINISHED, SERVING, TRAINED, Progress
@@ -24,6 +25,7 @@ from psclust.spec.cluster import Task
 from psclust.supervise import events
 from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
+from psclust.supervise.exit_code import ended_by_signal
 from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.pace import Pace
@@ -43,6 +45,8 @@ _PROBE_SCRIPT_S = 0.1  # the same for a ps script
 _IDLE_S = 0.5
 _STATUS_S = 0.1  # least time between two writes of the status file
 _DRAIN_S = 2.0  # for a dead task's last output to reach its log
+_DRAIN_FAILED_S = 0.5  # the same, while the rules wait for it
+_FAILURE_LINES = 60  # enough for a traceback
 
 # What the phase in a progress file means to the rules; any other phase means nothing to them.
 _STAGES = {
@@ -194,6 +198,7 @@ class Supervisor:
     def _handle(self, event: Event) -> None:
         if isinstance(event, events.Exited) and event.task in self._state.tasks:
             self._read_progress(self._state.tasks[event.task])  # the last one
+            event = self._with_last_lines(event)
         if isinstance(event, events.HostLost):
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
@@ -218,6 +223,13 @@ class Supervisor:
                 self._move(action)
             elif isinstance(action, events.Explain):
                 threading.Thread(target=self._report, name="explain", daemon=True).start()
+
+    def _with_last_lines(self, event: events.Exited) -> events.Exited:
+        """The event of a task that failed by itself, with its last output, by which the rules judge the failure."""
+        if event.code <= 0 or ended_by_signal(event.code) or self._state.phase is RunPhase.STOPPING:
+            return event
+        self._transport.drain(event.task, _DRAIN_FAILED_S)
+        return replace(event, last_lines=tail(self._transport.output(event.task).tail, _FAILURE_LINES))
 
     def _evidence(self) -> Evidence:
         tails = {task: self._transport.output(task).tail for task in self._state.tasks}
@@ -310,6 +322,8 @@ class Supervisor:
 def _brief(item: object) -> str:
     if isinstance(item, events.Apply):
         return f"Apply({len(item.plan.tasks)} tasks)"
+    if isinstance(item, events.Exited):
+        return f"Exited({item.task}, {item.code})"
     if isinstance(item, events.Start):
         return f"Start({item.plan.task}, attempt {item.attempt})"
     return str(item)

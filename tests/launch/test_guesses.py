@@ -36,14 +36,20 @@ def test_a_folder_of_the_run_in_an_argument_takes_no_script_its_place(bed: Comma
     assert said.index(note) < said.index("worker:0 | told")
 
 
-def test_a_script_that_nothing_tells_its_place_is_named_first_and_a_failure_at_once_repeats_the_guess(bed: CommandBed) -> None:
-    bed.write("train.py", "import sys\nprint('alone')\nsys.exit(2)\n")
+def test_a_script_without_a_role_is_named_first_and_a_failure_about_that_repeats_the_guess(bed: CommandBed) -> None:
+    bed.write(
+        "train.py", "import argparse\nparser = argparse.ArgumentParser()\nprint('alone')\nparser.error('argument --role: no value')\n"
+    )
     bed.write("psclust.yaml", JOBS)
     code, said = bed.run("up")
     assert code == 1
     assert said.index("no task learns its role") < said.index(" | alone")
     failure = next(line for line in said.splitlines() if "failed after" in line)
     assert "exited with code 2; psclust gave it TF_CONFIG and no flags; if that is wrong write role_by: flags or none" in failure
+    bed.write("train.py", "import sys\nprint('alone')\nsys.exit(2)\n")
+    code, said = bed.run("up")
+    failure = next(line for line in said.splitlines() if "failed after" in line)
+    assert failure.endswith("exited with code 2")
 
 
 @pytest.mark.parametrize(

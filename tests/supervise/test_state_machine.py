@@ -339,13 +339,22 @@ def test_an_exit_code_that_is_taken_for_success_is_told() -> None:
     assert run.outcome == Outcome(True, 0, "worker:0 exited with code 1, which its ok_exit_codes allow")
 
 
-def test_a_failure_at_once_repeats_the_guess_that_it_may_be_due_to() -> None:
-    for lived, code, repeated in ((3, 2, True), (200, 2, False), (3, -9, False)):
+USAGE = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=worker")
+
+
+def test_a_failure_that_speaks_of_the_role_repeats_the_guess_that_it_may_be_due_to() -> None:
+    for lived, code, lines, repeated in (
+        (3, 2, USAGE, True),
+        (200, 2, USAGE, True),
+        (3, 2, ("done",), False),
+        (3, 1, (), False),
+        (3, -9, (), False),
+    ):
         run = Replay(
             make_plan(task_plan(W0, needs=(), failure_hint="psclust gave it TF_CONFIG", restart=replace(task_plan(W0).restart, max=0)))
         )
         run.at(0, Apply(run.plan), Started(W0, 7))
-        run.at(lived, Exited(W0, code))
+        run.at(lived, Exited(W0, code, lines))
         assert (run.outcome.text == "worker:0 exited with code 2; psclust gave it TF_CONFIG") is repeated
 
 

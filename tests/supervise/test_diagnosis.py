@@ -1,0 +1,98 @@
+"""What the last lines of a failed task show."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+from psclust.supervise.diagnosis import diagnose
+
+
+def lines_of(failing: Callable[[], object]) -> list[str]:
+    """What a program that calls `failing` prints at its end."""
+    with pytest.raises((KeyError, ValueError)) as caught:
+        failing()
+    return ["step 1", *"".join(traceback.format_exception(caught.value)).splitlines()]
+
+
+def raised(error: str, *, at: str = "train()", frame: str = "/home/u/train.py") -> list[str]:
+    return ["Traceback (most recent call last):", f'  File "{frame}", line 7, in <module>', f"    {at}", error]
+
+
+MISSING_FLAG = ["Usage: train.py [OPTIONS]", "Try 'train.py --help' for help.", "", "Error: No such option '--job_name'."]
+ABSL = "Pass --helpshort or --helpfull to see help on flags."
+OF_ROLE = {
+    "an unknown flag": ["usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=ps"],
+    "a flag that is missing": ["usage: train.py [-h] --task TASK", "train.py: error: the following arguments are required: --task"],
+    "a value of a flag": ["usage: train.py [-h]", "train.py: error: argument --task_index: invalid int value: ''"],
+    "click": MISSING_FLAG,
+    "absl": ["FATAL Flags parsing error: flag --job_name=None: Flag --job_name must have a value other than None.", ABSL],
+    "absl, a flag it does not define": ["FATAL Flags parsing error: Unknown command line flag 'job_name'", ABSL],
+    "absl, read before it is defined": raised("AttributeError: job_name", frame="/lib/site-packages/absl/flags/_flagvalues.py"),
+    "no job name": raised(
+        "tensorflow.python.framework.errors_impl.InternalError: Job", frame="/lib/tensorflow/python/training/server_lib.py"
+    ),
+    "no such job": raised("ValueError: No such job in cluster: 'ps'", at='tf.train.ClusterSpec({}).task_address("ps", 0)'),
+    "no cluster": raised("ValueError: Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`."),
+    "an address that is taken": raised("tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server"),
+    "no flag, so None": raised("AttributeError: 'NoneType' object has no attribute 'split'", at='spec = args.ps_hosts.split(",")'),
+    "TF_CONFIG without the task": raised("KeyError: 'task'", at='config["task"]'),
+    "the script's own words": ["loading", "--job_name must be ps or worker"],
+}
+
+
+@pytest.mark.parametrize("name", OF_ROLE)
+def test_a_failure_that_speaks_of_flags_or_addresses_is_about_the_role(name: str) -> None:
+    assert diagnose(OF_ROLE[name]).of_role
+
+
+@pytest.mark.parametrize("text", [None, "", '{"cluster": '])
+def test_a_failure_to_read_tf_config_is_about_the_role(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if text is not None:
+        monkeypatch.setenv("TF_CONFIG", text)
+    assert diagnose(lines_of(lambda: json.loads(os.environ["TF_CONFIG"]))).of_role
+
+
+def test_an_error_while_another_is_handled_is_about_the_role_if_the_first_is() -> None:
+    chained = [*raised("KeyError: 'TF_CONFIG'"), "", "During handling of the above exception, another exception occurred:", ""]
+    assert diagnose([*chained, *raised("RuntimeError: no cluster")]).of_role
+    assert not diagnose([*raised("KeyError: 'TF_CONFIG'"), "tried again", *raised("RuntimeError: no data")]).of_role
+
+
+def test_argparse_says_what_is_expected_here(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--task", type=int, required=True)
+    for arguments in (["--job_name=ps", "--task=1"], [], ["--task=ps"], ["--task"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(arguments)
+        assert diagnose(capsys.readouterr().err.splitlines()).of_role
+
+
+OTHER = {
+    "an attribute that is gone": raised("AttributeError: module 'tensorflow' has no attribute 'estimator'", at="tf.estimator.RunConfig()"),
+    "the end of the data": [
+        *raised("tensorflow.python.framework.errors_impl.OutOfRangeError: Graph execution error:", at="coordinator.join()"),
+        "End of sequence",
+        "Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling Enqueue:",
+    ],
+    "a device that is not there": raised(
+        "tensorflow.python.framework.errors_impl.InvalidArgumentError: Cannot assign a device for operation w: {{node w}} was explicitly "
+        "assigned to /job:worker/task:0/device:GPU:0",
+        at="with tf.train.MonitoredTrainingSession(server.target, is_chief=args.task_index == 0) as s:",
+    ),
+    "nothing": [],
+    "a line of its own": ["training as worker 0"],
+    "arguments it printed": ["Namespace(job_name='worker', task_index=None) not used"],
+    "its own mistake": raised("TypeError: step() missing 1 required positional argument: 'x'"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_any_other_failure_is_not(name: str) -> None:
+    assert not diagnose(OTHER[name]).of_role
