@@ -100,7 +100,7 @@ class Run:
         self._wait(lambda: False, timeout_s, "over")
         status = self.status
         if check and not status.ok:
-            raise PsclustError(f"{status.name}: {status.text}")
+            raise PsclustError("; ".join([f"{status.name}: {status.text}", *([status.remedy] if status.remedy else [])]))
         return status
 
     def logs(self, task: str, attempt: int | None = None) -> str:

@@ -112,7 +112,7 @@ def _is_above(status: RunStatus, follower: Follower) -> bool:
 
 
 def _failure(status: RunStatus, took: str, *, is_above: bool) -> str:
-    lines = [f"{status.name} failed after {took}: {status.text}"]
+    lines = [f"{status.name} failed after {took}: {status.text}", *([status.remedy] if status.remedy else [])]
     if status.cause_tail and is_above:
         lines.append(f"the last lines of {status.cause} stand above")
     elif status.cause_tail:

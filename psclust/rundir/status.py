@@ -36,7 +36,8 @@ class TaskStatus:
 @dataclass(frozen=True, slots=True)
 class RunStatus:
     """A run. ok, exit_code, text: set once it is decided how the run ends. waiting: which tasks a finishing run waits for, as a clause.
-    psclust: version of its supervisor. clock: what to add to the machine's monotonic clock to get the times in here."""
+    remedy: a sentence, for a failure that psclust knows. psclust: version of its supervisor. clock: what to add to the machine's monotonic
+    clock to get the times in here."""
 
     name: str
     run: str
@@ -52,6 +53,7 @@ class RunStatus:
     cause_log: str | None = None
     cause_tail: tuple[str, ...] = ()
     collateral: tuple[str, ...] = ()
+    remedy: str | None = None
     notes: tuple[str, ...] = ()
     psclust: str | None = None
     waiting: str | None = None

@@ -1,4 +1,5 @@
-"""What the last lines of a failed task show: whether the failure is about the task's role. Pure: the lines come in as an argument."""
+"""What the last lines of a failed task show: a failure with a known remedy, and whether it is about the task's role. Pure: the lines are
+an argument."""
 
 from __future__ import annotations
 
@@ -13,12 +14,67 @@ _WITHOUT_TRACEBACK = 5  # lines that count where there is no traceback; absl put
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """of_role: the output speaks of flags, TF_CONFIG, a ClusterSpec or addresses."""
+    """remedy: a sentence that ends with its page; None if the failure is not in `KNOWN`. of_role: the output speaks of flags, TF_CONFIG,
+    a ClusterSpec or addresses."""
 
+    remedy: str | None = None
     of_role: bool = False
 
 
 NOTHING_KNOWN = Diagnosis()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A failure that users meet. `pattern` finds it in the last traceback, or in the last lines; `remedy` may name its groups."""
+
+    pattern: re.Pattern[str]
+    remedy: str
+    page: str
+
+
+# In TensorFlow 2 tf.losses, tf.metrics and others are Keras's, whose classes begin with a capital letter.
+_OF_KERAS = r"keras\._tf_keras\.keras(?=\.(?:losses|metrics|optimizers|initializers)' has no attribute '[a-z])"
+_GONE = rf"module '(?:tensorflow(?!\S*\.compat)(?:\._api\.v2)?|{_OF_KERAS})(?P<sub>(?:\.\w+)*)' has no attribute '(?P<name>\w+)'"
+# The first that is found counts.
+KNOWN = (
+    Known(
+        re.compile(
+            r"module 'tensorflow\S*' has no attribute 'estimator'|No module named 'tensorflow[._]estimator"
+            r"|cannot import name 'estimator' from 'tensorflow"
+        ),
+        "TensorFlow 2.16 removed tf.estimator; its model functions run unchanged as a psclust.Program",
+        "docs/tasks/estimator.md",
+    ),
+    Known(
+        re.compile(
+            r"module 'keras\S*' has no attribute '(?:experimental|DatasetCreator)'|cannot import name 'DatasetCreator'"
+            r"|No module named 'keras\.\S*experimental|/keras/src/[\s\S]*ClusterCoordinator\.create_per_worker_dataset"
+        ),
+        "Keras 3 has no DatasetCreator, and its fit does not train under ParameterServerStrategy; set TF_USE_LEGACY_KERAS=1 for Keras 2 "
+        "(package tf_keras), with which it does",
+        "docs/tasks/parameter-server-strategy.md",
+    ),
+    Known(
+        re.compile(
+            r"module 'tensorflow\S*' has no attribute 'contrib'|No module named 'tensorflow\.contrib|cannot import name 'contrib' from"
+        ),
+        "tf.contrib ended with TensorFlow 1; tensorflow.compat.v1 has what was taken over from it, the package tf_slim its slim",
+        "docs/tasks/tf1-script.md",
+    ),
+    Known(
+        re.compile(_GONE),
+        "TensorFlow 2 has no tf{sub}.{name}; a script of TensorFlow 1 runs with `import tensorflow.compat.v1 as tf` and "
+        "`tf.disable_v2_behavior()`",
+        "docs/tasks/tf1-script.md",
+    ),
+    Known(
+        re.compile(r"Could not start gRPC server|Address already in use"),
+        "another process listens at that address; repeat addresses that are written in the script under `addresses:`, so that psclust "
+        "checks them before it starts a task",
+        "docs/scripts.md",
+    ),
+)
 
 _USAGE = re.compile(
     r"^\S.*: error: (?:unrecognized arguments|the following arguments are required|one of the arguments|argument |ambiguous option"
@@ -42,7 +98,14 @@ _OF_ROLE = re.compile(
 def diagnose(lines: Sequence[str]) -> Diagnosis:
     """`lines`: the last ones of a task that failed by itself."""
     text = "\n".join(_failure([line.rstrip() for line in lines if line.strip()]))
-    return Diagnosis(of_role=_USAGE.search(text) is not None or _OF_ROLE.search(text) is not None)
+    return Diagnosis(_remedy(text), of_role=_USAGE.search(text) is not None or _OF_ROLE.search(text) is not None)
+
+
+def _remedy(text: str) -> str | None:
+    for known in KNOWN:
+        if match := known.pattern.search(text):
+            return f"{known.remedy.format(**match.groupdict())} ({known.page})"
+    return None
 
 
 def _failure(lines: Sequence[str]) -> Sequence[str]:

@@ -26,7 +26,8 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `text` is one clause; `cause` the task that failed first; `collateral` those that failed only because of it."""
+    """How a run ended. `text` is one clause; `cause` the task that failed first; `collateral` those that failed only because of it;
+    `remedy` a sentence for a failure that is known."""
 
     ok: bool
     exit_code: int
@@ -34,6 +35,7 @@ class Outcome:
     cause: Task | None = None
     attempt: int | None = None
     collateral: tuple[Task, ...] = ()
+    remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

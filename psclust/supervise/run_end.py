@@ -42,4 +42,4 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
     hint = state.tasks[first.task].plan.failure_hint if first.task in state.tasks else None
     if hint is not None and first.diagnosis.of_role:
         text += f"; {hint}"
-    return Outcome(False, exit_code, text, cause=first.task, attempt=first.attempt, collateral=tuple(others))
+    return Outcome(False, exit_code, text, cause=first.task, attempt=first.attempt, collateral=tuple(others), remedy=first.diagnosis.remedy)

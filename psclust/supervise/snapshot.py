@@ -41,6 +41,7 @@ def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Tas
         cause_log=_cause_log(outcome, folder),
         cause_tail=_cause_tail(outcome, folder, outputs),
         collateral=tuple(map(str, outcome.collateral)),
+        remedy=outcome.remedy,
         notes=(*(state.plan.notes if state.plan else ()), *state.notes),
         psclust=__version__,
         waiting=describe_wait(state),

@@ -8,6 +8,7 @@ import pytest
 from made_up_runs import made_up, tasks
 
 from psclust.cli.run_report.charts import charts, time_ticks, timeline, value_ticks
+from psclust.cli.run_report.contents import numbers
 from psclust.cli.run_report.page import legend, render_page
 from psclust.cli.run_report.plain_text import render_text
 
@@ -74,12 +75,16 @@ def test_what_tasks_printed_stays_text(tmp_path: Path) -> None:
         "text": f"exited {NASTY}",
         "cause_tail": (NASTY,),
         "collateral": ("worker:1",),
+        "remedy": "TensorFlow removed it (docs/tasks/estimator.md)",
     }
     story = made_up(tmp_path, tasks(1, 2), **ended)
     page = render_page(story)
     assert "<script" not in page
     assert page.count("&lt;/pre&gt;&lt;script&gt;alert(") >= 2
     assert "Failed only because of it: worker:1." in page
+    assert "TensorFlow removed it (docs/tasks/estimator.md)." in page
+    assert "TensorFlow removed it (docs/tasks/estimator.md)" in list(render_text(story))
+    assert numbers(story)["remedy"] == "TensorFlow removed it (docs/tasks/estimator.md)"
 
 
 def test_the_text_has_all_parts(tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import operator
 import os
+import socket
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from psclust.supervise.diagnosis import diagnose
+from psclust.supervise.diagnosis import KNOWN, diagnose
 
 
 def lines_of(failing: Callable[[], object]) -> list[str]:
@@ -96,3 +99,73 @@ OTHER = {
 @pytest.mark.parametrize("name", OTHER)
 def test_any_other_failure_is_not(name: str) -> None:
     assert not diagnose(OTHER[name]).of_role
+
+
+KNOWN_FAILURES = {
+    "tf.estimator": "docs/tasks/estimator.md",
+    "tf.compat.v1.estimator": "docs/tasks/estimator.md",
+    "tf.contrib": "docs/tasks/tf1-script.md",
+    "tf.Session": "docs/tasks/tf1-script.md",
+    "tf.train.AdamOptimizer": "docs/tasks/tf1-script.md",
+    "tf.metrics.accuracy": "docs/tasks/tf1-script.md",
+    "tf.keras.utils.experimental": "docs/tasks/parameter-server-strategy.md",
+    "tf.keras.Sequentail": None,
+    "tf.compat.v1.Sesion": None,
+    "tf.metrics.Accurazy": None,
+}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", KNOWN_FAILURES)
+def test_a_name_that_is_gone_has_the_remedy_of_its_page(name: str) -> None:
+    import tensorflow as tf
+
+    with pytest.raises(AttributeError) as caught:
+        operator.attrgetter(name.removeprefix("tf."))(tf)
+    remedy, page = diagnose(raised(f"AttributeError: {caught.value}")).remedy, KNOWN_FAILURES[name]
+    assert (remedy is None) if page is None else (remedy or "").endswith(f" ({page})")
+
+
+@pytest.mark.tensorflow
+def test_an_address_that_is_taken_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
+    with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(tf.errors.UnknownError) as caught:
+        tf.distribute.Server({"worker": [f"localhost:{taken.getsockname()[1]}"]}, job_name="worker", task_index=0)
+    assert "repeat addresses that are written in the script under `addresses:`" in (
+        diagnose([f"UnknownError: {caught.value}"]).remedy or ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "part"),
+    [
+        (raised("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Server'"), "no tf.train.Server; "),
+        (raised("AttributeError: module 'tensorflow' has no attribute 'placeholder'. Did you mean: 'x'?"), "no tf.placeholder; "),
+        (raised("ModuleNotFoundError: No module named 'tensorflow.contrib'"), "the package tf_slim"),
+        (raised("ModuleNotFoundError: No module named 'tensorflow_estimator'"), "as a psclust.Program"),
+        (
+            raised(
+                "ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.",
+                frame="/lib/site-packages/keras/src/utils/traceback_utils.py",
+            ),
+            "TF_USE_LEGACY_KERAS=1",
+        ),
+    ],
+)
+def test_a_known_failure_has_its_remedy(lines: list[str], part: str) -> None:
+    assert part in (diagnose(lines).remedy or "")
+
+
+def test_what_a_program_printed_before_has_none() -> None:
+    earlier = ["tried: module 'tensorflow' has no attribute 'Session'", *["step"] * 5]
+    assert diagnose(earlier).remedy is None
+    assert diagnose([*earlier, *raised("ValueError: no")]).remedy is None
+    dataset = "ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset."
+    assert diagnose(raised(dataset)).remedy is None
+
+
+def test_each_page_is_there() -> None:
+    for known in KNOWN:
+        assert (Path(__file__).parents[2] / known.page).is_file()

@@ -358,6 +358,12 @@ def test_a_failure_that_speaks_of_the_role_repeats_the_guess_that_it_may_be_due_
         assert (run.outcome.text == "worker:0 exited with code 2; psclust gave it TF_CONFIG") is repeated
 
 
+def test_a_failure_that_is_known_has_a_remedy(run: Replay) -> None:
+    run.at(5, Exited(W1, 1, ("Traceback (most recent call last):", "AttributeError: module 'tensorflow' has no attribute 'estimator'")))
+    assert run.outcome.text == "worker:1 exited with code 1"
+    assert "psclust.Program (docs/tasks/estimator.md)" in (run.outcome.remedy or "")
+
+
 def test_to_save_programs_get_usr1_and_servers_stay_until_they_have_ended(run: Replay) -> None:
     assert run.at(5, Stop("saved", exit_code=75, save=True)) == ["USR1 worker:0", "USR1 worker:1"]
     assert run.at(6, Exited(W1, 0)) == []

@@ -100,6 +100,7 @@ def numbers(story: Story) -> dict[str, Any]:
         "exit_code": status.exit_code,
         "reason": status.text,
         "cause": status.cause,
+        "remedy": status.remedy,
         "collateral": status.collateral,
         "length_s": story.length_s,
         **asdict(story.totals),

@@ -80,7 +80,14 @@ def _cause(story: Story) -> dict[str, Any] | None:
     if story.outcome != "failed":
         return None
     tail = "\n".join(status.cause_tail)
-    return {"task": status.cause, "text": status.text, "tail": tail, "collateral": ", ".join(status.collateral), "log": status.cause_log}
+    return {
+        "task": status.cause,
+        "text": status.text,
+        "remedy": status.remedy,
+        "tail": tail,
+        "collateral": ", ".join(status.collateral),
+        "log": status.cause_log,
+    }
 
 
 def _chart_x(at: float) -> float:

@@ -16,6 +16,8 @@ def render_text(story: Story) -> Iterator[str]:
     yield from render_totals(story.totals)
     if story.outcome == "failed":
         yield from ("", f"first cause: {status.text}", *(f"  {line}" for line in status.cause_tail))
+        if status.remedy:
+            yield status.remedy
         if status.collateral:
             yield f"failed only because of it: {', '.join(status.collateral)}"
     elif status.text not in (None, "done"):
