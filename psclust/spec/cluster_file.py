@@ -86,8 +86,8 @@ class Restart(_Model):
 
     when: Literal["never", "signal", "failure"] | None = Field(
         default=None,
-        description="never; signal: killed, or failed right after another task was killed; failure: any unsuccessful end. "
-        "Default: failure for servers, signal for programs.",
+        description="never; signal: killed, or failed right after another task was killed; failure: any unsuccessful end, "
+        "unless another attempt would fail alike. Default: failure for servers and evaluators, signal for programs.",
     )
     max: int = Field(default=3, ge=0, description="How many restarts a task gets within the window; one more ends the run.")
     window: Seconds = Field(default=600.0, description="The time in which restarts are counted.")

@@ -1,5 +1,5 @@
-"""What the last lines of a failed task show: a failure with a known remedy, and whether it is about the task's role. Pure: the lines are
-an argument."""
+"""What the last lines of a failed task show: a failure with a known remedy, whether it is about the task's role, and whether another
+attempt would fail alike. Pure: the lines are an argument."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from dataclasses import dataclass
 
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_AT = re.compile(r" at 0x[0-9a-f]+")
 _WITHOUT_TRACEBACK = 5  # lines that count where there is no traceback; absl puts the flag above two lines of advice
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """remedy: a sentence that ends with its page; None if the failure is not in `KNOWN`. of_role: the output speaks of flags, TF_CONFIG,
-    a ClusterSpec or addresses."""
+    """error: the line that names the failure; "" if the task printed nothing. remedy: a sentence that ends with its page; None if the
+    failure is not in `KNOWN`. of_role: the output speaks of flags, TF_CONFIG, a ClusterSpec or addresses. permanent: every attempt fails
+    like this. suspect: every attempt does if two have."""
 
+    error: str = ""
     remedy: str | None = None
     of_role: bool = False
+    permanent: bool = False
+    suspect: bool = False
+
+    def repeats(self, before: Diagnosis) -> bool:
+        """Whether an attempt failed as the one before; an object's address in the error may differ."""
+        return self.suspect and _AT.sub("", self.error) == _AT.sub("", before.error)
 
 
 NOTHING_KNOWN = Diagnosis()
@@ -31,6 +40,7 @@ class Known:
     pattern: re.Pattern[str]
     remedy: str
     page: str
+    permanent: bool = True
 
 
 # In TensorFlow 2 tf.losses, tf.metrics and others are Keras's, whose classes begin with a capital letter.
@@ -73,6 +83,7 @@ KNOWN = (
         "another process listens at that address; repeat addresses that are written in the script under `addresses:`, so that psclust "
         "checks them before it starts a task",
         "docs/scripts.md",
+        permanent=False,
     ),
 )
 
@@ -93,27 +104,38 @@ _OF_ROLE = re.compile(
     rf"|^(?!Namespace)\S.*{_FLAG_NAMES}.*\b(?:required|missing|must|unknown|invalid|expected|not)\b",
     re.MULTILINE,
 )
+# Mistakes in the code, whatever its surroundings.
+_PERMANENT = re.compile(r"(?:ImportError|ModuleNotFoundError|SyntaxError|IndentationError|TabError|NameError): |AttributeError: module '")
+# These may follow from what is not there yet, such as a checkpoint; `model_fn failed` is a psclust program's.
+_SUSPECT = re.compile(
+    r"(?:AssertionError|AttributeError|KeyError|NotImplementedError|TypeError|UnboundLocalError|ValueError|ZeroDivisionError)\b"
+    r"|(?:model_fn|input_fn) failed "
+)
+_OF_SURROUNDINGS = re.compile(r"checkpoint|save_path|None|file|director|exist|found|connect|time|available", re.IGNORECASE)
 
 
 def diagnose(lines: Sequence[str]) -> Diagnosis:
     """`lines`: the last ones of a task that failed by itself."""
-    text = "\n".join(_failure([line.rstrip() for line in lines if line.strip()]))
-    return Diagnosis(_remedy(text), of_role=_USAGE.search(text) is not None or _OF_ROLE.search(text) is not None)
+    part, error = _failure([line.rstrip() for line in lines if line.strip()])
+    text = "\n".join(part)
+    usage = _USAGE.search(text) is not None
+    known, match = next(((known, match) for known in KNOWN if (match := known.pattern.search(text))), (None, None))
+    return Diagnosis(
+        error,
+        remedy=f"{known.remedy.format(**match.groupdict())} ({known.page})" if known and match else None,
+        of_role=usage or _OF_ROLE.search(text) is not None,
+        permanent=usage or _PERMANENT.match(error) is not None or (known is not None and known.permanent),
+        suspect=_SUSPECT.match(error) is not None and _OF_SURROUNDINGS.search(error) is None,
+    )
 
 
-def _remedy(text: str) -> str | None:
-    for known in KNOWN:
-        if match := known.pattern.search(text):
-            return f"{known.remedy.format(**match.groupdict())} ({known.page})"
-    return None
-
-
-def _failure(lines: Sequence[str]) -> Sequence[str]:
-    """The last traceback, with those it is chained to; without one the last lines."""
+def _failure(lines: Sequence[str]) -> tuple[Sequence[str], str]:
+    """The last traceback, with those it is chained to, and the line of its exception; without one the last lines, and the very last."""
     starts = [number for number, line in enumerate(lines) if line.endswith(_TRACEBACK)]
     if not starts:
-        return lines[-_WITHOUT_TRACEBACK:]
+        return lines[-_WITHOUT_TRACEBACK:], lines[-1].strip() if lines else ""
     first = starts.pop()
+    error = next((line for line in lines[first + 1 :] if not line.startswith(" ")), "")
     while starts and lines[first - 1].startswith(_CHAINED):
         first = starts.pop()
-    return lines[first:]
+    return lines[first:], error

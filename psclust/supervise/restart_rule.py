@@ -1,22 +1,28 @@
-"""The restart rule: whether, and after what delay, a dead task starts again. A limit within a window, exponential back-off, jitter."""
+"""The restart rule: whether, and after what delay, a dead task starts again. A limit within a window, exponential back-off, jitter; no
+restart after a failure that another attempt would repeat."""
 
 from __future__ import annotations
 
 import zlib
 
+from psclust.errors import UsageError
 from psclust.plan.task_plan import TaskPlan
 from psclust.spec.plurals import counted
-from psclust.supervise.events import Stage
-from psclust.supervise.exit_code import ended_by_signal
+from psclust.supervise.events import Death, Stage
+from psclust.supervise.exit_code import describe_exit, ended_by_signal
 from psclust.supervise.run_state import RunState, TaskState
 
 # A failure within this many seconds of a violent death elsewhere is taken for its consequence.
 COLLATERAL_WINDOW_S = 30.0
+# An attempt that lived longer than this got far: that it ended like the one before is no sign that the next one will.
+_SHORT_LIFE_S = 60.0
+_NO_SUCH_COMMAND = (126, 127)  # a shell's exit codes
+_LONGEST_ERROR = 300  # characters
 
 
 def restart_delay_s(state: RunState, entry: TaskState, code: int, now: float) -> float | None:
     """Seconds until a task that exited with `code` just now starts again; None if it does not. Its death is the last of `state.deaths`."""
-    if never_served(entry, code) or not _policy_allows(state, entry.plan, code, now):
+    if never_served(entry, code) or not _policy_allows(state, entry.plan, code, now) or why_permanent(state, entry) is not None:
         return None
     return backoff_s(entry, now)
 
@@ -45,6 +51,35 @@ def _policy_allows(state: RunState, plan: TaskPlan, code: int, now: float) -> bo
         return True  # the silent host may be the reason
     others = (death for death in state.deaths[:-1] if death.task != plan.task)
     return ended_by_signal(code) or any(ended_by_signal(death.code) and now - death.at <= COLLATERAL_WINDOW_S for death in others)
+
+
+def why_permanent(state: RunState, entry: TaskState) -> str | None:
+    """Why another attempt would fail as the last one did, as a clause; None if it may not."""
+    *earlier, last = [death for death in state.deaths if death.task == entry.plan.task]
+    if last.diagnosis.permanent or last.code in _NO_SUCH_COMMAND:
+        return "another attempt would fail alike"
+    if entry.plan.restart.when != "failure":
+        return None  # what else died may be the reason, twice too
+    if last.code == UsageError.exit_code and "psclust.train" in entry.plan.argv:
+        return "another attempt would fail alike"
+    return "two attempts failed alike" if earlier and _repeats(earlier[-1], last) else None
+
+
+def _repeats(before: Death, last: Death) -> bool:
+    in_turn = before.attempt == last.attempt - 1 and max(before.lifetime_s, last.lifetime_s) <= _SHORT_LIFE_S
+    return in_turn and before.code == last.code and last.diagnosis.repeats(before.diagnosis)
+
+
+def describe_loss(state: RunState, entry: TaskState, now: float) -> str:
+    """A sentence about a task that the run goes on without, after its last death."""
+    last = next(death for death in reversed(state.deaths) if death.task == entry.plan.task)
+    text, error = f"{entry.plan.task} {describe_exit(last.code)} and is not started again", last.diagnosis.error[:_LONGEST_ERROR]
+    why = why_permanent(state, entry)
+    if why is not None:
+        text += f": {why} ({error})" if error else f": {why}"
+    elif entry.restarts and backoff_s(entry, now) is None:
+        text += f": {describe_limit(entry)}"
+    return "; ".join([text, "the run goes on without it", *([last.diagnosis.remedy] if last.diagnosis.remedy else [])])
 
 
 def describe_limit(entry: TaskState) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psclust.supervise.events import Outcome, Stage
 from psclust.supervise.exit_code import describe_exit, ended_by_signal
-from psclust.supervise.restart_rule import COLLATERAL_WINDOW_S, backoff_s, describe_limit
+from psclust.supervise.restart_rule import COLLATERAL_WINDOW_S, backoff_s, describe_limit, why_permanent
 from psclust.supervise.run_state import RunState, TaskPhase, TaskState
 
 
@@ -39,6 +39,8 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
         text += f", and {own.task} {describe_exit(own.code)} after it"
     if entry.restarts and backoff_s(entry, now) is None:
         text += f"; {describe_limit(entry)}"
+    elif entry.restarts and (why := why_permanent(state, entry)) is not None:
+        text += f"; {why}"
     hint = state.tasks[first.task].plan.failure_hint if first.task in state.tasks else None
     if hint is not None and first.diagnosis.of_role:
         text += f"; {hint}"

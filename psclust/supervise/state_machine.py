@@ -56,7 +56,7 @@ from psclust.supervise.events import (
 )
 from psclust.supervise.host_loss import lacks_host, lose_host, lose_missed_hosts
 from psclust.supervise.progress_limit import check_progress
-from psclust.supervise.restart_rule import never_served, restart_delay_s
+from psclust.supervise.restart_rule import describe_loss, never_served, restart_delay_s
 from psclust.supervise.run_end import deciders, describe_success, failure
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
 from psclust.supervise.stragglers import describe_stop
@@ -143,7 +143,7 @@ def _exited(state: RunState, entry: TaskState, event: Exited, now: float) -> Res
         return state.with_task(replace(entry, phase=TaskPhase.BACKOFF, due=now + delay_s, restarts=restarts)), []
     state = state.with_task(replace(entry, phase=TaskPhase.FAILED))
     if plan.role == "side":
-        return state, []
+        return _note(state, describe_loss(state, entry, now)), []
     return _stop(state, failure(state, entry, now, exit_code=3 if never_served(entry, event.code) else 1), now)
 
 

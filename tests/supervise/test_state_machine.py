@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from histories import CHIEF, EVAL, LIMITS, PS, W0, W1, Replay, make_plan, task_plan, word
@@ -196,6 +197,83 @@ def test_an_evaluator_that_gave_up_never_ends_the_run() -> None:
     assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
 
 
+USAGE = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=worker")
+BROKEN = ("Traceback (most recent call last):", '  File "e.py", line 1, in <module>', "ModuleNotFoundError: No module named 'nosuch'")
+
+
+@pytest.mark.parametrize(
+    ("code", "lines", "plan", "why"),
+    [
+        (1, BROKEN, {}, "another attempt would fail alike (ModuleNotFoundError: No module named 'nosuch')"),
+        (2, USAGE, {}, "another attempt would fail alike (train.py: error: unrecognized arguments: --job_name=worker)"),
+        (
+            2,
+            ("no held-out data",),
+            {"argv": ("python", "-m", "psclust.train", "m:p")},
+            "another attempt would fail alike (no held-out data)",
+        ),
+        (127, (), {}, "another attempt would fail alike"),
+    ],
+)
+def test_an_evaluator_that_cannot_succeed_is_not_started_again(
+    code: int, lines: tuple[str, ...], plan: dict[str, object], why: str
+) -> None:
+    run = Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(EVAL, **plan))).up()
+    assert run.at(5, Exited(EVAL, code, lines)) == []
+    assert run.phase(EVAL) is TaskPhase.FAILED
+    assert run.state.notes == (f"evaluator:0 exited with code {code} and is not started again: {why}; the run goes on without it",)
+    assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
+
+
+def restarts_of_evaluator(lines: tuple[str, ...], *, code: int = 1, lived_s: float = 3.0, name: str = "failure") -> int:
+    """How often an evaluator starts again that fails like this each time."""
+    policy = RestartPolicy(name, 3, 600, 1, 30)  # type: ignore[arg-type]
+    run, now, restarts = Replay(make_plan(task_plan(W0), task_plan(EVAL, needs=(), restart=policy))).up(), 1.0, 0
+    while run.phase(EVAL) is not TaskPhase.FAILED:
+        run.at(now + lived_s, Exited(EVAL, code, tuple(line.replace("#", str(restarts)) for line in lines)))
+        now += lived_s + 40
+        restarts += len(run.at(now, Tick()))
+        run.at(now, Started(EVAL, 200))
+    assert len(run.state.notes) == 1
+    return restarts
+
+
+def test_an_evaluator_that_fails_twice_alike_in_a_short_life_is_not_started_a_third_time() -> None:
+    assert restarts_of_evaluator((*BROKEN[:2], "ValueError: bad shape")) == 1
+    assert restarts_of_evaluator((*BROKEN[:2], "TypeError: cannot add <Thing object at 0x7f#>")) == 1
+    assert restarts_of_evaluator(("model_fn failed on its data at m.py:3",)) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "more"),
+    [
+        ((*BROKEN[:2], "ValueError: bad shape #"), {}),
+        ((*BROKEN[:2], "ValueError: bad shape"), {"lived_s": 100.0}),
+        ((*BROKEN[:2], "ConnectionRefusedError: [Errno 111] Connection refused"), {}),
+        ((*BROKEN[:2], "tensorflow.python.framework.errors_impl.UnavailableError: failed to connect"), {}),
+        ((*BROKEN[:2], "ValueError: Can't load save_path when it is None."), {}),
+        (("evaluating",), {}),
+        ((), {}),
+        (("bad",), {"code": -9}),
+    ],
+)
+def test_an_evaluator_that_may_succeed_is_started_again_until_its_limit(lines: tuple[str, ...], more: dict[str, Any]) -> None:
+    assert restarts_of_evaluator(lines, **more) == 3
+
+
+def test_a_program_that_fails_twice_alike_after_another_was_killed_is_started_again(run: Replay) -> None:
+    now = 5.0
+    for _ in range(2):
+        run.at(now, Exited(PS, -9))
+        run.at(now + 0.1, Exited(W0, 1, (*BROKEN[:2], "ValueError: bad shape")))
+        assert run.phase(W0) is TaskPhase.BACKOFF
+        now += 10
+        run.at(now, Tick(), Started(PS, 300), Serving(PS), Started(W0, 301))
+    run.at(now, Exited(PS, -9))
+    run.at(now + 0.1, Exited(W0, 1, BROKEN))
+    assert run.outcome.text.endswith("and worker:0 exited with code 1 after it; another attempt would fail alike")
+
+
 def test_stop_is_term_and_a_second_one_kills(run: Replay) -> None:
     assert run.at(5, Stop("Ctrl-C", exit_code=130)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
     assert run.at(5.1, Stop("again")) == []
@@ -337,9 +415,6 @@ def test_an_exit_code_that_is_taken_for_success_is_told() -> None:
     run = Replay(make_plan(task_plan(W0, needs=(), ok_exit_codes=(0, 1)))).up()
     run.at(5, Exited(W0, 1))
     assert run.outcome == Outcome(True, 0, "worker:0 exited with code 1, which its ok_exit_codes allow")
-
-
-USAGE = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=worker")
 
 
 def test_a_failure_that_speaks_of_the_role_repeats_the_guess_that_it_may_be_due_to() -> None:
