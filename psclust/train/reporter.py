@@ -75,6 +75,7 @@ class Reporter:
                 self._recent.add(int(staleness))
             if barrier_s is not None:
                 self._barrier_s = (self._barrier_s or 0.0) + barrier_s
+            loss += 0.0  # of -0.0 that is 0.0
             self._step, self._loss = max(step, self._step), loss
             if self._results is not None and self._numbers():
                 self._results = None

@@ -18,6 +18,7 @@ from psclust.replication.input.replica_input import build_input
 from psclust.replication.towers.tower import build_tower
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.variables.places import Places
+from psclust.replication.variables.training_state import create_state
 
 pytestmark = pytest.mark.tensorflow
 
@@ -55,6 +56,37 @@ def _batches(session: Any, data: Any, count: int, skip: int = 0) -> list[tuple[i
     session.run(data.initializer, {data.skip: skip})
     found = (session.run([data.features, data.examples]) for _ in range(count))
     return [(int(features[0]), int(examples)) for features, examples in found]
+
+
+def _of_rows(features: Any, mode: str) -> psclust.EstimatorSpec:
+    rows = tf.gather(tf.compat.v1.get_variable("table", [9, 2], initializer=tf.compat.v1.ones_initializer()), features)
+    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(rows))
+
+
+def test_the_step_is_read_for_the_staleness_before_the_run_advances_it() -> None:
+    with tf.Graph().as_default() as graph:
+        built = build_between_graph(_program(_of_rows, lambda: _range(8)), TWO, 0, sync=False, chief=True)
+        assert built.step is not None
+        assert built.step.staleness is not None
+        handle = built.state.global_step.handle.op.name
+        of_step = [op for op in graph.get_operations() if any(value.op.name == handle for value in op.inputs)]
+        (advance,) = [op for op in of_step if op.type == "AssignAddVariableOp"]
+        reads = [op.name for op in of_step if op.type == "ReadVariableOp" and op.name in reached([built.step.staleness.op], before)]
+        assert set(reads) & reached([advance], before).keys()
+
+
+def test_a_step_that_goes_back_to_a_checkpoint_is_no_negative_staleness(session: Any) -> None:
+    state = create_state(DeviceLayout(0, ("", ""), ""))
+    stale = state.staleness_of_copies(state.advance([]), 0)
+    late = state.staleness(state.begun() + 1, tf.constant(1, tf.int64))
+    session.run([tf.compat.v1.global_variables_initializer()])
+    session.run([tf.compat.v1.local_variables_initializer()])
+    assert [session.run(stale), session.run(stale)] == [0, 0]
+    state.global_step.load(7, session)
+    assert [session.run(stale), session.run(stale)] == [5, 0]
+    state.global_step.load(3, session)
+    assert [session.run(stale), session.run(stale)] == [0, 0]
+    assert session.run(late) == 0
 
 
 # ---- input

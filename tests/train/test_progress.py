@@ -100,6 +100,14 @@ def test_a_line_is_logged_at_the_interval(caplog: pytest.LogCaptureFixture) -> N
     assert [record.getMessage() for record in caplog.records] == ["step 2 loss 0.25 10 examples/s", "step 4 loss 0.25 10 examples/s"]
 
 
+def test_a_loss_of_minus_zero_is_zero(caplog: pytest.LogCaptureFixture) -> None:
+    reporter = Reporter(ProgressFile(None), 0.0, _Clock())
+    with caplog.at_level(logging.INFO):
+        reporter.step(1, -0.0, 1, 0)
+    assert caplog.messages == ["step 1 loss 0 staleness 0.0 (max 0)"]
+    assert str(reporter.progress.loss) == "0.0"
+
+
 def test_the_file_is_json_also_when_the_loss_is_not_a_number(tmp_path: Path) -> None:
     reporter = Reporter(ProgressFile(tmp_path / "p.json"), 60.0, _Clock())
     reporter.step(3, float("nan"), 1)

@@ -56,6 +56,7 @@ def tower_step(
     """The step in which `tower` alone updates the variables, by its gradients or its own train_op, and then brings its `copies` of them up
     to date."""
     refreshed: Sequence[Operation] = ()
+    begun = state.begun() if len(layout.workers) > 1 and not copies else None
     if tower.spec.train_op is not None:
         step = advance_with(tower, state, replica)
     else:
@@ -65,13 +66,13 @@ def tower_step(
         gradients = send_gradients(tower.gradients, layout.workers[replica], settings.wire_dtype, in_turn=bool(copies))
         with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
             applied = apply_update(optimizer, gradients, statistics, state, layout, settings)
-        step = state.advance(applied, replica=replica)
+        step = state.advance(applied if begun is None else [*applied, begun.op], replica=replica)
         # At the end of the data no op may change a variable, not even one that needs no gradient, such as the decay of Adam's moments.
         await_batch(step, tower.input.examples, built)
         refreshed = list(refresh(copies, built).values())
     staleness = None
     if len(layout.workers) > 1:
-        staleness = state.staleness_of_copies(step, replica) if refreshed else state.staleness(step)
+        staleness = state.staleness_of_copies(step, replica) if begun is None else state.staleness(begun, step)
     with tf.device(tower.loss.device), tf.control_dependencies(refreshed):
         loss = tf.identity(tower.loss)
     return step_ops(layout.client, step, loss, tower.input.examples, staleness)

@@ -85,14 +85,21 @@ class State:
         with tf.device(self.global_step.device), tf.control_dependencies([moved]):
             return tf.identity(step, name="step")
 
-    def staleness(self, step: Tensor) -> Tensor:
-        """The number of updates by other replicas between the beginning of a run and its own update to `step`; int64 scalar. Reads the
-        global step like the variables, with an op that waits for no other."""
+    def begun(self) -> Tensor:
+        """The global step at the beginning of a run, int64 scalar. Reads it like the variables, with an op that waits for no other; the
+        run's own update must wait for it, or it may read what that has made of the step."""
         with tf.device(self.global_step.device):
-            return step - 1 - self.global_step.read_value()
+            return self.global_step.read_value()
+
+    def staleness(self, begun: Tensor, step: Tensor) -> Tensor:
+        """The number of updates by other replicas between the beginning of a run and its own update to `step`; int64 scalar. 0 if a
+        train_op of the user's, which does not wait for `begun`, was faster."""
+        with tf.device(self.global_step.device):
+            return tf.maximum(step - 1 - begun, 0)
 
     def staleness_of_copies(self, step: Tensor, replica: int) -> Tensor:
-        """The same for a `replica` that computes from copies, which its update before has refreshed: the updates by others since then."""
+        """The same for a `replica` that computes from copies, which its update before has refreshed: the updates by others since then.
+        0 if a checkpoint with fewer steps has been restored in between."""
         with tf.device(self.global_step.device):
             before = tf.compat.v1.Variable(
                 self.global_step.read_value,
@@ -102,7 +109,7 @@ class State:
                 use_resource=True,
                 dtype=tf.int64,
             )
-            stale = step - 1 - before.read_value()
+            stale = tf.maximum(step - 1 - before.read_value(), 0)
             with tf.control_dependencies([stale]):
                 kept = before.assign(step, read_value=False)
             with tf.control_dependencies([kept]):

@@ -127,4 +127,4 @@ def _pair(name: str, metric: Any) -> tuple[Any, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return float(value) if np.ndim(value) == 0 else np.asarray(value).tolist()
+    return float(value) + 0.0 if np.ndim(value) == 0 else np.asarray(value).tolist()  # of -0.0 that is 0.0
