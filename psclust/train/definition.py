@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from psclust.errors import UsageError
 from psclust.replication.model import EstimatorSpec, ModeKeys, Shard, as_spec
 from psclust.replication.tf_types import Optimizer, Tensor
+from psclust.train.compared_tensors import comparisons_noticed
 from psclust.train.config import TrainConfig, changed
 from psclust.train.optional_arguments import call_with, takes
 from psclust.train.user_errors import refusals
@@ -30,6 +31,8 @@ class Definition:
     predict_input_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
     serving_input_receiver_fn: Callable[..., Any] | None = field(default=None, kw_only=True)
     config: TrainConfig = field(default=TrainConfig(), kw_only=True)
+    # Places in these functions that have warned.
+    _compared: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def with_params(self: _D, changes: Mapping[str, Any]) -> _D:
         return replace(self, params={**(self.params or {}), **changes})
@@ -51,17 +54,18 @@ class Definition:
     def dataset(self, mode: str, shard: Shard) -> Any:
         offered = {"mode": mode, "params": dict(self.params or {}), "shard": shard}
         own = {ModeKeys.EVAL: self.eval_input_fn, ModeKeys.PREDICT: self.predict_input_fn}.get(mode)
-        with refusals("input_fn", mode):
+        with refusals("input_fn", mode), comparisons_noticed(self._compared):
             return call_with(own or self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        with refusals("model_fn", mode, features, labels):
+        with refusals("model_fn", mode, features, labels), comparisons_noticed(self._compared):
             return as_spec(call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}), config=None))
 
     def optimizer(self, global_step: Tensor) -> Optimizer | None:
         if self.optimizer_fn is None:
             return None
-        optimizer = call_with(self.optimizer_fn, params=dict(self.params or {}), global_step=global_step)
+        with comparisons_noticed(self._compared):
+            optimizer = call_with(self.optimizer_fn, params=dict(self.params or {}), global_step=global_step)
         if not hasattr(optimizer, "compute_gradients"):
             raise UsageError(
                 f"optimizer_fn returned a {type(optimizer).__module__}.{type(optimizer).__name__}; return one of tf.compat.v1.train, for "

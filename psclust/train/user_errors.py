@@ -51,7 +51,7 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
         yield
     except (ValueError, TypeError) as error:
         frames = traceback.extract_tb(error.__traceback__)
-        if isinstance(error, PsclustError) or not _of_library(frames[-1].filename):
+        if isinstance(error, PsclustError) or not is_of_library(frames[-1].filename):
             raise
         missing = _MISSING.match(str(error))
         if missing:
@@ -142,11 +142,12 @@ def _gradients(op: Any) -> Iterator[Any]:
 def _place(frames: Iterable[Any]) -> str:
     """The last line in the user's function, as part of a sentence; empty if none was running. Frames that called psclust do not count."""
     inside = dropwhile(lambda frame: not frame.filename.startswith(str(_PACKAGE)), frames)
-    own = [frame for frame in inside if not _of_library(frame.filename)]
+    own = [frame for frame in inside if not is_of_library(frame.filename)]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].name})" if own else ""
 
 
-def _of_library(filename: str) -> bool:
+def is_of_library(filename: str) -> bool:
+    """Whether a file is of TensorFlow, Keras or psclust, and not the user's."""
     return filename.startswith(_LIBRARIES)
 
 
