@@ -94,13 +94,13 @@ _USAGE = re.compile(
     r"|Flags parsing error|UnrecognizedFlagError|IllegalFlagValueError|Unknown command line flag|Flag --\S+ must have",  # absl
     re.MULTILINE,
 )
-_FLAG_NAMES = r"\b(?:ps_hosts|worker_hosts|job_name|task_index|role|cluster)\b"
+_FLAG_NAMES = r"\b(?:ps_hosts|worker_hosts|job_name|task_index)\b"
 _OF_ROLE = re.compile(
     r"TF_CONFIG|/tfconfig_cluster_resolver\.py\"|ClusterSpec|/server_lib\.py\"|[Cc]luster spec must be|/absl/flags/"
     r"|Could not start gRPC server|Could not parse port for local server|Address already in use"
     r"|^KeyError: '(?:cluster|task|type|index|ps|worker|chief|master|evaluator)'"
     r"|<frozen os>[\s\S]*^KeyError: |sys\.argv[\s\S]*^(?:IndexError|ValueError): "
-    rf"|{_FLAG_NAMES}[\s\S]*^(?:AttributeError: 'NoneType'|TypeError: .*None|ValueError: invalid literal for int)"
+    rf"|(?:{_FLAG_NAMES}|\.cluster\b)[\s\S]*^(?:AttributeError: 'NoneType'|TypeError: .*None|ValueError: invalid literal for int)"
     rf"|^(?!Namespace)\S.*{_FLAG_NAMES}.*\b(?:required|missing|must|unknown|invalid|expected|not)\b",
     re.MULTILINE,
 )

@@ -109,3 +109,24 @@ def test_a_free_port_is_there_for_any_server_of_a_task(bed: CommandBed) -> None:
     assert len(ports) == 2
     plan = json.loads(bed.run_folder().plan.read_text(encoding="utf-8"))
     assert {str(task["free_port"]) for task in plan["tasks"]} == ports
+
+
+def test_a_failure_that_is_known_is_followed_by_its_remedy_once(bed: CommandBed) -> None:
+    bed.write("train.py", READS + "raise AttributeError(\"module 'tensorflow' has no attribute 'estimator'\")\n")
+    bed.write("psclust.yaml", JOBS)
+    code, said = bed.run("up")
+    assert code == 1
+    assert said.count("psclust.Program (docs/tasks/estimator.md)") == 1
+    assert "role_by: flags or none" not in said
+    status = json.loads(bed.run("ps", "--json")[1])
+    assert status["remedy"].endswith("psclust.Program (docs/tasks/estimator.md)")
+
+
+def test_an_evaluator_that_cannot_succeed_is_named_once_and_not_started_again(bed: CommandBed) -> None:
+    wait = "while 'not started again' not in open(os.environ['PSCLUST_RUN_DIR'] + '/events.jsonl').read(): pass"
+    bed.write("train.py", READS + f"if told['task']['type'] == 'evaluator': import nosuch\n{wait}\n")
+    bed.write("psclust.yaml", "jobs: {worker: 1, evaluator: 1}\npreload: false\nprogram: train.py\n")
+    code, said = bed.run("up")
+    assert code == 0, said
+    assert said.count("evaluator:0 exited with code 1 and is not started again: another attempt would fail alike (ModuleNotFoundError") == 1
+    assert "attempt 2 starts" not in said

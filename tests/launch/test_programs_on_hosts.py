@@ -53,6 +53,13 @@ def test_lines_from_hosts_have_the_times_of_this_machine(far: CommandBed, hosts:
     assert 0.15 < second - first < ended - began
 
 
+def test_what_a_task_printed_on_its_host_leads_to_a_remedy(far: CommandBed, hosts: HostBed) -> None:
+    failing = "echo \"AttributeError: module 'tensorflow' has no attribute 'estimator'\"; exit 1"
+    code, said = far.run("up", "-H", hosts.names, "--ps", "0", "--workers", "1", "--", "bash", "-c", failing)
+    assert code == 1
+    assert said.count("psclust.Program (docs/tasks/estimator.md)") == 1
+
+
 # One with flags is in the test of proxies.
 @pytest.mark.parametrize("script", [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:

@@ -92,6 +92,7 @@ OTHER = {
     "nothing": [],
     "a line of its own": ["training as worker 0"],
     "arguments it printed": ["Namespace(job_name='worker', task_index=None) not used"],
+    "a cluster of its own": ["the cluster of points is not dense"],
     "its own mistake": raised("TypeError: step() missing 1 required positional argument: 'x'"),
 }
 
