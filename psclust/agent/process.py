@@ -18,6 +18,7 @@ import psclust
 from psclust.agent import guard
 from psclust.agent.access import Identity
 from psclust.agent.addresses import own_addresses
+from psclust.agent.agent_record import record_processes
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.plan.task_environment import HostEnvironment, library_environment
 from psclust.rundir.folder import RunFolder
@@ -136,6 +137,7 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     from psclust.agent.agent_service import AgentService
     from psclust.transport.local_transport import LocalTransport
 
+    record_processes(folder.agent_process, own_guard.pid)
     agent = Agent(folder, request.lease_s, request.grace_s)
     signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
     own_guard.on_term(lambda: agent.stop("its guard was killed" if own_guard.is_gone() else "it got SIGTERM"))

@@ -120,20 +120,24 @@ class AgentClient:
     def is_silent(self) -> bool:
         return is_silent(time.monotonic() - self._last_reply, self._lease.lease_s)
 
-    def stop(self) -> None:
-        """Stop the agent with all its tasks, and wait for its last updates. An unreachable agent stops when its lease ends."""
+    def stop(self) -> bool:
+        """Stop the agent with all its tasks, and wait for its last updates; returns whether it has taken that. An unreachable agent stops
+        when its lease ends."""
         lost = self._contact is Contact.LOST
         if not self._enter(Contact.CLOSED):
-            return
+            return True
         self._renew_now.set()
         self._requests.put(None)
         try:
             if not lost:
                 self._stub.Stop(pb.Empty(), timeout=_STOP_SILENT_S if self.is_silent() else _STOP_S)
                 self._watching.join(_STOP_SILENT_S)
+            stopped = True
         except grpc.RpcError as error:
             LOG.warning("%s: could not stop the agent (%s)", self.access.host, error.code().name)
+            stopped = False
         self._channel.close()
+        return stopped
 
     # ---- threads
 

@@ -14,6 +14,7 @@ from psclust.control.suspend_detector import start_suspend_detector
 from psclust.errors import PsclustError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import TaskPlan
+from psclust.rundir.agents_file import keep_agents, mark_detached
 from psclust.rundir.folder import RunFolder
 from psclust.spec.cluster import Task
 from psclust.spec.port_range import is_fixed
@@ -47,6 +48,8 @@ class RemoteTransport(Transport):
         return dict(self._agents)
 
     def extend_leases(self, lease_s: float) -> None:
+        """For a detached run."""
+        mark_detached(self._folder)
         for agent in self._agents.values():
             agent.extend_lease(lease_s)
 
@@ -128,7 +131,8 @@ class RemoteTransport(Transport):
         return [host for host, agent in self._agents.items() if agent.is_silent()]
 
     def close(self) -> None:
-        on_all(self._agents, AgentClient.stop)
+        stopped = on_all(self._agents, AgentClient.stop)
+        keep_agents(self._folder, [host for host, ended in zip(self._agents, stopped, strict=True) if not ended])
         self._local.close()
 
     def _agent(self, task: Task) -> AgentClient | None:

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from psclust.agent.lease import SSH_LOGIN_S, granted_s
 from psclust.errors import PsclustError, UsageError
-from psclust.launch.purge import record_places
+from psclust.launch.run_places import record_places
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.task_environment import library_environment, passed
+from psclust.rundir.agents_file import LiveAgents, write_agents
 from psclust.rundir.folder import RunFolder, agent_folder
 from psclust.spec.cluster import LOCALHOST, Host
 from psclust.spec.cluster_file import ClusterFile
@@ -67,7 +69,9 @@ def start_host_agents(
         folders = {host: agent_folder(each.state, request.cluster.name, folder.id, host) for host, each in facts.items()}
         run = f"{request.cluster.name}.{folder.id}"
         if host_maker(file.reach_by) is None:
-            record_places(request.cluster, run, file, facts, folders)  # before anything is left there
+            # Before anything is left there.
+            record_places(request.cluster, run, file, facts, folders)
+            write_agents(folder, _agents_of(file))
         agent_folders = _agent_folders(pythons, request, facts, folders, run, say)
         settings = AgentSettings(
             name=request.cluster.name,
@@ -83,6 +87,12 @@ def start_host_agents(
         replies = start_agents(pythons, agent_folders, settings, lambda access: client.add_agents([access]))
         addresses = common_addresses(client, replies, settings)
     return remote_hosts(replies, agent_folders, addresses)
+
+
+def _agents_of(file: ClusterFile) -> LiveAgents:
+    keys = file.deadlines
+    more_s = SSH_LOGIN_S + keys.stop
+    return LiveAgents(tuple(host.name for host in file.hosts), granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s)
 
 
 def _agent_folders(

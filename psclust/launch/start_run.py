@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from psclust.errors import StartError
 from psclust.launch.cluster_copy import record_cluster
+from psclust.launch.earlier_agents import end_earlier_agents
 from psclust.launch.held_run import HeldRun
 from psclust.launch.host_agents import other_hosts, start_host_agents
 from psclust.launch.job_runs import job_folder
@@ -69,10 +70,11 @@ def start_run(
     run.wait_for_supervisor()
     statuses = StatusStream(run.client.watch())
     remote_hosts: Mapping[str, RemoteHost] = {}
+    earlier = [each for each in request.cluster.runs() if each.id != run.folder.id]  # dead, as their name is ours
+    end_earlier_agents(request.cluster, earlier, say)
     if other_hosts(request.file):
-        for earlier in request.cluster.runs():
-            if earlier.id != run.folder.id:  # it is dead, as its name is ours
-                remove_hosts(earlier)
+        for each in earlier:
+            remove_hosts(each)
         make_hosts(run.folder, request.file, say)
         with log_in() as connections:
             remote_hosts = start_host_agents(request, run.folder, run.client, connections, say)

@@ -96,6 +96,16 @@ class RunFolder:
         return self.path / "made_hosts.json"
 
     @property
+    def agents(self) -> Path:
+        """See `psclust.rundir.agents_file`."""
+        return self.path / "agents.json"
+
+    @property
+    def agent_process(self) -> Path:
+        """On a host: the processes of its agent."""
+        return self.path / "agent_process.json"
+
+    @property
     def access(self) -> Path:
         """How to reach the supervisor from another machine; contains a key."""
         return self.path / "access.json"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from psclust.errors import NoRunError
+from psclust.rundir.agents_file import mark_dead
 from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.events_file import EventsFile, record
 from psclust.rundir.folder import ENDING_BYTES, ClusterFolder, RunFolder
@@ -58,7 +59,13 @@ def record_death(folder: RunFolder, how: str) -> None:
     lines = tail_of(folder.supervisor_log, _LOG_LINES)
     # A fault of psclust's own left a traceback.
     why = f" ({lines[-1]})" if any(line.startswith("Traceback") for line in lines) else ""
-    text = f"the supervisor {how}{why}; every task of the run was stopped"
+    agents = mark_dead(folder, time.time())
+    text = f"the supervisor {how}{why}; every task of the run {'here ' if agents else ''}was stopped"
+    if agents is not None:
+        text += (
+            f", those on {agents.names} end by themselves within {agents.lasts_s:.0f} s (deadlines.lease). "
+            f"`psclust down {folder.path.parent.name}`, or the next `psclust up`, ends them at once"
+        )
     now = status.began + status.age(status.began)
     EventsFile(folder.events).append([record("end", ok=False, exit_code=1, reason=text)], time.time(), now - status.began)
     with suppress(OSError):

@@ -84,7 +84,7 @@ def _client(job: Job, layout: DeviceLayout) -> _Client:
             [*training_hooks(spec, chief=True), *job.hooks, *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
         )
         checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
-        saver = Saver(checkpoints, job.save_s, job.program.config.save_steps, lambda: job.reporter.during("saving"))
+        saver = Saver(checkpoints, job.save_s, job.program.config.save_steps, lambda: job.reporter.during("saving"), job.check_folder)
         client = _Client(job, graph, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks)
     graph.finalize()
     return client

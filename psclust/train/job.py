@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ from psclust.train.task_context import TaskContext
 
 @dataclass(frozen=True)
 class Job:
-    """hooks: session hooks to run in addition to those of the model function."""
+    """hooks: session hooks to run in addition to those of the model function. check_folder: called before a checkpoint is written, raises
+    PsclustError if the model's folder has another writer."""
 
     program: Definition
     context: TaskContext
@@ -28,6 +29,7 @@ class Job:
     reporter: Reporter
     hooks: Sequence[Any] = ()
     end_request: EndRequest = field(default_factory=EndRequest)
+    check_folder: Callable[[], None] = lambda: None
 
     @property
     def save_s(self) -> float | None:

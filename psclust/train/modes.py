@@ -9,6 +9,7 @@ from psclust.spec.jobs import BETWEEN_GRAPH
 from psclust.train.between_graph.chief import Chief
 from psclust.train.between_graph.replica import Replica
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
+from psclust.train.checkpoints.folder_writer import writing_to
 from psclust.train.in_graph import train_in_graph
 from psclust.train.job import Job
 from psclust.train.offline.evaluation import evaluate, write_evaluation
@@ -53,20 +54,26 @@ def train(job: Job) -> int:
     if context.task is None or context.replication == BETWEEN_GRAPH:
         wanted = job.program.config.device_count or context.device_count
         job = replace(job, context=replace(context, devices=own_devices(wanted)))
-    if context.is_chief:
-        folder = CheckpointFolder(job.model_dir)
-        folder.check_writable()
+    if not context.is_chief:
+        return _train(job)
+    folder = CheckpointFolder(job.model_dir)
+    folder.check_writable()
+    with writing_to(job.model_dir, context.run, str(context.task or "a training")) as lease:
         folder.tidy()
         mark_training(job.model_dir, context.run, None)
+        step = _train(replace(job, check_folder=lease.check))
+        mark_training(job.model_dir, context.run, step)
+    return step
+
+
+def _train(job: Job) -> int:
+    context = job.context
     if context.task is not None and context.replication == BETWEEN_GRAPH:
         replica = Chief(job) if context.is_chief else Replica(job)
         recover(replica.attempt, context, lambda: job.reporter.steps)
     else:
         train_in_graph(job)
-    step = job.reporter.global_step
-    if context.is_chief:
-        mark_training(job.model_dir, context.run, step)
-    return step
+    return job.reporter.global_step
 
 
 def _evaluate(job: Job) -> None:

@@ -62,3 +62,16 @@ def test_a_training_ends_with_a_checkpoint_and_resumes_from_it(bed: CommandBed, 
     code, said = bed.run(*command, "--max-steps", str(int(saved[1]) + 20), env={"SLURM_RESTART_COUNT": "1"})
     assert code == 0, said
     assert f"resumed at step {saved[1]} (attempt 2)" in said
+
+
+@pytest.mark.tensorflow
+def test_a_second_run_with_the_same_model_folder_waits_for_the_end_of_the_first(bed: CommandBed) -> None:
+    words = ("--ps", "1", "--workers", "1", "psclust.examples.digits:program", "--model-dir", "model", "--set")
+    first = bed.start("up", "--name", "first", *words, "epochs=1000")
+    wait_until(lambda: "| step " in first.output, what="the first run's steps")
+    second = bed.start("up", "--name", "second", *words, "epochs=1")
+    wait_until(lambda: "writes into this folder" in second.output, what="the second to see the first")
+    assert bed.run("down", "first")[0] == 0
+    assert first.wait() == 143
+    assert second.wait() == 0, second.output
+    assert "restored " in second.output

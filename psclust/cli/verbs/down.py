@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 
@@ -54,11 +55,26 @@ def _end_or_purge(cluster: ClusterFolder, *, now: bool, purge: bool) -> None:
         status = read_status(current_run(cluster))
         how = "it ended well" if status.ok else f"it {'was stopped' if status.was_stopped else 'failed'}: {status.text}"
         output.say(f"{cluster.name} is down already; {how}")
+        _end_left_agents(cluster)
         _remove_left_hosts(cluster)
     if purge:
         kept = remove_what_is_left(cluster)
         lines = [f"nothing of {cluster.name} is left on other hosts", *(f"{folder} is in use, and stays" for folder in kept)]
         output.say("\n".join(lines))
+
+
+def _end_left_agents(cluster: ClusterFolder) -> None:
+    """Those of runs whose supervisor was killed."""
+    left = [run for run in cluster.runs() if run.agents.exists()]
+    lock = cluster.lock() if left else None
+    if lock is None:  # nothing is left, or it has been started again meanwhile
+        return
+    from psclust.launch.earlier_agents import end_earlier_agents
+
+    try:
+        end_earlier_agents(cluster, left, output.say)
+    finally:
+        os.close(lock)
 
 
 def _remove_left_hosts(cluster: ClusterFolder) -> None:

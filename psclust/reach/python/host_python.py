@@ -17,7 +17,7 @@ from psclust.reach.python.local_process import LocalProcess
 from psclust.reach.python.remote_command import BOOT, NO_PYTHON, remote_command
 from psclust.rundir.log_tail import last_line
 
-Module = Literal["facts", "store", "start_agent", "surroundings", "mesh"]
+Module = Literal["facts", "store", "start_agent", "end_agent", "surroundings", "mesh"]
 
 OLDEST_PYTHON = (3, 10)
 _FOLDER = Path(on_host.__file__).parent

@@ -55,7 +55,7 @@ class Chief(Replica):
     def _build_own(self) -> None:
         job, config = self.job, self.job.program.config
         self.checkpoints = Checkpoints(self.variables.all, job.model_dir, job.context.layout.client, config)
-        self.saver = Saver(self.checkpoints, job.save_s, config.save_steps, lambda: job.reporter.during("saving"))
+        self.saver = Saver(self.checkpoints, job.save_s, config.save_steps, lambda: job.reporter.during("saving"), job.check_folder)
 
     def run(self, session: Session, steps: Steps, ready: Ready) -> None:
         self.hooks.start(session)

@@ -17,7 +17,7 @@ LOG = logging.getLogger(__name__)
 
 class Saver:
     """Writes a checkpoint every `every_s` seconds or `every_steps` steps, whichever comes first; None: never for that reason. timed:
-    makes a context for each."""
+    makes a context for each. check: called before each, raises PsclustError if the folder is not this training's any more."""
 
     def __init__(
         self,
@@ -25,8 +25,10 @@ class Saver:
         every_s: float | None,
         every_steps: int | None = None,
         timed: Callable[[], AbstractContextManager[None]] = nullcontext,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._checkpoints = checkpoints
+        self._check = check
         self._timed = timed
         self._every_s = math.inf if every_s is None else every_s
         self._every_steps = math.inf if every_steps is None else every_steps
@@ -40,6 +42,7 @@ class Saver:
 
     def save(self, session: Session, step: int) -> None:
         """Writes one now. Raises PsclustError."""
+        self._check()
         self._due, self._due_step = time.monotonic() + self._every_s, step + self._every_steps
         with self._timed():
             self._checkpoints.save(session, step)
@@ -54,6 +57,7 @@ class Saver:
         last one is of this step. Logs a failure to write and tries again at the next due time. Raises NotFiniteError."""
         if not self.is_due(step) and (not event or step == self._last):
             return event
+        self._check()
         try:
             self.save(session, step)
         except NotFiniteError:

@@ -1,0 +1,84 @@
+"""A model folder and the trainings that would write into it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from psclust.errors import PsclustError
+from psclust.train.checkpoints import folder_writer
+from psclust.train.checkpoints.folder_writer import FolderLease, Writer, writing_to
+
+pytestmark = pytest.mark.process
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from psclust.train.checkpoints.folder_writer import FolderLease, Writer
+FolderLease(Path(sys.argv[1]), Writer.here("other", "worker:0")).take()
+print("taken", flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "taken\n"
+        yield process
+        process.kill()
+
+
+def test_a_folder_that_is_written_to_by_nothing_else_is_taken_and_left_as_it_was(tmp_path: Path) -> None:
+    with writing_to(tmp_path, "mine", "worker:0") as lease:
+        lease.check()
+        assert (tmp_path / "writer.json").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
+    with another(tmp_path) as process:
+        process.kill()
+        process.wait()
+        began = time.monotonic()
+        with writing_to(tmp_path, "mine", "worker:0") as lease:
+            lease.check()
+        assert time.monotonic() - began < folder_writer._LEASE_S / 2
+
+
+def test_the_next_attempt_of_a_run_takes_the_folder_over_from_the_one_before(tmp_path: Path) -> None:
+    with another(tmp_path), writing_to(tmp_path, "other", "worker:0") as lease:
+        lease.check()
+
+
+def test_a_writer_that_goes_on_is_named_and_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(folder_writer, "_PATIENCE_S", 0.5)
+    with (
+        another(tmp_path),
+        pytest.raises(PsclustError, match=r"worker:0 of run other writes into this folder, on .* choose another --model-dir"),
+    ):
+        FolderLease(tmp_path, Writer.here("mine", "worker:0")).take()
+
+
+def test_a_writer_on_another_machine_is_waited_for_until_its_lease_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = FolderLease(tmp_path, replace(Writer.here("other", "worker:0"), machine="another one"))
+    far._renew()
+    monkeypatch.setattr(folder_writer, "_LEASE_S", 0.5)
+    began = time.monotonic()
+    with writing_to(tmp_path, "mine", "worker:0"):
+        assert time.monotonic() - began >= 0.5
+        # It had only stood still, and must not write any more.
+        with pytest.raises(PsclustError, match=r"worker:0 of run mine writes into this folder"):
+            far.check()
+        far.release()
+        assert (tmp_path / "writer.json").exists()
