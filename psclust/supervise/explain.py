@@ -31,14 +31,15 @@ class Seen:
 
 @dataclass(frozen=True)
 class Evidence:
-    """seen: of programs. tails: the last output of each task. hosts: by name; a host that did not answer is missing. now: on the clock of
-    `state`."""
+    """seen: of programs. printed: when a program's output last grew. tails: the last output of each task. hosts: by name; a host that did
+    not answer is missing. now: on the clock of `state`, as all times."""
 
     state: RunState
     now: float
     seen: Mapping[Task, Seen] = field(default_factory=dict)
     tails: Mapping[Task, bytes] = field(default_factory=dict)
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
+    printed: Mapping[Task, float] = field(default_factory=dict)
 
     def process(self, entry: TaskState) -> ProcessFacts:
         host = self.hosts.get(entry.plan.host)
@@ -54,7 +55,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     busy = {
         task
         for task, place in places.items()
-        if place is not None and place.place in (Place.OWN, Place.SAVING, Place.RESTORING, Place.LOADING)
+        if place is not None and place.place in (Place.OWN, Place.CALL, Place.SAVING, Place.RESTORING, Place.LOADING)
     }
     computing = {entry.plan.task for entry in clients if _computes(evidence, entry, places[entry.plan.task], set(troubles))}
     blockers = {*troubles, *busy, *computing}
@@ -96,7 +97,8 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
 
 
 def _place(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
-    return whereabouts(evidence.process(entry).threads)
+    process = evidence.process(entry)
+    return whereabouts(process.threads, process.names)
 
 
 def _computes(evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]) -> bool:
@@ -109,6 +111,8 @@ def _computes(evidence: Evidence, entry: TaskState, place: Whereabouts | None, t
 def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabouts | None], blockers: set[Task]) -> Finding:
     """What a running program does."""
     task, process, seen = entry.plan.task, evidence.process(entry), evidence.seen.get(entry.plan.task)
+    if entry.finished:
+        return Finding(str(task), "has ended; its server stays for the others")
     place, step = places[task], seen.step if seen else None
     finding = Finding(str(task), _unknown(entry, seen, process), step=step, stack=_stack(process.main_thread, entry.plan.cwd))
     if place is not None:
@@ -117,13 +121,13 @@ def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabo
         return finding
     created = _awaited_by_session(evidence.tails.get(task, b""))
     if created and (place is None or place.place in (Place.SESSION, Place.CREATING)):
-        return replace(finding, does="in CreateSession", waits_for=created)
+        creating = Whereabouts(Place.CREATING, place.frame if place else None)
+        return replace(finding, does=_describe(creating, entry.plan.cwd), waits_for=created)
     if seen is not None and seen.phase == "train" and evidence.now - seen.since < STALLED_S:
         return replace(finding, does="training")
     missing = _missing_servers(evidence, entry, blockers)
     if missing:
-        creating = place is not None and place.place is Place.SESSION and not (seen and seen.phase == "train")
-        does = Place.CREATING.value if creating else finding.does
+        does = finding.does
         if place is not None and place.place in (Place.BARRIER, Place.COMPUTING):
             # Without a server it may be anywhere between the two.
             does = "in a step" if step is None else f"in step {step + 1}"
@@ -182,13 +186,22 @@ def _missing_servers(evidence: Evidence, entry: TaskState, blockers: set[Task]) 
 
 
 def _describe(place: Whereabouts, cwd: str) -> str:
-    return f"{place.place.value}: {_shown(place.frame, cwd)}" if place.frame else place.place.value
+    """A clause. Of a call that waits, the user's line says more than the function that it is in."""
+    where = f"{place.place.value}, while its queue runner is in {place.op}" if place.op else place.place.value
+    if place.frame is None:
+        return where
+    if place.frame.text is None or place.place in (Place.OWN, Place.INPUT):
+        return f"{where}: {_shown(place.frame, cwd)}"
+    return f"{where}: {place.frame.text} ({_line_of(place.frame, cwd)})"
 
 
 def _shown(frame: Frame, cwd: str) -> str:
+    return f"{frame.function} ({_line_of(frame, cwd)})"
+
+
+def _line_of(frame: Frame, cwd: str) -> str:
     """With the file's path from the package, or from the program's folder."""
-    path = _PACKAGE.sub("", frame.file)
-    return f"{frame.function} ({path.removeprefix(cwd.rstrip('/') + '/')}:{frame.line})"
+    return f"{_PACKAGE.sub('', frame.file).removeprefix(cwd.rstrip('/') + '/')}:{frame.line}"
 
 
 def _unknown(entry: TaskState, seen: Seen | None, process: ProcessFacts) -> str:
@@ -215,4 +228,8 @@ def _timed(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
     if evidence.process(entry).is_frozen or (entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING):
         return finding
     since = seen.since if seen is not None and entry.alive else entry.since
-    return replace(finding, for_s=round(max(0.0, evidence.now - since), 1))
+    # Of a script that reports nothing, its output is all there is to go by.
+    silent = entry.plan.role != "server" and seen is None and entry.pid is not None and entry.phase is TaskPhase.RUNNING
+    if silent:
+        since = max(since, evidence.printed.get(entry.plan.task, since))
+    return replace(finding, for_s=round(max(0.0, evidence.now - since), 1), silent=silent)

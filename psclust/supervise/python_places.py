@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from psclust.transport.process_facts import Frame
@@ -27,16 +27,20 @@ class Place(Enum):
     SERVING = "serving"
     CREATING = "in CreateSession"
     SESSION = "in a session call"
+    THREADS = "in Coordinator.join"
+    CALL = "in a TensorFlow call"
     INPUT = "reading input"
     OWN = "in its own code"
 
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """frame: the innermost one of the user's own code, for OWN and INPUT."""
+    """frame: the innermost one of the user's own code, for OWN, INPUT and calls of TensorFlow's. op: what a queue runner runs that THREADS
+    waits for."""
 
     place: Place
     frame: Frame | None = None
+    op: str | None = None
 
 
 # (end of the file's path, functions, place); no function: all of the file's.
@@ -56,6 +60,7 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
     ("tensorflow/python/training/basic_session_run_hooks.py", ("_save",), Place.SAVING),
     ("tensorflow/python/training/session_manager.py", ("wait_for_session",), Place.CHIEF),
     ("tensorflow/python/training/server_lib.py", ("join",), Place.SERVING),
+    ("tensorflow/python/training/coordinator.py", ("join",), Place.THREADS),
 )
 # A step that has been begun before is awaited, while another thread makes the call.
 _SESSION_FILES = ("tensorflow/python/client/session.py", "psclust/train/step_runs.py")
@@ -64,18 +69,32 @@ _LIBRARY = re.compile(
     r"(?:site|dist)-packages/|/lib/python3[^/]*/|/psclust/(?:train|replication|estimator|runtime|rundir|spec|placement)/"
     r"|/psclust/(?:errors|framing)\.py$"
 )
+_CALLS = re.compile(r"/(?:tensorflow|keras|tf_keras)/")
+# Places of which the user's line says more.
+_WITH_LINE = (Place.SESSION, Place.CREATING, Place.THREADS, Place.CALL)
+_QUEUE_RUNNER = "QueueRunnerThread-"
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
 
-def whereabouts(threads: Sequence[Sequence[Frame]]) -> Whereabouts | None:
-    """Of a client whose main thread comes first; None if nothing is known."""
+def whereabouts(threads: Sequence[Sequence[Frame]], names: Sequence[str] = ()) -> Whereabouts | None:
+    """Of a client whose main thread comes first; None if nothing is known. names: of the threads."""
     beside = {_known(frame) for thread in threads for frame in thread}
     if Place.SAVING in beside:
         return Whereabouts(Place.SAVING)
     main = _of_thread(threads[0]) if threads else None
     # The run of a step that computes its gradient looks like one that waits; a hook around it is the user's own code.
     computes = main is not None and main.place is Place.BARRIER and Place.COMPUTING in beside
+    if main is not None and main.place is Place.THREADS:
+        return replace(main, op=_queue_runner_op(threads, names))
     return Whereabouts(Place.COMPUTING) if computes else main
+
+
+def _queue_runner_op(threads: Sequence[Sequence[Frame]], names: Sequence[str]) -> str | None:
+    """The op that a queue runner waits in. TensorFlow names such a thread by its queue and its op."""
+    for thread, name in zip(threads, names, strict=False):
+        if name.startswith(_QUEUE_RUNNER) and any(frame.file.endswith(_SESSION_FILES) for frame in thread):
+            return name.rpartition("-")[2]
+    return None
 
 
 def input_thread(threads: Sequence[Sequence[Frame]]) -> Sequence[Frame]:
@@ -92,16 +111,20 @@ def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
     if any("importlib._bootstrap" in frame.file for frame in thread) and any("/tensorflow/" in frame.file for frame in thread):
         return Whereabouts(Place.LOADING)
     found: Whereabouts | None = None
+    in_call = False
     for frame in thread:
         place = _known(frame)
-        if place is not None:
+        if place is not None and place not in _WITH_LINE:
             return Whereabouts(place)
+        if place is not None:
+            found = Whereabouts(place)
         if frame.file.endswith(_SESSION_FILES):
             found = found or Whereabouts(Place.SESSION)
             if frame.function.endswith("_extend_graph"):  # the first call to a master, which waits there for all of the cluster
                 found = Whereabouts(Place.CREATING)
         elif _is_own(frame):
-            return found or Whereabouts(Place.OWN, frame)
+            return replace(found, frame=frame) if found else Whereabouts(Place.CALL if in_call else Place.OWN, frame)
+        in_call = in_call or _CALLS.search(frame.file) is not None
     return found
 
 

@@ -81,6 +81,7 @@ class Supervisor:
         self._unprobed = True  # whether something has happened since the last probe
         self._lost: dict[Task, int] = {}
         self._seen: dict[Task, Seen] = {}
+        self._printed: dict[Task, tuple[int, float]] = {}  # bytes of an attempt's output, and when they last became more
 
     # ---------------------------------------------------------------------------------- any thread may call; a Listener of transports
 
@@ -214,6 +215,7 @@ class Supervisor:
             LOG.info("-> %s", _brief(action))
             if isinstance(action, events.Start):
                 self._seen.pop(action.plan.task, None)
+                self._printed.pop(action.plan.task, None)
                 with suppress(OSError):
                     self.folder.progress(action.plan.task).unlink(missing_ok=True)
                 self._transport.start(action.plan, action.attempt, self.folder.log(action.plan.task, action.attempt))
@@ -233,7 +235,8 @@ class Supervisor:
 
     def _evidence(self) -> Evidence:
         tails = {task: self._transport.output(task).tail for task in self._state.tasks}
-        return Evidence(self._state, time.monotonic(), dict(self._seen), tails)
+        printed = {task: at for task, (_, at) in self._printed.items()}
+        return Evidence(self._state, time.monotonic(), dict(self._seen), tails, printed=printed)
 
     def _refuse_lost(self, plan: Plan) -> None:
         gone = {entry.host for entry in plan.tasks} & set(self._state.lost) - set(plan.lost)
@@ -268,7 +271,16 @@ class Supervisor:
                 self._handle(events.Serving(entry.plan.task))
             else:
                 self._read_progress(entry)
+            self._note_output(entry)
         self._handle(events.Tick())
+
+    def _note_output(self, entry: TaskState) -> None:
+        """When a program at work has printed something."""
+        if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.joined:
+            return
+        size = self._transport.output(entry.plan.task).size
+        if size != self._printed.get(entry.plan.task, (0, 0.0))[0]:
+            self._printed[entry.plan.task] = size, time.monotonic()
 
     def _progress(self, task: Task) -> Progress | None:
         try:

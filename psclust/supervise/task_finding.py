@@ -9,8 +9,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """does: a clause. for_s: for how many seconds already, None: unknown. step: the last one it knows of. stack:
-    the innermost frames of a program's main thread."""
+    """does: a clause. for_s: for how many seconds already, None: unknown. silent: whether that is how long it has printed nothing. step:
+    the last one it knows of. stack: the innermost frames of a program's main thread."""
 
     task: str
     does: str
@@ -18,6 +18,7 @@ class Finding:
     for_s: float | None = None
     step: int | None = None
     stack: tuple[str, ...] = ()
+    silent: bool = False
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
@@ -43,6 +44,8 @@ def render(findings: Sequence[Finding], in_words: Callable[[float], str]) -> lis
 
 def _line(finding: Finding, in_words: Callable[[float], str]) -> str:
     at = f", after step {finding.step}" if finding.step is not None and " for step " not in finding.does else ""
-    lasts = f", for {in_words(finding.for_s)}" if finding.for_s is not None and finding.does != "training" else ""
+    lasts = (
+        f", {'silent ' * finding.silent}for {in_words(finding.for_s)}" if finding.for_s is not None and finding.does != "training" else ""
+    )
     waits = f"; waits for {', '.join(finding.waits_for)}" if finding.waits_for else ""
     return f"{finding.does}{at}{lasts}{waits}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -19,16 +19,19 @@ SignalName = Literal["TERM", "KILL", "USR1"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The output of an attempt so far. tail: its last bytes. lost: how many bytes found no room on disk. unkept: the last of those."""
+    """The output of an attempt so far. tail: its last bytes. lost: how many bytes found no room on disk. unkept: the last of those. size:
+    of all output, in bytes."""
 
     tail: bytes = b""
     lost: int = 0
     unkept: bytes = b""
+    size: int = field(default=0, compare=False)
 
     def plus(self, data: bytes, kept: int) -> Output:
         """With `data` appended, of which the first `kept` bytes are on disk."""
         tail = (self.tail + data[-_REMEMBERED:])[-_REMEMBERED:]
-        return Output(tail, self.lost + len(data) - kept, (self.unkept + data[kept:][-_REMEMBERED:])[-_REMEMBERED:])
+        unkept = (self.unkept + data[kept:][-_REMEMBERED:])[-_REMEMBERED:]
+        return Output(tail, self.lost + len(data) - kept, unkept, self.size + len(data))
 
 
 class Listener(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -15,20 +16,23 @@ from typing import Any
 
 from psclust.transport.dumped_stacks import dumped_stacks
 from psclust.transport.gpu_usage import GpuUsage
+from psclust.transport.source_lines import source_line
 from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
 _STOPPED = ("T", "t")
+_INSTALLED = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3[^/]*/")  # whose source says nothing about a program
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A place in Python code."""
+    """A place in Python code. text: the line's source, where it was looked up."""
 
     function: str
     file: str
     line: int
+    text: str | None = None
 
     def __str__(self) -> str:
         return f"{self.function} ({self.file}:{self.line})"
@@ -37,12 +41,14 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
     """state: the letter of /proc/PID/stat, None without a process. threads: of its Python or of a Python below it, the main thread first,
-    each from the innermost frame outwards. no_stack: why there are none, as a clause. usage: of it and its descendants."""
+    each from the innermost frame outwards. names: of the threads; empty if not known. no_stack: why there are no threads, as a clause.
+    usage: of it and its descendants."""
 
     state: str | None = None
     threads: tuple[tuple[Frame, ...], ...] = ()
     no_stack: str | None = None
     usage: Usage = field(default_factory=Usage)
+    names: tuple[str, ...] = ()
 
     @property
     def is_frozen(self) -> bool:
@@ -73,7 +79,7 @@ class HostFacts:
 
 def _process_from(data: Mapping[str, Any]) -> ProcessFacts:
     threads = tuple(tuple(Frame(**frame) for frame in thread) for thread in data["threads"])
-    return ProcessFacts(data["state"], threads, data["no_stack"], Usage.from_dict(data["usage"]))
+    return ProcessFacts(data["state"], threads, data["no_stack"], Usage.from_dict(data["usage"]), tuple(data["names"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +119,39 @@ def process_facts(pid: int, *, stacks: bool) -> ProcessFacts:
     state = process_state(pid)
     if state is None or not stacks:
         return ProcessFacts(state)
-    threads = _spied(pid)
-    if isinstance(threads, str) and state not in _STOPPED:
+    found = _spied(pid)
+    if isinstance(found, str) and state not in _STOPPED:
         # Not there, or not allowed to look: the program may tell itself.
-        dumped = next((found for each in family(pid) if (found := dumped_stacks(each))), None)
-        threads = tuple(tuple(Frame(*frame) for frame in stack) for stack in dumped) if dumped else threads
-    return ProcessFacts(state, no_stack=threads) if isinstance(threads, str) else ProcessFacts(state, threads)
+        found = next((_Threads(each, dumped) for each in family(pid) if (dumped := _dumped(each))), found)
+    if isinstance(found, str):
+        return ProcessFacts(state, no_stack=found)
+    main = tuple(_with_text(found.pid, frame) for frame in found.threads[0]) if found.threads else ()
+    return ProcessFacts(state, (main, *found.threads[1:]), names=found.names)
 
 
-def _spied(pid: int) -> tuple[tuple[Frame, ...], ...] | str:
-    """The threads of the first Python of a family; the reason if there are none."""
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """Of a process, as `ProcessFacts` has them."""
+
+    pid: int
+    threads: tuple[tuple[Frame, ...], ...]
+    names: tuple[str, ...] = ()
+
+
+def _dumped(pid: int) -> tuple[tuple[Frame, ...], ...]:
+    return tuple(tuple(Frame(*frame) for frame in stack) for stack in dumped_stacks(pid))
+
+
+def _with_text(pid: int, frame: Frame) -> Frame:
+    return frame if _INSTALLED.search(frame.file) else replace(frame, text=source_line(pid, frame.file, frame.line))
+
+
+def _spied(pid: int) -> _Threads | str:
+    """Of the first Python of a family; the reason if there are none."""
     program = _py_spy()
     if program is None:
         return f"py-spy is not installed beside {sys.executable}"
-    threads: tuple[tuple[Frame, ...], ...] | str = "no Python"
+    threads: _Threads | str = "no Python"
     for each in family(pid):
         threads = _python_threads(program, each)
         if not isinstance(threads, str):
@@ -147,7 +172,7 @@ def _py_spy() -> str | None:
     return str(beside) if beside.exists() else shutil.which("py-spy")
 
 
-def _python_threads(program: str, pid: int) -> tuple[tuple[Frame, ...], ...] | str:
+def _python_threads(program: str, pid: int) -> _Threads | str:
     """The reason if there are none. The process is not stopped meanwhile."""
     try:
         done = subprocess.run([program, "dump", "--nonblocking", "--json", "--pid", str(pid)], capture_output=True, timeout=_PY_SPY_S)
@@ -159,4 +184,5 @@ def _python_threads(program: str, pid: int) -> tuple[tuple[Frame, ...], ...] | s
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         return lines[0] if lines else "py-spy failed"
     threads.sort(key=lambda thread: thread["os_thread_id"] != pid)
-    return tuple(tuple(Frame(each["name"], each["filename"], each["line"]) for each in thread["frames"]) for thread in threads)
+    frames = tuple(tuple(Frame(each["name"], each["filename"], each["line"]) for each in thread["frames"]) for thread in threads)
+    return _Threads(pid, frames, tuple(thread["thread_name"] or "" for thread in threads))

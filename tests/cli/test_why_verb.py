@@ -56,7 +56,7 @@ def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(bed
 
     lines = wait_until(both_nap, what="both tasks at their line")
     assert lines is not None
-    assert re.match(r"worker:0  in its own code: nap \(train.py:4\), for \d", lines[0]), lines
+    assert re.match(r"worker:0  in its own code: nap \(train.py:4\), silent for \d", lines[0]), lines
     assert lines[lines.index("worker:1, innermost first:") + 1] == "    nap (train.py:4)"
     lately = lines[lines.index("lately:") + 1 :]
     assert re.match(r"    \S+ s ago  worker:1  attempt 1 was killed by SIGKILL", lately[0]), lines

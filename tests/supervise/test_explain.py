@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sysconfig
 from collections.abc import Mapping
 
 from histories import PS, W0, W1, Replay, make_plan, task_plan
 
-from psclust.supervise.events import Apply, Exited, HostSilent, Serving, Started
+from psclust.supervise.events import Apply, Exited, HostSilent, Reported, Serving, Stage, Started
 from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.python_places import Place, Whereabouts, whereabouts
 from psclust.supervise.task_finding import Finding, render
@@ -71,11 +72,68 @@ def test_a_client_that_waits_for_a_step_which_another_thread_makes_is_where_that
     assert whereabouts([[begun, STEP], [SESSION, begun]]) == Whereabouts(Place.BARRIER)
 
 
+def test_a_call_of_tensorflow_is_shown_with_the_users_line() -> None:
+    line, function = Frame("<module>", "/train.py", 41, "s.run(train_op)"), Frame("train", "/lib/model.py", 7)
+    monitored = Frame("MonitoredSession.run", "/v/site-packages/tensorflow/python/training/monitored_session.py", 778)
+    extend = Frame("BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427)
+    execute = Frame("quick_execute", "/v/site-packages/tensorflow/python/eager/execute.py", 53)
+    wait = Frame("Condition.wait", f"{sysconfig.get_paths()['stdlib']}/threading.py", 327)
+    schedule = Frame("join", "/v/site-packages/tensorflow/python/distribute/coordinator/cluster_coordinator.py", 1500)
+    join = Frame("Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369)
+    for stack, does in [
+        ((SESSION, monitored, line, function), "in a session call: s.run(train_op) (train.py:41)"),
+        ((SESSION, monitored, function, line), "in a session call: train (lib/model.py:7)"),
+        ((SESSION, monitored), "in a session call"),
+        (
+            (SESSION, extend, line),
+            "in CreateSession: s.run(train_op) (train.py:41) (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)",
+        ),
+        ((execute, line), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
+        ((wait, schedule, line), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
+        ((wait, join, line), "in Coordinator.join: s.run(train_op) (train.py:41)"),
+        ((wait, line), "in its own code: <module> (train.py:41)"),
+        ((line, execute), "in its own code: <module> (train.py:41)"),
+    ]:
+        assert found(running(), {"worker:0": ProcessFacts("S", (stack,))}, seen={})["worker:0"].does == does
+
+
+def test_the_queue_runner_that_coordinator_join_waits_for_is_named_by_its_thread() -> None:
+    join = Frame("Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369)
+    runner = Frame("QueueRunner._run", "/v/site-packages/tensorflow/python/training/queue_runner_impl.py", 254)
+    names = ("MainThread", "QueueRunnerThread-sync_token_q-close_on_stop", "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany")
+    threads = ((join,), (runner,), (SESSION, runner))
+    assert whereabouts(threads, names) == Whereabouts(Place.THREADS, op="sync_token_q_EnqueueMany")
+    assert whereabouts(threads) == Whereabouts(Place.THREADS)
+    assert whereabouts(((SESSION,), (SESSION, runner)), names[::2]) == Whereabouts(Place.SESSION)
+
+
+def test_a_script_that_reports_nothing_is_silent_since_its_last_output() -> None:
+    answer = found(running(), {"worker:0": ProcessFacts("S", ((OWN,),))}, seen={W1: Seen(3, "train", 12.0)}, printed={W0: 15.0, W1: 19.0})
+    assert (answer["worker:0"].for_s, answer["worker:0"].silent) == (5, True)
+    assert (answer["worker:1"].for_s, answer["worker:1"].silent) == (8, False)
+    assert found(running(), {}, seen={})["worker:0"].for_s == 19
+    assert render([answer["worker:0"]], lambda seconds: f"{seconds:.0f} s") == [
+        "worker:0  in its own code: nap (train.py:7), silent for 5 s",
+        "",
+        "worker:0, innermost first:",
+        "    nap (train.py:7)",
+    ]
+
+
+def test_a_program_that_has_ended_and_serves_on_has_ended() -> None:
+    run = running()
+    run.at(5, Reported(W1, Stage.FINISHED))
+    assert found(run, {"worker:1": ProcessFacts("S", ((OWN,),))})["worker:1"].does == "has ended; its server stays for the others"
+
+
 def test_programs_wait_for_servers_in_trouble() -> None:
     session = ProcessFacts("S", ((SESSION,),))
     answer = found(running(), {"ps:0": ProcessFacts("T"), "worker:0": session, "worker:1": BARRIER}, seen={W1: Seen(3, "train", 0.0)})
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in CreateSession", ("ps:0",))
+    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in a session call", ("ps:0",))
     assert answer["worker:1"].waits_for == ("ps:0",)
+    extend = Frame("BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427)
+    answer = found(running(), {"ps:0": ProcessFacts("T"), "worker:0": ProcessFacts("S", ((extend, SESSION),))}, seen={})
+    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in CreateSession", ("ps:0",))
     cut = {"localhost": HostFacts({"worker:0": session}), "b": HostFacts({"worker:1": BARRIER}, ("127.0.0.1:2000",))}
     answer = found(running(host="b"), {}, hosts=cut)
     assert answer["worker:1"].waits_for == ("ps:0 (no connection from b to 127.0.0.1:2000)",)
@@ -113,7 +171,8 @@ def test_without_py_spy_the_phase_is_all_that_is_known() -> None:
 
 
 def test_facts_survive_their_way_from_a_host() -> None:
-    facts = HostFacts({"worker:0": BARRIER, "ps:0": ProcessFacts("S", no_stack="no Python")}, ("a:1",))
+    named = ProcessFacts("S", ((Frame("f", "/train.py", 7, "f()"),),), names=("MainThread",))
+    facts = HostFacts({"worker:0": BARRIER, "worker:1": named, "ps:0": ProcessFacts("S", no_stack="no Python")}, ("a:1",))
     assert HostFacts.from_json(facts.to_json()) == facts
     finding = Finding("worker:0", "training", ("ps:0",), 1.5, 3, ("a", "b"))
     assert Finding.from_dict(finding.to_dict()) == finding
