@@ -121,6 +121,8 @@ class Follower:
             )
         if status.waiting:
             self._once("waiting", status.waiting)
+        if status.silent:
+            self._once(status.silent, status.silent)
 
     def _once(self, key: str, text: str) -> None:
         if key not in self._shown_notes:

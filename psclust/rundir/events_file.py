@@ -33,6 +33,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "move": ("hosts", "reason"),
     "note": ("text",),
     "stalled": ("findings",),
+    "silence": ("text", "findings"),
     "finishing": ("tasks", "limit_s"),
     "stopping": (*_ENDING, "cause", "collateral"),
     "end": _ENDING,

@@ -46,6 +46,8 @@ def _event(before: RunState, event: Event, after: RunState, now: float) -> Itera
             yield record("progress", **_names(after.tasks[task]), **{name: getattr(progress, name) for name in _PROGRESS})
         case events.Explained(_, findings):
             yield record("stalled", findings=[each.to_dict() for each in findings])
+        case events.Looked(_, text, findings) if text is not None and before.silence.text is not after.silence.text:
+            yield record("silence", text=text, findings=[each.to_dict() for each in findings])
         case events.HostSilent(host, silent):
             if (host in before.silent) is not silent:
                 yield record("host_silent" if silent else "host_back", host=host)

@@ -147,7 +147,9 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed."""
+    """Time has passed. printed: whether a program at work has printed something since the last one."""
+
+    printed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,15 @@ class Explained:
     """The answer to `Explain`; `text`, for the user, shows the findings."""
 
     text: str
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The answer to `Look`, with its `since`. text: what holds the run up, as a clause for the user; None: it may just be quiet."""
+
+    since: float
+    text: str | None = None
     findings: tuple[Finding, ...] = ()
 
 
@@ -221,6 +232,14 @@ class Explain:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """Find out why the run has been silent since `since`. evident: it is worth a message even if tasks are busy."""
+
+    since: float
+    evident: bool
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """No task is alive; the run is over."""
 
@@ -228,5 +247,5 @@ class End:
 
 
 TaskEvent = Started | NotStarted | Serving | Reported | Exited | Restart
-Event = TaskEvent | Stepped | Progressed | Explained | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
-Action = Start | Signal | Move | Explain | End
+Event = TaskEvent | Stepped | Progressed | Explained | Looked | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
+Action = Start | Signal | Move | Explain | Look | End

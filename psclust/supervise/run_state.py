@@ -87,6 +87,19 @@ class TaskState:
 
 
 @dataclass(frozen=True, slots=True)
+class Silence:
+    """The time without a sign of life of programs. since: of the last one. look_after_s: after how long a silence to look why. looking:
+    whether that is being found out. text: the answer, for the user. shown: how many silences were explained since a task last began or
+    ended."""
+
+    since: float = 0.0
+    look_after_s: float = 0.0
+    looking: bool = False
+    text: str | None = None
+    shown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunState:
     """A whole run. Times are in seconds, on a monotonic clock.
 
@@ -112,6 +125,7 @@ class RunState:
     stepped: float = 0.0
     asked: bool = False
     explained: float | None = None
+    silence: Silence = Silence()
 
     def with_task(self, entry: TaskState) -> RunState:
         return replace(self, tasks={**self.tasks, entry.plan.task: entry})

@@ -45,6 +45,7 @@ def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Tas
         notes=(*(state.plan.notes if state.plan else ()), *state.notes),
         psclust=__version__,
         waiting=describe_wait(state),
+        silent=state.silence.text,
         clock=epoch,
     )
 

@@ -36,6 +36,7 @@ from psclust.supervise.events import (
     HostLost,
     HostSilent,
     Kill,
+    Looked,
     Move,
     Note,
     NotMoved,
@@ -59,6 +60,7 @@ from psclust.supervise.progress_limit import check_progress
 from psclust.supervise.restart_rule import describe_loss, never_served, restart_delay_s
 from psclust.supervise.run_end import deciders, describe_success, failure
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.silence import check_silence, conclude, note_sign
 from psclust.supervise.stragglers import describe_stop
 
 Result = tuple[RunState, list[Action]]
@@ -67,6 +69,7 @@ Result = tuple[RunState, list[Action]]
 def step(state: RunState, event: Event, now: float) -> Result:
     """The next state, and the actions to carry out, in order."""
     actions: list[Action] = []
+    state = note_sign(state, event, now)
     match event:
         case Apply():
             state, actions = _apply(state, event.plan, now)
@@ -86,6 +89,8 @@ def step(state: RunState, event: Event, now: float) -> Result:
             state = replace(state, stepped=now)
         case Explained():
             state = replace(_note(state, event.text), explained=now)
+        case Looked():
+            state = conclude(state, event, now)
         case Note():
             state = _note(state, event.text)
         case NotMoved():
@@ -338,12 +343,13 @@ def _deadlines(state: RunState, now: float) -> Result:
         return _stop(state, Outcome(limits.run_exit_code == 0, limits.run_exit_code, text), now)
     missing = [task for task, entry in state.tasks.items() if entry.plan.serves and entry.phase in (TaskPhase.WAITING, TaskPhase.STARTING)]
     if missing and state.hold is None and now - max(state.applied, max(state.tasks[task].since for task in missing)) >= limits.start_s:
-        names = ", ".join(map(str, missing))
-        text = f"{names} did not answer within {limits.start_s:g} s (deadlines.start)"
+        text = f"{', '.join(map(str, missing))} did not answer within {limits.start_s:g} s (deadlines.start)"
         return _stop(state, Outcome(False, 3, text, cause=missing[0], attempt=state.tasks[missing[0]].attempt), now)
     if state.phase is RunPhase.FINISHING and state.due is not None and now >= state.due:
         return _stop(state, Outcome(True, 0, describe_stop(state, limits)), now)
-    return _follow_verdict(*check_progress(state, now), now)
+    state, looks = check_silence(state, now)
+    state, actions = _follow_verdict(*check_progress(state, now), now)
+    return state, [*looks, *actions]
 
 
 def _settle(state: RunState, now: float) -> Result:

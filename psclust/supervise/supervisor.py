@@ -29,8 +29,9 @@ from psclust.supervise.exit_code import ended_by_signal
 from psclust.supervise.explain import Evidence, Seen, explain
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.pace import Pace
-from psclust.supervise.reading import Reading, read_task
+from psclust.supervise.reading import FROZEN, Reading, read_task
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
+from psclust.supervise.silence_reason import describe_silence, is_idle
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
 from psclust.supervise.task_finding import Finding, render
@@ -47,6 +48,7 @@ _STATUS_S = 0.1  # least time between two writes of the status file
 _DRAIN_S = 2.0  # for a dead task's last output to reach its log
 _DRAIN_FAILED_S = 0.5  # the same, while the rules wait for it
 _FAILURE_LINES = 60  # enough for a traceback
+_WEIGHED_S = 5.0  # for which the tasks of a silent run are watched
 
 # What the phase in a progress file means to the rules; any other phase means nothing to them.
 _STAGES = {
@@ -82,6 +84,7 @@ class Supervisor:
         self._lost: dict[Task, int] = {}
         self._seen: dict[Task, Seen] = {}
         self._printed: dict[Task, tuple[int, float]] = {}  # bytes of an attempt's output, and when they last became more
+        self._over = threading.Event()
 
     # ---------------------------------------------------------------------------------- any thread may call; a Listener of transports
 
@@ -135,11 +138,15 @@ class Supervisor:
 
     def explain(self) -> tuple[Finding, ...]:
         """What every task does, and which it waits for. May take seconds; for any thread but the supervisor's. Raises RunEndedError."""
+        return explain(self._found())
+
+    def _found(self) -> Evidence:
+        """With what is found on the hosts. For any thread but the supervisor's, as `readings`."""
         evidence, inspect = self._mailbox.call(lambda: (self._evidence(), self._transport.inspector()))
         running = [(task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None]
         processes = [Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves) for task, entry in running]
         addresses = [entry.plan.address for _, entry in running if entry.plan.role == "server" and entry.plan.address]
-        return explain(replace(evidence, hosts=inspect(processes, addresses)))
+        return replace(evidence, hosts=inspect(processes, addresses))
 
     def readings(self) -> list[Reading]:
         """How far every task is and what it uses. May take seconds, as `explain` may. Raises RunEndedError."""
@@ -157,6 +164,23 @@ class Supervisor:
             findings = self.explain()
             lines = render(findings, lambda seconds: f"{seconds:.0f} s")
             self.post(events.Explained("\n".join(["no step is made; what each task does:", *lines]), findings))
+
+    def _look(self, look: events.Look) -> None:
+        """Find out why the run is silent. Stacks are read only if no task is at work, or if that is of no matter."""
+        with suppress(RunEndedError):
+            if not look.evident and not self._idles():
+                self.post(events.Looked(look.since))
+                return
+            evidence = self._found()
+            findings = explain(evidence)
+            self.post(events.Looked(look.since, describe_silence(evidence, findings), findings))
+
+    def _idles(self) -> bool:
+        """Whether no task does anything for some seconds."""
+        before, began = {each.task: each.usage for each in self.readings()}, time.monotonic()
+        self._over.wait(_WEIGHED_S)
+        after = {each.task: each.usage for each in self.readings() if each.state in ("running", FROZEN)}
+        return is_idle(before, after, time.monotonic() - began)
 
     def status(self) -> RunStatus:
         return self._status
@@ -182,6 +206,7 @@ class Supervisor:
                     self._probe()
             self._publish()
         self._publish(final=True)
+        self._over.set()
         self._mailbox.close(RunEndedError(f"{self.name}: the run has ended."))
         return self._status
 
@@ -204,13 +229,14 @@ class Supervisor:
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
                 self._read_progress(entry)
-        is_frequent = isinstance(event, events.Tick | events.Stepped)  # and changes nothing by itself that a status shows
+        is_frequent = isinstance(event, events.Tick | events.Stepped)  # and changes nothing that a status shows but a silence
         if not is_frequent:
             LOG.info("%s", _brief(event))
         before, now = self._state, time.monotonic()
         self._state, actions = step(before, event, now)
         self._events.append(event_records(before, event, self._state, actions, now), time.time(), now - self._began)
-        self._status_stale = self._status_stale or not is_frequent or bool(actions)
+        shows = not is_frequent or bool(actions) or self._state.silence.text != before.silence.text
+        self._status_stale = self._status_stale or shows
         for action in actions:
             LOG.info("-> %s", _brief(action))
             if isinstance(action, events.Start):
@@ -225,6 +251,8 @@ class Supervisor:
                 self._move(action)
             elif isinstance(action, events.Explain):
                 threading.Thread(target=self._report, name="explain", daemon=True).start()
+            elif isinstance(action, events.Look):
+                threading.Thread(target=self._look, args=(action,), name="look", daemon=True).start()
 
     def _with_last_lines(self, event: events.Exited) -> events.Exited:
         """The event of a task that failed by itself, with its last output, by which the rules judge the failure."""
@@ -266,21 +294,24 @@ class Supervisor:
 
     def _probe(self) -> None:
         """Probe the servers that have not answered yet, and read the progress of programs."""
+        printed = False
         for entry in list(self._state.tasks.values()):
             if entry.awaited and self._transport.serving(entry.plan):
                 self._handle(events.Serving(entry.plan.task))
             else:
                 self._read_progress(entry)
-            self._note_output(entry)
-        self._handle(events.Tick())
+            printed = self._has_printed(entry) or printed
+        self._handle(events.Tick(printed))
 
-    def _note_output(self, entry: TaskState) -> None:
-        """When a program at work has printed something."""
+    def _has_printed(self, entry: TaskState) -> bool:
+        """Whether a program at work has printed something since the last call."""
         if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.joined:
-            return
+            return False
         size = self._transport.output(entry.plan.task).size
-        if size != self._printed.get(entry.plan.task, (0, 0.0))[0]:
-            self._printed[entry.plan.task] = size, time.monotonic()
+        if size == self._printed.get(entry.plan.task, (0, 0.0))[0]:
+            return False
+        self._printed[entry.plan.task] = size, time.monotonic()
+        return True
 
     def _progress(self, task: Task) -> Progress | None:
         try:

@@ -73,3 +73,45 @@ def nap():
     time.sleep(1000)
 nap()
 """
+
+# worker:1 ends; the others print one line when the file `go` comes, and wait on.
+UNEVEN = """
+import os, time
+def nap(until):
+    while not os.path.exists(until):
+        time.sleep(0.02)
+if os.environ["TASK"] != "1":
+    nap("go")
+    print("on", flush=True)
+    nap("end")
+"""
+
+# The way of a GAN, with two synchronous optimizers in turn. One has no hook, so no token comes into its queue: the first step never ends.
+ONE_HOOK = """
+import argparse
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+parser = argparse.ArgumentParser()
+for name in ("--ps_hosts", "--worker_hosts", "--job_name", "--task_index"):
+    parser.add_argument(name)
+flags = parser.parse_args()
+ps, workers, index = flags.ps_hosts.split(","), flags.worker_hosts.split(","), int(flags.task_index)
+cluster = tf.train.ClusterSpec({"ps": ps, "worker": workers})
+server = tf.train.Server(cluster, job_name=flags.job_name, task_index=index)
+if flags.job_name == "ps":
+    server.join()
+with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")):
+    step = tf.train.get_or_create_global_step()
+    g, d = (tf.get_variable(name, [], initializer=tf.zeros_initializer()) for name in "gd")
+    first, second = (tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 2, 2) for _ in range(2))
+    with tf.variable_scope("first"):
+        train_g = first.minimize((g - 1.0) ** 2, var_list=[g], global_step=step)
+    other_step = tf.get_variable("other_step", [], tf.int64, initializer=tf.zeros_initializer(), trainable=False)
+    with tf.variable_scope("second"):
+        train_d = second.minimize((d + 1.0) ** 2, var_list=[d], global_step=other_step)
+hooks = [first.make_session_run_hook(index == 0), tf.train.StopAtStepHook(last_step=50)]
+with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=hooks) as s:
+    while not s.should_stop():
+        s.run(train_d)
+        s.run(train_g)
+"""

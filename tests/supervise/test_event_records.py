@@ -21,6 +21,7 @@ from psclust.supervise.events import (
     Explained,
     HostLost,
     HostSilent,
+    Looked,
     Note,
     Progressed,
     Reported,
@@ -115,6 +116,10 @@ def test_hosts_notes_and_the_finishing_grace_are_recorded() -> None:
     stalled = run.at(5, Explained("b", (Finding("ps:0", "frozen"),)))
     assert [each["kind"] for each in stalled] == ["stalled", "note"]
     assert stalled[0]["findings"][0]["does"] == "frozen"
+    assert run.at(5, Looked(4, "c")) == []
+    silence = run.at(5, Looked(5, "c", (Finding("ps:0", "frozen"),)))
+    assert [(each["kind"], each["text"], len(each["findings"])) for each in silence] == [("silence", "c", 1)]
+    assert run.at(5, Looked(5)) == []
     finishing = run.at(6, Exited(W0, 0))[1]
     assert finishing == {"kind": "finishing", "tasks": ["worker:1"], "limit_s": 30}
     again = Recorder(run.plan)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from histories import LIMITS, PS, W0, W1, Replay, make_plan, task_plan, word
 
-from psclust.supervise.events import Action, Event, Exited, Explain, Explained, Reported, Stage, Started, Stepped, Tick
+from psclust.supervise.events import Action, Event, Exited, Explain, Explained, Look, Reported, Stage, Started, Stepped, Tick
 from psclust.supervise.state_machine import step
 
 
@@ -17,7 +17,7 @@ class Asked(Replay):
         found: list[Action] = []
         for event in events:
             self.state, actions = step(self.state, event, now)
-            found += actions
+            found += [action for action in actions if not isinstance(action, Look)]
         return ["explain" if isinstance(action, Explain) else word(action) for action in found]
 
 

@@ -111,7 +111,7 @@ def clause_of(event: Record) -> str | None:
             return f"planned again without {', '.join(event['hosts'])}: {event['reason']}"
         case "plan" if event["changed"] or event["removed"]:
             return f"the plan has changed: {', '.join([*event['changed'], *event['removed']])}"
-        case "note":
+        case "note" | "silence":
             return str(event["text"])
         case "stalled":
             return "no step was made; " + "; ".join(f"{each['task']}: {each['does']}" for each in event["findings"])

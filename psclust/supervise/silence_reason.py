@@ -1,0 +1,81 @@
+"""Why a run is silent, in words, by what was found on the hosts. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from psclust.supervise.explain import Evidence
+from psclust.supervise.python_places import Place, whereabouts
+from psclust.supervise.run_state import TaskState
+from psclust.supervise.silence import awaited, ended
+from psclust.supervise.task_finding import Finding
+from psclust.transport.task_usage import Usage
+
+_IDLE_CORES = 0.03  # of a task; TensorFlow's threads wake up now and then
+_IDLE_BYTES = 4000.0  # a second, of a task: for TCP's and gRPC's own messages
+_IDLE_GPU = 0.02
+_NAMED = 4
+# What a program does that waits for another task.
+_WAITS = {
+    Place.SESSION,
+    Place.CREATING,
+    Place.CALL,
+    Place.THREADS,
+    Place.BARRIER,
+    Place.COMPUTING,
+    Place.CHIEF,
+    Place.OTHERS,
+    Place.SAVED,
+    Place.PEERS,
+}
+
+
+def is_idle(before: Mapping[str, Usage | None], after: Mapping[str, Usage | None], seconds: float) -> bool:
+    """Whether no task does anything, by two looks at each; not if one of them is unknown."""
+    return bool(after) and all(_does_nothing(before.get(task), usage, seconds) for task, usage in after.items())
+
+
+def _does_nothing(before: Usage | None, after: Usage | None, seconds: float) -> bool:
+    if before is None or after is None:
+        return False
+    cores, received, sent = after.rates(before, seconds)
+    gpu = after.gpu.busy if after.gpu is not None else None
+    return cores < _IDLE_CORES and (received or 0) + (sent or 0) < _IDLE_BYTES and (gpu or 0) < _IDLE_GPU
+
+
+def describe_silence(evidence: Evidence, findings: Sequence[Finding]) -> str | None:
+    """A clause for the user. None if no program has ended, and one of the others may just be quiet. If none has ended, the tasks must be
+    idle."""
+    state, late = evidence.state, awaited(evidence.state)
+    if not late or state.plan is None:
+        return None
+    over = [str(entry.plan.task) for entry in ended(state)]
+    if not over and not all(_waits(evidence, entry) for entry in late):
+        return None
+    lasts = f"no step and no line of output for {evidence.now - state.silence.since:.0f} s"
+    waiting = _grouped([finding for finding in findings if finding.task in {str(entry.plan.task) for entry in late}])
+    more = f"psclust why {state.plan.name} says more"
+    if over:
+        return f"{_names(over)} {'has' if len(over) == 1 else 'have'} ended; waiting for {waiting}; {lasts}; {more}"
+    return f"{lasts}, and no task uses the CPU: {waiting}; {more}"
+
+
+def _waits(evidence: Evidence, entry: TaskState) -> bool:
+    process = evidence.process(entry)
+    place = whereabouts(process.threads, process.names)
+    return process.is_frozen or (place is not None and place.place in _WAITS)
+
+
+def _grouped(findings: Sequence[Finding]) -> str:
+    """Tasks with what they do, the same of several said once."""
+    groups: dict[str, list[str]] = {}
+    for each in findings:
+        behind = f", behind {_names(each.waits_for)}" if each.waits_for else ""
+        groups.setdefault(f"{each.does}{behind}", []).append(each.task)
+    return "; ".join(f"{_names(tasks)}, {does}" for does, tasks in groups.items())
+
+
+def _names(names: Sequence[str]) -> str:
+    """`worker:0, worker:1 and worker:2`, of many only the first."""
+    shown = [*names] if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
