@@ -76,6 +76,11 @@ class TaskState:
         return self.stage in (Stage.JOINED, Stage.FINISHED)
 
     @property
+    def may_save(self) -> bool:
+        """Whether it is a program at work, which can save when it is asked to."""
+        return self.alive and self.plan.role == "program" and not self.joined
+
+    @property
     def removed(self) -> bool:
         return self.after_stop is AfterStop.REMOVE
 

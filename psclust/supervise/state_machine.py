@@ -275,7 +275,7 @@ def _stop(state: RunState, outcome: Outcome, now: float) -> Result:
 
 def _save_and_stop(state: RunState, outcome: Outcome, now: float) -> Result:
     """End the run: USR1 to every program alive, KILL after the time that programs have to finish; then TERM to the others."""
-    programs = [entry for entry in state.tasks.values() if _may_save(entry)]
+    programs = [entry for entry in state.tasks.values() if entry.may_save]
     if not programs or state.plan is None or state.phase in (RunPhase.STOPPING, RunPhase.ENDED):
         return _stop(state, outcome, now)
     due = now + state.plan.deadlines.finish_s
@@ -287,14 +287,10 @@ def _save_and_stop(state: RunState, outcome: Outcome, now: float) -> Result:
     return state, [Signal(entry.plan.task, "USR1") for entry in programs]
 
 
-def _may_save(entry: TaskState) -> bool:
-    return entry.alive and entry.plan.role == "program" and not entry.joined
-
-
 def _stop_servers(state: RunState, now: float) -> Result:
     """Once no program needs them any more."""
     actions: list[Action] = []
-    if not any(_may_save(entry) for entry in state.tasks.values()):
+    if not any(entry.may_save for entry in state.tasks.values()):
         for entry in [entry for entry in state.tasks.values() if entry.alive and entry.phase is not TaskPhase.STOPPING]:
             state, more = _stop_task(state, entry, now, entry.after_stop)
             actions += more
