@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from psclust.replication.device_function import TOWER_SCOPE
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.graph_plan import InGraphPlan, plan_in_graph
 from psclust.replication.input.end_of_data import await_batch, until_all_ended
@@ -28,7 +29,7 @@ from psclust.replication.update.apply_update import apply_update
 from psclust.replication.update.gradients import by_host, weighted_mean
 from psclust.replication.update.step_ops import StepOps, step_ops, tower_step
 from psclust.replication.update.train_op import refuse_train_op
-from psclust.replication.variables.places import TOWER_SCOPE, Places
+from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.replication.wire.buckets import send_gradients
 from psclust.replication.wire.crossings import use_own_wire

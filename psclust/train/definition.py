@@ -11,6 +11,7 @@ from psclust.replication.model import EstimatorSpec, ModeKeys, Shard, as_spec
 from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.train.compared_tensors import comparisons_noticed
 from psclust.train.config import TrainConfig, changed
+from psclust.train.keras_names import layers_named_anew
 from psclust.train.optional_arguments import call_with, takes
 from psclust.train.user_errors import refusals
 
@@ -58,7 +59,7 @@ class Definition:
             return call_with(own or self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        with refusals("model_fn", mode, features, labels), comparisons_noticed(self._compared):
+        with refusals("model_fn", mode, features, labels), comparisons_noticed(self._compared), layers_named_anew():
             return as_spec(call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}), config=None))
 
     def optimizer(self, global_step: Tensor) -> Optimizer | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from psclust.replication.device_function import Strategy
+from psclust.replication.device_function import TOWER_SCOPE, Strategy
 from psclust.replication.device_layout import DeviceLayout, host_of
 from psclust.replication.graph_plan import BetweenGraphPlan
 from psclust.replication.input.end_of_data import until_all_ended
@@ -23,7 +23,6 @@ from psclust.replication.tf_types import Optimizer
 from psclust.replication.towers.tower import Tower, build_tower, joined
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.update.train_op import refuse_train_op
-from psclust.replication.variables.places import TOWER_SCOPE
 
 
 def build_local_towers(

@@ -21,11 +21,8 @@ from psclust.placement.policies import ROUND_ROBIN
 from psclust.replication.tf_types import Operation, Variable
 from psclust.replication.variables.sharded import ShardedVariable, create_shards
 
-# The first tower creates the variables; those not made with get_variable carry its name scope.
-TOWER_SCOPE = "tower_"
 # The graph collection of the names of variables that could be partitioned.
 DIVISIBLE = "psclust/divisible"
-_FIRST_TOWER = f"{TOWER_SCOPE}0/"
 # The first of the ps that do not exist; TensorFlow refuses to run an op that was left on one.
 _UNSETTLED = 1_000_000
 _PS = re.compile(r"/job:ps/(?:.*/)?task:(\d+)")
@@ -62,7 +59,7 @@ class Places:
         if any(True for _ in op.graph._colocation_stack.peek_objs()):
             # A slot of the model's own train_op. Colocation overrides this answer, and it must not count.
             return 0
-        name = op.name.removeprefix(_FIRST_TOWER)
+        name = op.name
         if self._waits and "shape" in op.node_def.attr:
             self._waiting.append(_described(op, name, self._wholes.get(name)))
             return _UNSETTLED + len(self._waiting) - 1

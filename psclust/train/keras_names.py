@@ -1,0 +1,41 @@
+"""The names of Keras 3's layers in the graphs of a program."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_COUNTERS = "object_name_uids"
+
+
+@contextmanager
+def layers_named_anew() -> Iterator[None]:
+    """Within it, Keras 3 names its layers as if it had made none: `dense`, `dense_1`.
+
+    It counts the layers of the whole process, where Keras 2 and TensorFlow's own layers count those of a graph. The second graph of a
+    program, for its evaluation, would name its variables `dense_2`, which no checkpoint has."""
+    before = _counters()
+    _count_from({})
+    try:
+        yield
+    finally:
+        _count_from(before)
+
+
+def _counters() -> dict[str, int]:
+    state = _state()
+    return {} if state is None else dict(state.get_global_attribute(_COUNTERS) or {})
+
+
+def _count_from(counters: dict[str, int]) -> None:
+    state = _state()
+    if state is not None:
+        state.set_global_attribute(_COUNTERS, defaultdict(int, counters))
+
+
+def _state() -> Any:
+    """Keras's own settings of this thread; None until Keras 3 is imported."""
+    return sys.modules.get("keras.src.backend.common.global_state")
