@@ -23,6 +23,7 @@ def patch(recovery_wait_s: float | None, environment: Mapping[str, str]) -> Call
     if recovery_wait_s is not None:
         lower_recovery_wait(recovery_wait_s)
     delete_converted_files()
+    hide_own_frames()
     if "PSCLUST_PROGRESS" not in environment or "PSCLUST_REPLICATION" in environment:  # psclust programs end together
         return None
     servers = OwnServers(environment["PSCLUST_PROGRESS"])
@@ -70,6 +71,27 @@ def _patch_loader(loader: Any) -> None:
         return module, name
 
     loader.load_source = load_source
+
+
+def hide_own_frames() -> None:
+    """TensorFlow records where a program creates each op, and shows it in errors: leave out psclust's frames, below those of the program."""
+    when_imported({"tensorflow.python.util.tf_stack": _patch_stacks})
+
+
+def _patch_stacks(tf_stack: Any) -> None:
+    own = frozenset(map(str, Path(__file__).parent.glob("*.py")))
+
+    class WithoutOwnFrames(tf_stack.SentinelFilter):  # type: ignore[misc]
+        def get_filtered_filenames(self) -> frozenset[str]:
+            return own
+
+    def outermost() -> list[WithoutOwnFrames]:
+        without = WithoutOwnFrames()
+        without.update()
+        return [without]
+
+    tf_stack._source_filter_stacks.default_factory = outermost
+    tf_stack._source_filter_stacks.clear()  # of this thread, where nothing filters yet
 
 
 class OwnServers:

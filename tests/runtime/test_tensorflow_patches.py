@@ -79,3 +79,27 @@ def test_a_converted_function_leaves_no_file_and_shows_its_lines(started: str, t
     assert "values: [0, 2, 4]\nfrom: __autograph_generated_file" in output
     assert "def tf__doubled(x):" in output
     assert output.endswith("left: []\n")
+
+
+FAILING = """
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+
+def model():
+    return tf.debugging.check_numerics(tf.constant(float("nan")), "no number", name="bad")
+
+bad = model()
+tf.Session().run(bad)
+"""
+
+
+@pytest.mark.parametrize("started", ["tensorflow", pytest.param("plain", marks=pytest.mark.long)])
+def test_an_error_shows_where_the_program_made_the_op_without_psclusts_frames(
+    started: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    server: ForkServer = request.getfixturevalue(started)
+    (tmp_path / "x.py").write_text(FAILING)
+    code, output = server.run([sys.executable, "x.py"], cwd=tmp_path, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    assert code == 1
+    assert 'x.py", line 6, in model' in output.partition("defined at")[2], output
+    assert "psclust" not in output.replace(str(tmp_path), "")
