@@ -74,7 +74,7 @@ def _patch_loader(loader: Any) -> None:
 
 
 def hide_own_frames() -> None:
-    """TensorFlow records where a program creates each op, and shows it in errors: leave out psclust's frames, below those of the program."""
+    """Leave psclust's frames, below those of the program, out of the stack that TensorFlow records for each op and shows in errors."""
     when_imported({"tensorflow.python.util.tf_stack": _patch_stacks})
 
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from psclust.supervise.known_failures import KNOWN
+
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 _AT = re.compile(r" at 0x[0-9a-f]+")
@@ -32,60 +34,6 @@ class Diagnosis:
 
 NOTHING_KNOWN = Diagnosis()
 
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A failure that users meet. `pattern` finds it in the last traceback, or in the last lines; `remedy` may name its groups."""
-
-    pattern: re.Pattern[str]
-    remedy: str
-    page: str
-    permanent: bool = True
-
-
-# In TensorFlow 2 tf.losses, tf.metrics and others are Keras's, whose classes begin with a capital letter.
-_OF_KERAS = r"keras\._tf_keras\.keras(?=\.(?:losses|metrics|optimizers|initializers)' has no attribute '[a-z])"
-_GONE = rf"module '(?:tensorflow(?!\S*\.compat)(?:\._api\.v2)?|{_OF_KERAS})(?P<sub>(?:\.\w+)*)' has no attribute '(?P<name>\w+)'"
-# The first that is found counts.
-KNOWN = (
-    Known(
-        re.compile(
-            r"module 'tensorflow\S*' has no attribute 'estimator'|No module named 'tensorflow[._]estimator"
-            r"|cannot import name 'estimator' from 'tensorflow"
-        ),
-        "TensorFlow 2.16 removed tf.estimator; its model functions run unchanged as a psclust.Program",
-        "docs/tasks/estimator.md",
-    ),
-    Known(
-        re.compile(
-            r"module 'keras\S*' has no attribute '(?:experimental|DatasetCreator)'|cannot import name 'DatasetCreator'"
-            r"|No module named 'keras\.\S*experimental|/keras/src/[\s\S]*ClusterCoordinator\.create_per_worker_dataset"
-        ),
-        "Keras 3 has no DatasetCreator, and its fit does not train under ParameterServerStrategy; set TF_USE_LEGACY_KERAS=1 for Keras 2 "
-        "(package tf_keras), with which it does",
-        "docs/tasks/parameter-server-strategy.md",
-    ),
-    Known(
-        re.compile(
-            r"module 'tensorflow\S*' has no attribute 'contrib'|No module named 'tensorflow\.contrib|cannot import name 'contrib' from"
-        ),
-        "tf.contrib ended with TensorFlow 1; tensorflow.compat.v1 has what was taken over from it, the package tf_slim its slim",
-        "docs/tasks/tf1-script.md",
-    ),
-    Known(
-        re.compile(_GONE),
-        "TensorFlow 2 has no tf{sub}.{name}; a script of TensorFlow 1 runs with `import tensorflow.compat.v1 as tf` and "
-        "`tf.disable_v2_behavior()`",
-        "docs/tasks/tf1-script.md",
-    ),
-    Known(
-        re.compile(r"Could not start gRPC server|Address already in use"),
-        "another process listens at that address; repeat addresses that are written in the script under `addresses:`, so that psclust "
-        "checks them before it starts a task",
-        "docs/scripts.md",
-        permanent=False,
-    ),
-)
 
 _USAGE = re.compile(
     r"^\S.*: error: (?:unrecognized arguments|the following arguments are required|one of the arguments|argument |ambiguous option"

@@ -47,7 +47,7 @@ _IDLE_S = 0.5
 _STATUS_S = 0.1  # least time between two writes of the status file
 _DRAIN_S = 2.0  # for a dead task's last output to reach its log
 _DRAIN_FAILED_S = 0.5  # the same, while the rules wait for it
-_FAILURE_LINES = 60  # enough for a traceback
+_FAILURE_LINES = 300  # enough for the tracebacks of a session: TensorFlow adds where each op was made
 _WEIGHED_S = 5.0  # for which the tasks of a silent run are watched
 
 # What the phase in a progress file means to the rules; any other phase means nothing to them.

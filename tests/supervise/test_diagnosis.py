@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import io
 import json
 import operator
 import os
 import socket
+import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from psclust.supervise.diagnosis import KNOWN, diagnose
+from psclust.supervise.diagnosis import diagnose
+from psclust.supervise.known_failures import KNOWN
 
 
 def lines_of(failing: Callable[[], object]) -> list[str]:
     """What a program that calls `failing` prints at its end."""
-    with pytest.raises((KeyError, ValueError)) as caught:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - each calls for another
         failing()
     return ["step 1", *"".join(traceback.format_exception(caught.value)).splitlines()]
 
@@ -80,7 +86,11 @@ def test_argparse_says_what_is_expected_here(capsys: pytest.CaptureFixture[str])
 OTHER = {
     "an attribute that is gone": raised("AttributeError: module 'tensorflow' has no attribute 'estimator'", at="tf.estimator.RunConfig()"),
     "the end of the data": [
-        *raised("tensorflow.python.framework.errors_impl.OutOfRangeError: Graph execution error:", at="coordinator.join()"),
+        *raised(
+            "tensorflow.python.framework.errors_impl.OutOfRangeError: Graph execution error:",
+            at="coordinator.join()",
+            frame="/lib/tensorflow/python/distribute/coordinator/cluster_coordinator.py",
+        ),
         "End of sequence",
         "Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling Enqueue:",
     ],
@@ -127,6 +137,77 @@ def test_a_name_that_is_gone_has_the_remedy_of_its_page(name: str) -> None:
     assert (remedy is None) if page is None else (remedy or "").endswith(f" ({page})")
 
 
+def run_on(device: str) -> Callable[[Any], None]:
+    def run(tf: Any) -> None:
+        with tf.device(device):
+            tf.Session().run(tf.random.normal([2]))
+
+    return run
+
+
+def end_too_early(tf: Any) -> None:
+    step = tf.train.get_or_create_global_step()
+    more = step.assign_add(1)
+    with tf.train.MonitoredTrainingSession(hooks=[tf.train.StopAtStepHook(1)]) as session:
+        session.run(more)
+        session.run(more)
+
+
+def restore_another_model(tf: Any) -> None:
+    with tempfile.TemporaryDirectory() as folder, tf.Session() as session:
+        first = tf.get_variable("first", [2])
+        session.run(first.initializer)
+        saved = tf.train.Saver().save(session, f"{folder}/model.ckpt")
+        tf.get_variable("second", [2])
+        tf.train.Saver().restore(session, saved)
+
+
+def serve(**spec: Any) -> Callable[[Any], None]:
+    return lambda tf: tf.train.Server(spec, job_name="worker", task_index=0)
+
+
+REAL_FAILURES: dict[str, tuple[Callable[[Any], object], str]] = {
+    "a device": (run_on("/gpu:3"), "no task has the device /device:GPU:3; name CPU:0"),
+    "a task": (run_on("/job:worker/task:3"), "the session reaches no device /job:worker/task:3; "),
+    "a variable": (lambda tf: tf.Session().run(tf.get_variable("v", [2], use_resource=False)), "a variable has no value; "),
+    "a resource": (lambda tf: tf.Session().run(tf.get_variable("v", [2], use_resource=True)), "a variable has no value; "),
+    "a checkpoint": (restore_another_model, "the checkpoint of another model"),
+    "a hook": (end_too_early, "ask session.should_stop() before each of them"),
+    "an empty address": (serve(worker=["localhost:0"], chief=[""]), "a job with an empty address"),
+    "another job": (serve(chief=["localhost:0"]), "a task that its own ClusterSpec does not have"),
+    "layers": (lambda tf: tf.layers.dense(tf.zeros([2, 2]), 3), "dense is one of Keras 2; set TF_USE_LEGACY_KERAS=1"),
+    "examples": (lambda tf: importlib.import_module("tensorflow.examples.tutorials"), "tf.keras.datasets.mnist.load_data()"),
+    "no argument": (lambda tf: sys.argv[99], "as in '{job_name}' '{task_index}'"),
+    "no variable": (lambda tf: os.environ["PS_HOSTS"], "`--env PS_HOSTS=VALUE` sets it"),
+    "no terminal": (lambda tf: input(), "no terminal to read from"),
+}
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", REAL_FAILURES)
+def test_a_failure_of_a_newcomers_script_has_a_remedy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tensorflow as tf
+
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    fail, part = REAL_FAILURES[name]
+    with tf.Graph().as_default():
+        lines = lines_of(lambda: fail(tf.compat.v1))
+    assert part in (diagnose(lines).remedy or "")
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("fail", ["placeholder", "optimizer", "session"])
+def test_a_script_that_builds_its_graph_eagerly_has_a_remedy(fail: str) -> None:
+    import tensorflow as tf
+
+    eagerly: dict[str, Callable[[Any], object]] = {
+        "placeholder": lambda v1: v1.placeholder(tf.float32),
+        "optimizer": lambda v1: v1.train.GradientDescentOptimizer(0.1).minimize(tf.constant(1.0)),
+        "session": lambda v1: v1.Session(graph=tf.Graph()).run(None),
+    }
+    assert "`tf.disable_v2_behavior()` right after" in (diagnose(lines_of(lambda: eagerly[fail](tf.compat.v1))).remedy or "")
+
+
 @pytest.mark.tensorflow
 def test_an_address_that_is_taken_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
@@ -152,6 +233,14 @@ def test_an_address_that_is_taken_has_a_remedy(monkeypatch: pytest.MonkeyPatch) 
                 frame="/lib/site-packages/keras/src/utils/traceback_utils.py",
             ),
             "TF_USE_LEGACY_KERAS=1",
+        ),
+        (raised("AttributeError: 'ShardedVariable' object has no attribute 'handle'"), "variable_partitioner"),
+        (OTHER["the end of the data"], "catch tf.errors.OutOfRangeError"),
+        (
+            raised(
+                "tensorflow.python.framework.errors_impl.NotFoundError: m/model.ckpt-9_temp/part-00000-of-00001; No such file or directory"
+            ),
+            "two tasks save into one folder",
         ),
     ],
 )
