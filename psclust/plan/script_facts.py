@@ -17,6 +17,7 @@ _CLUSTER = {"ClusterSpec", "Server"}
 _READERS = {"TFConfigClusterResolver"}
 # These read TF_CONFIG unless they get a cluster, which the source alone does not show.
 _MAY_READ = {"RunConfig", "train_and_evaluate", "ParameterServerStrategy", "MultiWorkerMirroredStrategy", "Estimator"}
+_OWN_RESOLVER = "SimpleClusterResolver"
 COORDINATING = ("ClusterCoordinator", "ParameterServerStrategy")
 # Every task runs a script that names one of these, whatever else it names.
 _NOT_COORDINATING = {"Estimator", "RunConfig", "train_and_evaluate", "MultiWorkerMirroredStrategy"}
@@ -59,10 +60,13 @@ def read_facts(sources: Iterable[str]) -> ScriptFacts:
         coordinates = coordinates or any(map(_coordinates, nodes))
         starts_servers = starts_servers or any(map(_is_server, nodes))
         reads = reads or bool(names & _READERS) or _reads_variable(nodes)
-        may_read = may_read or bool(names & _MAY_READ) or any(text.startswith("PSCLUST_") for node in nodes for text in _text(node))
+        may_read = may_read or any(text.startswith("PSCLUST_") for node in nodes for text in _text(node))
     found = tuple(flags[name] for name in sorted(flags, key=_position))
     if every & _NOT_COORDINATING or ("tensorflow.compat.v1" in every and "ClusterCoordinator" not in every):
         coordinates = False
+    # A script that makes a cluster of its own gives that to its strategy.
+    own_cluster = starts_servers and _OWN_RESOLVER in every
+    may_read = may_read or bool(every & (_MAY_READ - {"ParameterServerStrategy"} if own_cluster else _MAY_READ))
     return ScriptFacts(
         found,
         reads,

@@ -46,7 +46,7 @@ def decide(file: ClusterFile, entry: JobPlan, facts: ScriptFacts | None, jobs: S
     # The only task of a job outside the cluster, or with a command of its own, needs no role.
     alone = entry.job.count == 1 and (not entry.in_cluster or bool(entry.job.command))
     needs_role = not alone and sum(each.job.count for each in jobs) > 1
-    explained = _explain(name, chosen, known or ScriptFacts(may_read_role=True), given, learnt if needs_role else None)
+    explained = _explain(name, chosen, known or ScriptFacts(may_read_role=True), given, learnt if needs_role else None, _who(entry, jobs))
     absent = _absent_jobs([flag for flag in facts.flags if flag_name(flag) not in given.flags], jobs) if facts and chosen.flags else None
     note = " ".join(filter(None, (explained.note, absent))) or None
     return replace(explained, learns_addresses=_learns_addresses(entry, learnt), note=note)
@@ -96,18 +96,24 @@ def _learnt(role_by: RoleBy, facts: ScriptFacts | None, given: GivenRole) -> fro
     return learnt | WHO | {"addresses"} if reads else learnt
 
 
-def _explain(name: str, role_by: RoleBy, facts: ScriptFacts, given: GivenRole, learnt: frozenset[Part] | None) -> RoleBy:
+def _who(entry: JobPlan, jobs: Sequence[JobPlan]) -> str:
+    """The tasks that run the program of `entry`, as the subject of a sentence."""
+    same = [each for each in jobs if each.program == entry.program and each.job.count]
+    return f"{same[0].name}:0" if sum(each.job.count for each in same) == 1 else "each task"
+
+
+def _explain(name: str, role_by: RoleBy, facts: ScriptFacts, given: GivenRole, learnt: frozenset[Part] | None, who: str) -> RoleBy:
     """`learnt`: None for one task alone, which needs no role."""
     flags = _and([flag.partition("=")[0] for flag in role_by.flags])
     note = hint = None
     if role_by.flags and role_by.tf_config:
-        note = f"{name} defines {flags} and reads TF_CONFIG: each task gets both (role_by: auto)."
+        note = f"{name} defines {flags} and reads TF_CONFIG: {who} gets both (role_by: auto)."
         hint = f"psclust gave it {flags} and TF_CONFIG, as {name} names them; if that is wrong write role_by: flags, tf_config or none"
     elif role_by.flags:
-        note = f"{name} defines {flags}: each task gets {'them' if len(role_by.flags) > 1 else 'it'} (role_by: flags)."
+        note = f"{name} defines {flags}: {who} gets {'them' if len(role_by.flags) > 1 else 'it'} (role_by: flags)."
         hint = f"psclust gave it {flags}, because {name} defines them; if that is wrong write role_by: tf_config or none"
     elif role_by.tf_config:
-        note = f"{name}: each task gets TF_CONFIG (role_by: tf_config)."
+        note = f"{name}: {who} gets TF_CONFIG (role_by: tf_config)."
         hint = "psclust gave it TF_CONFIG and no flags; if that is wrong write role_by: flags or none, or placeholders in args"
     if learnt is None or facts.may_read_role:
         gaps = ""

@@ -56,6 +56,9 @@ def test_the_flags_a_script_defines_are_found_in_its_source(source: str, flags: 
         ('os.environ.pop("TF_CONFIG", None)', False, False),
         ('"""Sets TF_CONFIG."""', False, False),
         ("tf.estimator.RunConfig()", False, True),
+        ("tf.distribute.ParameterServerStrategy(resolver)", False, True),
+        ("tf.distribute.ParameterServerStrategy(SimpleClusterResolver(spec))", False, True),
+        ("tf.distribute.Server(spec); tf.distribute.ParameterServerStrategy(SimpleClusterResolver(spec))", False, False),
         ('os.environ["PSCLUST_TASK"]', False, True),
         (SILENT, False, False),
     ],
@@ -292,3 +295,10 @@ def test_advice_about_addresses_ends_when_every_job_of_the_script_has_them() -> 
 def test_a_program_of_one_task_is_told_by_its_name() -> None:
     jobs = {"ps": {"run": ["python", "ps.py"]}, "worker": {"count": 2, "env": {"TASK": "{task_index}"}}}
     assert not [note for note in made(SILENT, jobs=jobs)[1] if "role" in note]
+
+
+@pytest.mark.parametrize("source", [READS, CLASSIC, CLASSIC + "\n" + READS])
+def test_the_one_task_that_runs_a_script_is_named_in_its_note(source: str) -> None:
+    jobs = {"ps": {"run": "server"}, "worker": {"count": 2, "run": "server"}, "chief": 1}
+    assert ": chief:0 gets " in made(source, jobs=jobs)[1][0]
+    assert ": each task gets " in made(source, jobs={**jobs, "evaluator": 1})[1][0]
