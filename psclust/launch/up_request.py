@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from psclust.launch.default_file import default_name
+from psclust.launch.default_file import default_name, unread_file
 from psclust.launch.program_sources import read_scripts, suited_to_script
 from psclust.plan.build_plan import Run, build_plan
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
@@ -58,7 +58,7 @@ def read_request(
         rules=rules,
         find_hosts=find_hosts,
         nodes_of=nodes_of,
-        suit=suited_to_script,
+        suit=suited_to_script if path else _suited_without_file,
         array_task=array_task or os.environ.get("SLURM_ARRAY_TASK_ID"),
     )
     launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
@@ -68,3 +68,8 @@ def read_request(
     ports = layout.fixed_ports(file.ports)
     draft = build_plan(file, launcher, Run("<run>", str(cluster.path / "<run>")), ports, scripts=scripts)
     return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), draft)
+
+
+def _suited_without_file(text: ClusterText) -> tuple[ClusterText, str | None]:
+    suited, note = suited_to_script(text)
+    return suited, note or (unread_file() if text.program is None else None)

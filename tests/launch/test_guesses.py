@@ -130,3 +130,15 @@ def test_an_evaluator_that_cannot_succeed_is_named_once_and_not_started_again(be
     assert code == 0, said
     assert said.count("evaluator:0 exited with code 1 and is not started again: another attempt would fail alike (ModuleNotFoundError") == 1
     assert "attempt 2 starts" not in said
+
+
+def test_a_cluster_file_of_another_name_is_pointed_to_where_nothing_else_is_named(bed: CommandBed) -> None:
+    bed.write("train.py", "")
+    bed.write("data.yaml", "batch: 3\n")
+    assert "is not read" not in bed.run_here("plan")[1]
+    bed.write("cluster.yaml", "jobs:\n  ps: 1\n  worker: 2\nprogram: train.py\n")
+    assert "note: cluster.yaml here is not read, because of its name; to start it: psclust up -f cluster.yaml" in bed.run_here("plan")[1]
+    assert "is not read" not in bed.run_here("plan", "train.py")[1]
+    assert "is not read" not in bed.run_here("plan", "-f", "cluster.yaml")[1]
+    bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: train.py\n")
+    assert "is not read" not in bed.run_here("plan")[1]
