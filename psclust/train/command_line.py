@@ -34,6 +34,8 @@ from psclust.train.task_context import TaskContext, read_context
 LOG = logging.getLogger(__name__)
 
 _DESCRIBE = "--describe"
+# The modules that warn of mistakes in the user's functions.
+_OF_THE_FUNCTIONS = ("psclust.train.compared_tensors", "psclust.replication.towers.silent_mistakes")
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -45,6 +47,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         describing = list(arguments[:1]) == [_DESCRIBE]
         options = parse_options(arguments[1:] if describing else arguments)
         context = read_context(environment)
+        if not (context.is_chief or context.is_evaluator):
+            _leave_to_the_chief()
         # Before the user's module is imported: it may use `tf.estimator` at once.
         install()
         program = load_program(options.program)
@@ -93,6 +97,12 @@ def _log_to_stdout() -> None:
     tensorflow.setLevel(logging.INFO)
     tensorflow.addFilter(_is_useful)
     warnings.filterwarnings("ignore", ".* is deprecated", UserWarning, r"tensorflow\.python\.")
+
+
+def _leave_to_the_chief() -> None:
+    """Drop what a replica would say about the user's functions, which the chief calls as well."""
+    for name in _OF_THE_FUNCTIONS:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _is_useful(record: logging.LogRecord) -> bool:

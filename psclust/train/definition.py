@@ -35,6 +35,12 @@ class Definition:
     # Places in these functions that have warned.
     _compared: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        for name in ("model_fn", "input_fn", "optimizer_fn", "eval_input_fn", "predict_input_fn", "serving_input_receiver_fn"):
+            found = getattr(self, name)
+            if found is not None and not callable(found):
+                raise UsageError(f"{name}={type(found).__name__}(...) is no function; give one that returns it, such as a lambda")
+
     def with_params(self: _D, changes: Mapping[str, Any]) -> _D:
         return replace(self, params={**(self.params or {}), **changes})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,3 +81,8 @@ def test_functions_may_change_the_params_they_are_given_without_effect_on_others
 def test_an_optimizer_that_cannot_compute_gradients_is_refused() -> None:
     with pytest.raises(UsageError, match=r"optimizer_fn returned a builtins\.str; return one of tf\.compat\.v1\.train"):
         _program(optimizer_fn=lambda: "adam").optimizer(None)
+
+
+def test_what_is_no_function_is_refused_at_once() -> None:
+    with pytest.raises(UsageError, match=r"optimizer_fn=SimpleNamespace\(\.\.\.\) is no function; give one that returns it"):
+        _program(optimizer_fn=SimpleNamespace(compute_gradients=None))

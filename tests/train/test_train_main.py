@@ -84,6 +84,14 @@ def test_an_exception_of_the_users_own_code_keeps_its_traceback(alone: Alone) ->
     assert "ZeroDivisionError" in output
 
 
+@pytest.mark.parametrize(("task", "says"), [("chief:0", 1), ("worker:0", 0), ("evaluator:0", 1)])
+def test_only_the_chief_warns_of_a_mistake_in_a_function_that_all_call(alone: Alone, task: str, says: int) -> None:
+    cluster = {"ps": ["localhost:1"], "chief": ["localhost:2"], "worker": ["localhost:3"]}
+    code, output = alone("--describe", "toys:compares", PSCLUST_TASK=task, PSCLUST_CLUSTER=json.dumps(cluster))
+    assert code == 0, output
+    assert output.count("compares tensors as objects") == says
+
+
 def test_a_model_folder_that_cannot_be_written_is_one_sentence(alone: Alone, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, output = alone("toys:line", "--model-dir", str(tmp_path / "file" / "m"))

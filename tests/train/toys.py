@@ -97,6 +97,12 @@ def _broken_model(features: Any) -> psclust.EstimatorSpec:
     raise ZeroDivisionError(features)
 
 
+def _compares(features: Any) -> psclust.EstimatorSpec:
+    weight = tf.compat.v1.get_variable("weight", [])
+    return psclust.EstimatorSpec("train", loss=weight * float(features["x"] == 1.0))
+
+
+compares = psclust.Program(_compares, _line_input, _sgd, params=LINE)
 broken = psclust.Program(_broken_model, _line_input, _sgd, params=LINE)
 no_loss = psclust.Program(lambda features, mode: psclust.EstimatorSpec(mode), _line_input, _sgd, params=LINE)
 
