@@ -37,5 +37,7 @@ def _count_from(counters: dict[str, int]) -> None:
 
 
 def _state() -> Any:
-    """Keras's own settings of this thread; None until Keras 3 is imported."""
-    return sys.modules.get("keras.src.backend.common.global_state")
+    """Keras's own settings of this thread; None until Keras 3 is imported, and in a Keras that keeps them otherwise: layers have then the
+    names that it gives them."""
+    state = sys.modules.get("keras.src.backend.common.global_state")
+    return state if hasattr(state, "get_global_attribute") and hasattr(state, "set_global_attribute") else None
