@@ -16,7 +16,7 @@ from psclust.rundir.folder import ClusterFolder, RunFolder
 if TYPE_CHECKING:
     from psclust.reach.python.host_python import HostPython
 
-_GRACE_S = 10.0
+_ANSWER_S = 60.0  # for a host to log in to, and to end an agent beside the grace of its tasks
 _LONGEST_WAIT_S = 120.0
 _POLL_S = 0.1
 
@@ -38,8 +38,8 @@ def _end_agents(cluster: ClusterFolder, run: RunFolder, agents: LiveAgents, say:
 
     def end(host: str, python: HostPython) -> list[int]:
         record = str(RunFolder(Path(places[host]["folder"])).agent_process)
-        question = {"record": record, "grace_s": _GRACE_S}
-        return list(python.ask("end_agent", question, timeout_s=_GRACE_S + 60.0)["alive"])
+        question = {"record": record, "grace_s": agents.grace_s}
+        return list(python.ask("end_agent", question, timeout_s=agents.grace_s + _ANSWER_S)["alive"])
 
     outcomes = on_places(cluster.name, places, end)
     left = {

@@ -92,7 +92,8 @@ def start_host_agents(
 def _agents_of(file: ClusterFile) -> LiveAgents:
     keys = file.deadlines
     more_s = SSH_LOGIN_S + keys.stop
-    return LiveAgents(tuple(host.name for host in file.hosts), granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s)
+    hosts = tuple(host.name for host in file.hosts)
+    return LiveAgents(hosts, granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, keys.stop)
 
 
 def _agent_folders(

@@ -16,11 +16,13 @@ from psclust.rundir.folder import RunFolder
 @dataclass(frozen=True, slots=True)
 class LiveAgents:
     """hosts: of the agents. lasts_s: how long the tasks of one go on, at most, when it has lost its supervisor; detached_s: the same once
-    the run is detached. ended: when the supervisor is known to have died, in seconds since 1970."""
+    the run is detached. grace_s: what an agent gives its tasks between TERM and KILL. ended: when the supervisor is known to have died, in
+    seconds since 1970."""
 
     hosts: tuple[str, ...]
     lasts_s: float
     detached_s: float
+    grace_s: float = 10.0
     ended: float | None = None
 
     @property
