@@ -12,10 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from psclust.rundir.atomic_file import write_atomically
-from psclust.rundir.task_progress import FINISHED, SERVING, Progress
-from psclust.runtime.bare_server import wait_for_a_signal
 from psclust.runtime.import_hook import when_imported
+from psclust.runtime.own_servers import OwnServers
 
 
 def patch(recovery_wait_s: float | None, environment: Mapping[str, str]) -> Callable[[], None] | None:
@@ -92,52 +90,6 @@ def _patch_stacks(tf_stack: Any) -> None:
 
     tf_stack._source_filter_stacks.default_factory = outermost
     tf_stack._source_filter_stacks.clear()  # of this thread, where nothing filters yet
-
-
-class OwnServers:
-    """Reports the state of TensorFlow servers in the program's own process, which its exit code cannot show.
-
-    A program that calls `Server.join`, which never returns, is only a server from then on: psclust stops it when the others are done,
-    instead of waiting for it. A server outlives its program if that ends successfully: a client without device filters connects to
-    every task at its start, and would wait for ever for one that has ended."""
-
-    def __init__(self, progress_file: str) -> None:
-        self._progress_file = Path(progress_file)
-        self._process = os.getpid()
-        self._started = False
-
-    def watch(self) -> None:
-        """Watch until the process ends."""
-        when_imported({"tensorflow.python.training.server_lib": self._patch_server})
-
-    def _patch_server(self, server_lib: Any) -> None:
-        join, start = server_lib.Server.join, server_lib.Server.start
-
-        def reported_join(server: Any) -> None:
-            self._report(SERVING)
-            join(server)
-
-        def noted_start(server: Any) -> None:
-            self._started = self._started or self._is_here()
-            start(server)
-
-        server_lib.Server.join, server_lib.Server.start = reported_join, noted_start
-
-    def outlive_program(self) -> None:
-        """If the program has started a server, serve until the supervisor ends this process."""
-        if self._started:
-            self._report(FINISHED)
-            wait_for_a_signal()
-
-    def _is_here(self) -> bool:
-        """False in a process that the program has forked: its servers are not those of the program."""
-        return os.getpid() == self._process
-
-    def _report(self, phase: str) -> None:
-        if not self._is_here():
-            return
-        with suppress(OSError):
-            write_atomically(self._progress_file, Progress(phase=phase).to_json())
 
 
 def _set_default(function: Callable[..., Any], parameter: str, value: object) -> None:

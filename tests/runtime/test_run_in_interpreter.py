@@ -131,6 +131,36 @@ def test_a_join_is_said_and_a_script_that_ended_well_keeps_its_server(plain: For
     assert task.kill(signal.SIGTERM)[0] == -signal.SIGTERM
 
 
+TRAPS = """
+import os, signal, sys, threading, time
+def leave(number, frame):
+    print("leaves", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+"""
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize(
+    ("end", "phase", "code", "says"),
+    [
+        ("server.join()", "serving", 0, "leaves"),
+        pytest.param(
+            "open(os.environ['READY'], 'w').write('ready')\nwhile True: time.sleep(0.1)", "ready", 0, "leaves", marks=pytest.mark.long
+        ),
+        pytest.param("", "finished", -signal.SIGTERM, "serves", marks=pytest.mark.long),
+    ],
+)
+def test_a_script_that_traps_sigterm_ends_by_its_own_handler(
+    plain: ForkServer, tmp_path: Path, end: str, phase: str, code: int, says: str
+) -> None:
+    env = {"PSCLUST_PROGRESS": str(tmp_path / "progress.json"), "READY": str(tmp_path / "ready"), "TF_CPP_MIN_LOG_LEVEL": "2"}
+    task = plain.start([sys.executable, "-c", TRAPS + SERVER + end], env=env)
+    wait_until(lambda: phase in read(tmp_path / "progress.json") + read(tmp_path / "ready"), what=phase)
+    ended, output = task.kill(signal.SIGTERM)
+    assert (ended, output.splitlines()[-1]) == (code, says)
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("end", "env", "code"),

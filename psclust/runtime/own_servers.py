@@ -1,0 +1,97 @@
+"""TensorFlow servers in the process of a script: what psclust has to know of them, and how long they live."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from psclust.rundir.atomic_file import write_atomically
+from psclust.rundir.task_progress import FINISHED, SERVING, Progress
+from psclust.runtime.bare_server import wait_for_a_signal
+from psclust.runtime.import_hook import when_imported
+
+
+class OwnServers:
+    """Reports the state of TensorFlow servers in the program's own process, which its exit code cannot show.
+
+    A program that calls `Server.join`, which never returns, is only a server from then on: psclust stops it when the others are done,
+    instead of waiting for it. A server outlives its program if that ends successfully: a client without device filters connects to
+    every task at its start, and would wait for ever for one that has ended."""
+
+    def __init__(self, progress_file: str) -> None:
+        self._progress_file = Path(progress_file)
+        self._process = os.getpid()
+        self._started = False
+        self._signals = SignalRecord()
+
+    def watch(self) -> None:
+        """Watch until the process ends."""
+        when_imported({"tensorflow.python.training.server_lib": self._patch_server})
+
+    def _patch_server(self, server_lib: Any) -> None:
+        join, start = server_lib.Server.join, server_lib.Server.start
+
+        def reported_join(server: Any) -> None:
+            self._report(SERVING)
+            join(server)
+
+        def noted_start(server: Any) -> None:
+            self._started = self._started or self._is_here()
+            start(server)
+
+        server_lib.Server.join, server_lib.Server.start = reported_join, noted_start
+        server_lib.c_api = _PausingJoin(server_lib.c_api)
+
+    def outlive_program(self) -> None:
+        """If the program has started a server, serve until the supervisor ends this process; not if it has tried to, and the program's own
+        handler of SIGTERM has ended the program well."""
+        if self._started and not self._signals.has(signal.SIGTERM):
+            self._report(FINISHED)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the program's handler is for a program that runs
+            wait_for_a_signal()
+
+    def _is_here(self) -> bool:
+        """False in a process that the program has forked: its servers are not those of the program."""
+        return os.getpid() == self._process
+
+    def _report(self, phase: str) -> None:
+        if not self._is_here():
+            return
+        with suppress(OSError):
+            write_atomically(self._progress_file, Progress(phase=phase).to_json())
+
+
+class SignalRecord:
+    """The signals for which the program has had a handler in Python. A program that sets a wakeup descriptor of its own, as asyncio does,
+    ends the record."""
+
+    def __init__(self) -> None:
+        self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+
+    def has(self, number: int) -> bool:
+        """Whether it was among those since the last call."""
+        try:
+            return number in os.read(self._read, 1 << 16)
+        except OSError:  # none, or the program has closed descriptors it did not open
+            return False
+
+
+class _PausingJoin:
+    """TensorFlow's C functions, except that joining a server waits in Python, where handlers of signals run. Neither returns."""
+
+    def __init__(self, c_api: Any) -> None:
+        self._c_api = c_api
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._c_api, name)
+
+    def TF_ServerJoin(self, server: object) -> None:
+        while threading.current_thread() is threading.main_thread():
+            signal.pause()
+        self._c_api.TF_ServerJoin(server)
