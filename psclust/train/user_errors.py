@@ -6,11 +6,13 @@ Exceptions that the user's own code raises pass unchanged.
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import dropwhile
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import tensorflow as tf
@@ -144,6 +146,15 @@ def _place(frames: Iterable[Any]) -> str:
     inside = dropwhile(lambda frame: not frame.filename.startswith(str(_PACKAGE)), frames)
     own = [frame for frame in inside if not is_of_library(frame.filename)]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].name})" if own else ""
+
+
+def show_from_the_user_on(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A `sys.excepthook` that leaves out the frames of psclust before the first frame of the user's, if there is one."""
+    own = trace
+    while own is not None and is_of_library(own.tb_frame.f_code.co_filename):
+        own = own.tb_next
+    error.__traceback__ = own or trace
+    sys.__excepthook__(kind, error, own or trace)
 
 
 def is_of_library(filename: str) -> bool:

@@ -92,6 +92,14 @@ def test_only_the_chief_warns_of_a_mistake_in_a_function_that_all_call(alone: Al
     assert output.count("compares tensors as objects") == says
 
 
+def test_the_traceback_of_a_users_own_mistake_begins_in_the_users_code() -> None:
+    command = [sys.executable, "-m", "psclust.train", "toys:broken"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    shown = done.stderr.partition("Traceback (most recent call last):\n")[2]
+    assert [line.rpartition(" in ")[2] for line in shown.splitlines() if line.startswith("  File ")] == ["_broken_model"]
+
+
 def test_a_model_folder_that_cannot_be_written_is_one_sentence(alone: Alone, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, output = alone("toys:line", "--model-dir", str(tmp_path / "file" / "m"))
