@@ -37,6 +37,9 @@ class OwnServers:
 
         def reported_join(server: Any) -> None:
             self._report(SERVING)
+            # TensorFlow waits outside of Python, where no handler of the program's runs. Neither returns.
+            while threading.current_thread() is threading.main_thread():
+                signal.pause()
             join(server)
 
         def noted_start(server: Any) -> None:
@@ -44,7 +47,6 @@ class OwnServers:
             start(server)
 
         server_lib.Server.join, server_lib.Server.start = reported_join, noted_start
-        server_lib.c_api = _PausingJoin(server_lib.c_api)
 
     def outlive_program(self) -> None:
         """If the program has started a server, serve until the supervisor ends this process; not if it has tried to, and the program's own
@@ -80,18 +82,3 @@ class SignalRecord:
             return number in os.read(self._read, 1 << 16)
         except OSError:  # none, or the program has closed descriptors it did not open
             return False
-
-
-class _PausingJoin:
-    """TensorFlow's C functions, except that joining a server waits in Python, where handlers of signals run. Neither returns."""
-
-    def __init__(self, c_api: Any) -> None:
-        self._c_api = c_api
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._c_api, name)
-
-    def TF_ServerJoin(self, server: object) -> None:
-        while threading.current_thread() is threading.main_thread():
-            signal.pause()
-        self._c_api.TF_ServerJoin(server)

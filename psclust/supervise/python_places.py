@@ -60,6 +60,7 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
     ("tensorflow/python/training/basic_session_run_hooks.py", ("_save",), Place.SAVING),
     ("tensorflow/python/training/session_manager.py", ("wait_for_session",), Place.CHIEF),
     ("tensorflow/python/training/server_lib.py", ("join",), Place.SERVING),
+    ("psclust/runtime/own_servers.py", ("reported_join",), Place.SERVING),
     ("tensorflow/python/training/coordinator.py", ("join",), Place.THREADS),
 )
 # A step that has been begun before is awaited, while another thread makes the call.
