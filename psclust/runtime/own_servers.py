@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from psclust.rundir.atomic_file import write_atomically
 from psclust.rundir.task_progress import FINISHED, SERVING, Progress
 from psclust.runtime.bare_server import wait_for_a_signal
 from psclust.runtime.import_hook import when_imported
+
+_LOOK_S = 0.5  # for a signal that comes as the wait begins
 
 
 class OwnServers:
@@ -37,9 +40,10 @@ class OwnServers:
 
         def reported_join(server: Any) -> None:
             self._report(SERVING)
-            # TensorFlow waits outside of Python, where no handler of the program's runs. Neither returns.
+            # TensorFlow waits outside of Python, where no handler of the program's runs. Neither returns. Not `signal.pause`: a signal just
+            # before it would wait for the next one.
             while threading.current_thread() is threading.main_thread():
-                signal.pause()
+                time.sleep(_LOOK_S)
             join(server)
 
         def noted_start(server: Any) -> None:
