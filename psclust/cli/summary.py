@@ -86,7 +86,7 @@ def render_model(totals: RunTotals) -> str:
 
 def render_totals(totals: RunTotals) -> list[str]:
     """Steps and the best evaluation; where the time went, and restarts. Lines without anything to say are left out."""
-    first = [f"{totals.steps} steps"] if totals.steps else []
+    first = [counted(totals.steps, "step")] if totals.steps else []
     if totals.metrics:
         values = ", ".join(f"{name} {value:.4g}" for name, value in totals.metrics.items())
         first.append(f"best evaluation, at step {totals.metrics_step}: {values}")

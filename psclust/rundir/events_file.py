@@ -24,7 +24,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "serving": (*_TASK, "address"),
     "stage": (*_TASK, "stage"),
     "progress": (*_TASK, "phase", "step", "loss", "metrics", "seconds", "model"),
-    "exit": (*_TASK, "exit_code", "reason", "after_s"),
+    "exit": (*_TASK, "exit_code", "reason", "after_s", "step"),
     "restart": (*_TASK, "reason", "delay_s"),
     "signal": (*_TASK, "signal"),
     "host_silent": ("host",),

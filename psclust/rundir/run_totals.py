@@ -34,7 +34,7 @@ def run_totals(events: Iterable[Record]) -> RunTotals:
     """Times are those of the last attempt."""
     found = list(events)
     progress = [each for each in found if each["kind"] == "progress"]
-    steps = [each["step"] for each in progress if each["step"] is not None]
+    steps = [each["step"] for each in found if each["kind"] in ("progress", "exit") and each.get("step") is not None]
     trained = next((each["run_s"] for each in progress if each["phase"] == "train"), None)
     # The chief, or the client: only it writes checkpoints.
     saver = next((each for each in reversed(progress) if "saving" in each["seconds"]), None)

@@ -73,8 +73,9 @@ def _task_event(
             return record("serving", **names, address=entry.plan.address)
         case events.Reported(_, stage):
             return record("stage", **names, stage=stage.value)
-        case events.Exited(_, code):
-            return record("exit", **names, exit_code=shell_code(code), reason=describe_exit(code), after_s=round(now - entry.since, 3))
+        case events.Exited(_, code, model_step=step):
+            reason = describe_exit(code, on_request=entry.phase is TaskPhase.STOPPING)
+            return record("exit", **names, exit_code=shell_code(code), reason=reason, after_s=round(now - entry.since, 3), step=step)
 
 
 def _action(state: RunState, action: Action) -> Iterator[Record]:

@@ -94,11 +94,13 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process ended; `code` as Python gives it (negative: the signal). last_lines: of its output, if it failed by itself."""
+    """The process ended; `code` as Python gives it (negative: the signal). last_lines: of its output, if it failed by itself. model_step:
+    the last that a psclust program reported."""
 
     task: Task
     code: int
     last_lines: tuple[str, ...] = ()
+    model_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

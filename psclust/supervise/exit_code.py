@@ -21,11 +21,12 @@ def shell_code(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-def describe_exit(code: int) -> str:
-    """`exited with code 3`, `was killed by SIGKILL (...)`."""
+def describe_exit(code: int, *, on_request: bool = False) -> str:
+    """`exited with code 3`, `was killed by SIGKILL (...)`. on_request: whether psclust was ending it."""
     number = signal_of(code)
     if number is None:
         return f"exited with code {code}"
     name = signal.Signals(number).name
-    hint = " (if it was not sent on purpose, the machine may have been out of memory)" if number == signal.SIGKILL else ""
+    unexplained = number == signal.SIGKILL and not on_request
+    hint = " (if it was not sent on purpose, the machine may have been out of memory)" if unexplained else ""
     return f"was killed by {name}{hint}" if code < 0 else f"exited with code {code} ({name}){hint}"

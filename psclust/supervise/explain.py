@@ -52,11 +52,7 @@ def explain(evidence: Evidence) -> tuple[Finding, ...]:
     troubles = {task: trouble for task, entry in entries.items() if (trouble := _trouble(evidence, entry))}
     clients = [entry for task, entry in entries.items() if task not in troubles and entry.plan.role != "server"]
     places = {entry.plan.task: _place(evidence, entry) for entry in clients}
-    busy = {
-        task
-        for task, place in places.items()
-        if place is not None and place.place in (Place.OWN, Place.CALL, Place.SAVING, Place.RESTORING, Place.LOADING)
-    }
+    busy = {entry.plan.task for entry in clients if _works(evidence, entry, places[entry.plan.task], set(troubles))}
     computing = {entry.plan.task for entry in clients if _computes(evidence, entry, places[entry.plan.task], set(troubles))}
     blockers = {*troubles, *busy, *computing}
     found = {}
@@ -99,6 +95,15 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
 def _place(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
     process = evidence.process(entry)
     return whereabouts(process.threads, process.names)
+
+
+def _works(evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]) -> bool:
+    """Whether it does something that needs no other task, or for which it has all of its servers."""
+    if place is None:
+        return False
+    if place.place in (Place.SAVING, Place.RESTORING):
+        return not _missing_servers(evidence, entry, troubles)
+    return place.place in (Place.OWN, Place.CALL, Place.LOADING)
 
 
 def _computes(evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]) -> bool:

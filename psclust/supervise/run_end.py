@@ -42,6 +42,6 @@ def failure(state: RunState, entry: TaskState, now: float, *, exit_code: int) ->
     elif entry.restarts and (why := why_permanent(state, entry)) is not None:
         text += f"; {why}"
     hint = state.tasks[first.task].plan.failure_hint if first.task in state.tasks else None
-    if hint is not None and first.diagnosis.of_role:
+    if hint is not None and first.diagnosis.of_role and first.diagnosis.remedy is None:
         text += f"; {hint}"
     return Outcome(False, exit_code, text, cause=first.task, attempt=first.attempt, collateral=tuple(others), remedy=first.diagnosis.remedy)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from psclust.supervise.explain import Evidence
 from psclust.supervise.python_places import Place, whereabouts
@@ -11,11 +12,11 @@ from psclust.supervise.silence import awaited, ended
 from psclust.supervise.task_finding import Finding
 from psclust.transport.task_usage import Usage
 
-_IDLE_CORES = 0.03  # of a task; TensorFlow's threads wake up now and then
-_IDLE_BYTES = 4000.0  # a second, of a task: for TCP's and gRPC's own messages
 _IDLE_GPU = 0.02
 _NAMED = 4
-# What a program does that waits for another task.
+# What a program does that asks again and again whether it may go on.
+_POLLS = {Place.CHIEF, Place.OTHERS, Place.SAVED, Place.PEERS}
+# What a program does that waits for another task, or for a disk.
 _WAITS = {
     Place.SESSION,
     Place.CREATING,
@@ -23,47 +24,58 @@ _WAITS = {
     Place.THREADS,
     Place.BARRIER,
     Place.COMPUTING,
-    Place.CHIEF,
-    Place.OTHERS,
-    Place.SAVED,
-    Place.PEERS,
+    Place.SAVING,
+    Place.RESTORING,
+    *_POLLS,
 }
 
 
-def is_idle(before: Mapping[str, Usage | None], after: Mapping[str, Usage | None], seconds: float) -> bool:
-    """Whether no task does anything, by two looks at each; not if one of them is unknown."""
-    return bool(after) and all(_does_nothing(before.get(task), usage, seconds) for task, usage in after.items())
+@dataclass(frozen=True, slots=True)
+class Load:
+    """cores, bytes_s: of a task, up to which it counts as that."""
+
+    cores: float
+    bytes_s: float
 
 
-def _does_nothing(before: Usage | None, after: Usage | None, seconds: float) -> bool:
+IDLE = Load(0.03, 4000.0)  # TensorFlow's threads wake up now and then; TCP and gRPC have messages of their own
+POLLING = Load(0.1, 100e3)
+
+
+def is_below(load: Load, before: Mapping[str, Usage | None], after: Mapping[str, Usage | None], seconds: float) -> bool:
+    """Whether no task does more, by two looks at each; not if one of them is unknown."""
+    return bool(after) and all(_does_less(load, before.get(task), usage, seconds) for task, usage in after.items())
+
+
+def _does_less(load: Load, before: Usage | None, after: Usage | None, seconds: float) -> bool:
     if before is None or after is None:
         return False
     cores, received, sent = after.rates(before, seconds)
     gpu = after.gpu.busy if after.gpu is not None else None
-    return cores < _IDLE_CORES and (received or 0) + (sent or 0) < _IDLE_BYTES and (gpu or 0) < _IDLE_GPU
+    return cores < load.cores and (received or 0) + (sent or 0) < load.bytes_s and (gpu or 0) < _IDLE_GPU
 
 
-def describe_silence(evidence: Evidence, findings: Sequence[Finding]) -> str | None:
-    """A clause for the user. None if no program has ended, and one of the others may just be quiet. If none has ended, the tasks must be
-    idle."""
+def describe_silence(evidence: Evidence, findings: Sequence[Finding], *, idle: bool) -> str | None:
+    """A clause for the user. None if no program has ended, and one of the others may just be quiet. idle: whether no task does
+    anything; it matters only if none has ended."""
     state, late = evidence.state, awaited(evidence.state)
     if not late or state.plan is None:
         return None
     over = [str(entry.plan.task) for entry in ended(state)]
-    if not over and not all(_waits(evidence, entry) for entry in late):
+    if not over and not all(_is_in(_WAITS if idle else _POLLS, evidence, entry) for entry in late):
         return None
     lasts = f"no step and no line of output for {evidence.now - state.silence.since:.0f} s"
     waiting = _grouped([finding for finding in findings if finding.task in {str(entry.plan.task) for entry in late}])
     more = f"psclust why {state.plan.name} says more"
     if over:
         return f"{_names(over)} {'has' if len(over) == 1 else 'have'} ended; waiting for {waiting}; {lasts}; {more}"
-    return f"{lasts}, and no task uses the CPU: {waiting}; {more}"
+    return f"{lasts}{', and no task uses the CPU' if idle else ''}: {waiting}; {more}"
 
 
-def _waits(evidence: Evidence, entry: TaskState) -> bool:
+def _is_in(places: Set[Place], evidence: Evidence, entry: TaskState) -> bool:
     process = evidence.process(entry)
-    place = whereabouts(process.threads, process.names)
-    return process.is_frozen or (place is not None and place.place in _WAITS)
+    found = whereabouts(process.threads, process.names)
+    return process.is_frozen or (found is not None and found.place in places)
 
 
 def _grouped(findings: Sequence[Finding]) -> str:

@@ -31,12 +31,13 @@ from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.pace import Pace
 from psclust.supervise.reading import FROZEN, Reading, read_task
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
-from psclust.supervise.silence_reason import describe_silence, is_idle
+from psclust.supervise.silence_reason import IDLE, POLLING, describe_silence, is_below
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
 from psclust.supervise.task_finding import Finding, render
 from psclust.transport.api import Output, Transport
 from psclust.transport.process_facts import Inspected
+from psclust.transport.task_usage import Usage
 
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -168,19 +169,23 @@ class Supervisor:
     def _look(self, look: events.Look) -> None:
         """Find out why the run is silent. Stacks are read only if no task is at work, or if that is of no matter."""
         with suppress(RunEndedError):
-            if not look.evident and not self._idles():
-                self.post(events.Looked(look.since))
-                return
+            idle = False
+            if not look.evident:
+                weighed = self._weighed()
+                idle = is_below(IDLE, *weighed)
+                if not is_below(POLLING, *weighed):
+                    self.post(events.Looked(look.since))
+                    return
             evidence = self._found()
             findings = explain(evidence)
-            self.post(events.Looked(look.since, describe_silence(evidence, findings), findings))
+            self.post(events.Looked(look.since, describe_silence(evidence, findings, idle=idle), findings))
 
-    def _idles(self) -> bool:
-        """Whether no task does anything for some seconds."""
+    def _weighed(self) -> tuple[dict[str, Usage | None], dict[str, Usage | None], float]:
+        """What each task had used before and after some seconds, and how many those were."""
         before, began = {each.task: each.usage for each in self.readings()}, time.monotonic()
         self._over.wait(_WEIGHED_S)
         after = {each.task: each.usage for each in self.readings() if each.state in ("running", FROZEN)}
-        return is_idle(before, after, time.monotonic() - began)
+        return before, after, time.monotonic() - began
 
     def status(self) -> RunStatus:
         return self._status
@@ -224,7 +229,8 @@ class Supervisor:
     def _handle(self, event: Event) -> None:
         if isinstance(event, events.Exited) and event.task in self._state.tasks:
             self._read_progress(self._state.tasks[event.task])  # the last one
-            event = self._with_last_lines(event)
+            seen = self._seen.get(event.task)
+            event = replace(self._with_last_lines(event), model_step=seen.step if seen else None)
         if isinstance(event, events.HostLost):
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):

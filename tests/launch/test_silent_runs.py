@@ -72,7 +72,7 @@ def test_workers_that_all_hang_in_a_session_call_are_named_with_the_line(bed: Co
 def test_a_psclust_program_that_stands_still_names_the_ps_that_is_stopped(bed: CommandBed) -> None:
     bed.write("staged.py", PROGRAM)
     up = bed.start("up", "--ps", "2", "--workers", "2", "--sync", "staged:program")
-    wait_until(lambda: any(each.get("phase") == "train" for each in read_events(bed.run_folder().events)), SECONDS, what="the training")
+    wait_until(lambda: "| step " in up.output, SECONDS, what="the training")
     pid = bed.wait_for("ps:1", "running").pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)

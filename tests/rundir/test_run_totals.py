@@ -42,6 +42,13 @@ def test_steps_that_were_lost_with_a_ps_do_not_count() -> None:
     assert run_totals([*RUN[:4], lost]).steps == 1103
 
 
+def test_of_an_interrupted_run_the_last_steps_count_that_were_reported() -> None:
+    ends = [record("exit", task=f"worker:{number}", step=step) for number, step in enumerate((987, 986))]
+    totals = run_totals([*RUN[:4], *ends, record("exit", task="ps:0")])
+    assert render_totals(totals)[0] == "987 steps"
+    assert render_totals(RunTotals(steps=1)) == ["1 step"]
+
+
 def test_the_best_evaluation_has_the_least_loss() -> None:
     totals = run_totals(RUN)
     assert (totals.metrics, totals.metrics_step) == ({"accuracy": 0.9, "loss": 0.3}, 50)

@@ -77,7 +77,7 @@ def test_a_death_is_recorded_with_the_decision_that_follows() -> None:
     run = recorder()
     killed = run.at(5, Exited(W1, -9))
     assert [each["kind"] for each in killed] == ["exit", "restart"]
-    assert (killed[0]["exit_code"], killed[0]["after_s"]) == (137, 4)
+    assert (killed[0]["exit_code"], killed[0]["after_s"], killed[0]["step"]) == (137, 4, None)
     assert 1 <= killed[1]["delay_s"] < 1.3
     assert run.at(5.5, Tick()) == []
     assert brief(run.at(7, Tick())) == ["start worker:1 2"]

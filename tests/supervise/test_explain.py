@@ -16,6 +16,7 @@ from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 SESSION = Frame("BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1)
 STEP = Frame("BarrierParticipant.step", "/v/site-packages/psclust/train/sync/participant.py", 49)
 SAVE = Frame("Checkpoints.save", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 93)
+RESTORE = Frame("Checkpoints.restore", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 120)
 GENERATOR = Frame("get_iterator", "/v/site-packages/tensorflow/python/data/ops/from_generator_op.py", 1)
 COMPUTING = Frame("StepWatch._while_computing", "/v/site-packages/psclust/train/sync/step_watch.py", 60)
 OWN = Frame("nap", "/train.py", 7)
@@ -51,6 +52,14 @@ def test_replicas_wait_in_the_barrier_behind_the_one_that_is_elsewhere() -> None
 def test_a_reader_that_waits_for_another_reason_is_not_blamed() -> None:
     answer = found(running(), {"worker:0": ProcessFacts("S", ((SESSION, STEP), (OWN, GENERATOR))), "worker:1": ProcessFacts("T")})
     assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in the barrier for step 13", ("worker:1",))
+
+
+def test_a_checkpoint_that_waits_for_a_server_is_not_blamed() -> None:
+    for threads, does in [(((SESSION, STEP), (SESSION, SAVE)), Place.SAVING), (((SESSION, RESTORE),), Place.RESTORING)]:
+        saving = ProcessFacts("S", threads)
+        answer = found(running(), {"worker:0": BARRIER, "worker:1": saving, "ps:0": ProcessFacts("T")})
+        assert (answer["worker:0"].waits_for, answer["worker:1"].waits_for) == (("ps:0",), ("ps:0",))
+        assert answer["worker:1"].does == does.value
 
 
 def test_a_training_that_makes_steps_is_not_explained_away() -> None:

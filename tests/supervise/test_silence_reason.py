@@ -8,7 +8,7 @@ from histories import PS, W1, Replay, make_plan, task_plan
 from psclust.spec.cluster import Task
 from psclust.supervise.events import Exited, Reported, Stage
 from psclust.supervise.explain import Evidence, explain
-from psclust.supervise.silence_reason import describe_silence, is_idle
+from psclust.supervise.silence_reason import IDLE, POLLING, describe_silence, is_below
 from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 from psclust.transport.task_usage import Usage
@@ -23,11 +23,11 @@ NAP = ProcessFacts("S", ((LINE,),))
 MORE = "; no step and no line of output for 31 s; psclust why test says more"
 
 
-def said(run: Replay, **facts: ProcessFacts) -> str | None:
+def said(run: Replay, *, idle: bool = True, **facts: ProcessFacts) -> str | None:
     """facts: of worker_0, ..."""
     hosts = {"localhost": HostFacts({name.replace("_", ":"): each for name, each in facts.items()})}
     evidence = Evidence(run.state, run.state.silence.since + 31, hosts=hosts)
-    return describe_silence(evidence, explain(evidence))
+    return describe_silence(evidence, explain(evidence), idle=idle)
 
 
 def running(workers: int = 2) -> Replay:
@@ -100,4 +100,17 @@ def test_the_task_behind_which_others_wait_is_named() -> None:
     ],
 )
 def test_a_run_is_idle_if_no_task_does_anything(after: dict[str, Usage | None], *, idle: bool) -> None:
-    assert is_idle({"w": Usage(1.0, 9, {1: (10, 10)})}, after, 5.0) is idle
+    before: dict[str, Usage | None] = {"w": Usage(1.0, 9, {1: (10, 10)})}
+    assert is_below(IDLE, before, after, 5.0) is idle
+
+
+def test_who_asks_again_and_again_whether_it_may_go_on_is_not_at_work() -> None:
+    before: dict[str, Usage | None] = {"w": Usage(1.0, 9, {1: (0, 0)})}
+    after: dict[str, Usage | None] = {"w": Usage(1.1, 9, {1: (40_000, 9_000)})}  # as TensorFlow's SessionManager.wait_for_session
+    assert (is_below(IDLE, before, after, 5.0), is_below(POLLING, before, after, 5.0)) == (False, True)
+    chief = ProcessFacts("S", ((RUN, Frame("SessionManager.wait_for_session", "/tensorflow/python/training/session_manager.py", 4)),))
+    assert said(running(), idle=False, worker_0=chief, worker_1=chief) == (
+        "no step and no line of output for 31 s: worker:0 and worker:1, waiting for the chief to prepare the variables; "
+        "psclust why test says more"
+    )
+    assert said(running(), idle=False, worker_0=chief, worker_1=SESSION) is None
