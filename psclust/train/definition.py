@@ -68,6 +68,11 @@ class Definition:
         with refusals("model_fn", mode, features, labels), comparisons_noticed(self._compared), layers_named_anew():
             return as_spec(call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}), config=None))
 
+    def receiver(self, receiver_fn: Callable[..., Any]) -> Any:
+        """What a `serving_input_receiver_fn` returns."""
+        with comparisons_noticed(self._compared):
+            return call_with(receiver_fn, params=dict(self.params or {}))
+
     def optimizer(self, global_step: Tensor) -> Optimizer | None:
         if self.optimizer_fn is None:
             return None

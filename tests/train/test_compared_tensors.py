@@ -34,6 +34,13 @@ def built(model_fn: Callable[..., Any], times: int = 1) -> None:
             program.spec(tf.constant([1, 2]), None, "train")
 
 
+def test_a_comparison_in_what_makes_the_requests_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    program = psclust.Program(lambda: None, lambda: None)
+    with tf.Graph().as_default(), caplog.at_level(logging.WARNING, "psclust"):
+        program.receiver(lambda params: tf.constant([1, 2]) == tf.constant([1, 2]))
+    assert "compares tensors as objects" in caplog.text
+
+
 VARIABLE = "tf.compat.v1.get_variable('v', [2], use_resource=True)"
 COMPARED = {
     "features == tf.constant([1, 2])": False,

@@ -19,7 +19,6 @@ from psclust.replication.tf_types import Session
 from psclust.train.job import Job
 from psclust.train.offline.prediction import checked_predictions
 from psclust.train.offline.restorer import Restorer, restored
-from psclust.train.optional_arguments import call_with
 from psclust.train.session import system_reason
 
 LOG = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ def export_saved_model(job: Job, directory: Path | None = None, receiver_fn: Cal
     graph = job.new_graph()
     with graph.as_default():
         tf.compat.v1.train.get_or_create_global_step()
-        receiver = call_with(receiver_fn, params=dict(job.program.params or {}))
+        receiver = job.program.receiver(receiver_fn)
         spec = job.program.spec(receiver.features, None, ModeKeys.PREDICT)
         found = _signatures(spec, receiver)
         restorer = Restorer(spec.scaffold, job.program.config)
