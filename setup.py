@@ -6,7 +6,16 @@ from typing import Any
 from setuptools import Extension, find_packages, setup
 
 # The tools of `make test` and `make check`: `pip install psclust[test]`.
-TEST = ["pytest>=8", "pytest-xdist>=3.5", "mypy>=1.11", "ruff>=0.6", "types-PyYAML", "types-psutil", "build>=1.2", "jsonschema>=4"]
+TEST = [
+    "pytest>=8",
+    "pytest-xdist>=3.5",
+    "mypy>=1.11",
+    "ruff>=0.6",
+    "types-PyYAML",
+    "types-psutil",
+    "build>=1.2",
+    "jsonschema>=4",
+]
 TEST += ["dockerfile-parse>=2", "coverage>=7.11", "matplotlib>=3.9"]
 # The published schemas of Kubernetes' own objects, and models made from that of a JobSet.
 TEST += ["kubernetes-validate>=1.33", "kubeflow-trainer-api>=2"]
@@ -23,8 +32,16 @@ KERNELS = ["kernels", "int8_kernels", "sum_kernels", "place_kernels"]
 WIRE = ["wire", "wire_kernels", "messages"]
 CHANGES = ["run_calls", "run_parts", "kept_threads", "runs_in_order", "tensorflow_cpp"]
 LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE, *CHANGES]}
-HEADERS = [f"psclust/runtime/{name}.h" for name in ("kernels", "lost_peer", "messages", "run_calls", "tensorflow_cpp", "wire")]
-PLAIN: Any = {"optional": True, "py_limited_api": True, "libraries": ["dl"], "extra_compile_args": ["-O3", "-ffp-contract=off"]}
+HEADERS = [
+    f"psclust/runtime/{name}.h"
+    for name in ("kernels", "lost_peer", "messages", "run_calls", "tensorflow_cpp", "wire")
+]
+PLAIN: Any = {
+    "optional": True,
+    "py_limited_api": True,
+    "libraries": ["dl"],
+    "extra_compile_args": ["-O3", "-ffp-contract=off"],
+}
 
 setup(
     name="psclust",
@@ -43,11 +60,17 @@ setup(
         "psclust.examples": ["*.ipynb"],
         "psclust.runtime": ["*.c", "*.h"],
     },
-    # Not Python modules but shared libraries, one loaded into servers with LD_PRELOAD, one by TensorFlow. Optional: without a C compiler
-    # psclust still installs; `psclust up` reports that the shim is missing, programs that would use the kernels that those are. The
-    # kernels round as TensorFlow's ops do: no product and sum in one.
+    # Not Python modules but shared libraries, one loaded into servers with LD_PRELOAD, one by
+    # TensorFlow. Optional: without a C compiler psclust still installs; `psclust up` reports that
+    # the shim is missing, programs that would use the kernels that those are. The kernels round as
+    # TensorFlow's ops do: no product and sum in one.
     ext_modules=[
-        Extension(f"psclust.runtime._{name}", [f"psclust/runtime/{file}.c" for file in files], depends=HEADERS, **PLAIN)
+        Extension(
+            f"psclust.runtime._{name}",
+            [f"psclust/runtime/{file}.c" for file in files],
+            depends=HEADERS,
+            **PLAIN,
+        )
         for name, files in LIBRARIES.items()
     ],
     # One wheel for every Python.

@@ -1,9 +1,11 @@
-"""Seconds from the command to the first step of a training: the digits with 2 ps and 2 workers, by psclust and by hand.
+"""Seconds from the command to the first step of a training: the digits with 2 ps and 2 workers, by
+psclust and by hand.
 
     python benchmarks/first_step.py [--rounds 3]
 
-By hand, four `python` processes are started at once, with ports chosen beforehand, which train the same input and model
-(`training/digits_by_hand.py`). The two take turns. The first step is the first that any worker says. On an otherwise idle machine.
+By hand, four `python` processes are started at once, with ports chosen beforehand, which train the
+same input and model (`training/digits_by_hand.py`). The two take turns. The first step is the first
+that any worker says. On an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _STEP = re.compile(r"\bstep \d+")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     rows.add_json(parser)
     options = parser.parse_args()
@@ -40,14 +44,29 @@ def main() -> None:
             print(f"{way:<14} {each[-1]:6.2f} s", file=sys.stderr, flush=True)
     found = [rows.Row("first_step", CASE, way, "s", each) for way, each in times.items()]
     for row in found:
-        print(f"{row.way:<14} {row.value:6.2f} s   {row.value / found[0].value:.2f} of by hand", flush=True)
+        print(
+            f"{row.way:<14} {row.value:6.2f} s   {row.value / found[0].value:.2f} of by hand",
+            flush=True,
+        )
     rows.write(options.json, found)
 
 
 def psclust(replication: str) -> float:
     with tempfile.TemporaryDirectory() as state:
         program = ["psclust.examples.digits:program", "--log-seconds", "0.01"]
-        command = ["-m", "psclust", "up", "--run-dir", state, "--name", "bench", "--ps", "2", "--workers", "2"]
+        command = [
+            "-m",
+            "psclust",
+            "up",
+            "--run-dir",
+            state,
+            "--name",
+            "bench",
+            "--ps",
+            "2",
+            "--workers",
+            "2",
+        ]
         began = time.monotonic()
         up = _popen([*command, "--replication", replication, *program])
         try:
@@ -63,7 +82,10 @@ def by_hand() -> float:
     flags = ["--ps_hosts", ",".join(addresses[:2]), "--worker_hosts", ",".join(addresses[2:])]
     tasks = [("worker", 0), ("worker", 1), ("ps", 0), ("ps", 1)]
     began = time.monotonic()
-    processes = [_popen([str(BY_HAND), *flags, "--job_name", job, "--task_index", str(index)]) for job, index in tasks]
+    processes = [
+        _popen([str(BY_HAND), *flags, "--job_name", job, "--task_index", str(index)])
+        for job, index in tasks
+    ]
     try:
         return _first_step(processes[0], began)
     finally:
@@ -74,7 +96,13 @@ def by_hand() -> float:
 
 def _popen(arguments: Sequence[str]) -> subprocess.Popen[str]:
     environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.Popen([sys.executable, *arguments], env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def _first_step(process: subprocess.Popen[str], began: float) -> float:

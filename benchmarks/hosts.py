@@ -1,17 +1,22 @@
-"""What a host more costs: a cluster of bare servers on 1, 2, 4, ... hosts, from `psclust up` to the last server, and down again.
+"""What a host more costs: a cluster of bare servers on 1, 2, 4, ... hosts, from `psclust up` to the
+last server, and down again.
 
     python benchmarks/hosts.py [--hosts 1 2 4 8 16] [--rounds 3] [--ps 1] [--workers 3]
 
-The hosts are those of `psclust.testing.hosts`: namespaces of this machine, a real sshd in each. They share its cores: what many machines
-would do at the same time is done here one after the other. `--ps` and `--workers` are a host's. As root, on an otherwise idle machine, with
-a psclust that `pip install .` has put in place (an editable one costs every Python that starts 15 ms); medians of the rounds, in which the
-sizes take turns. On a virtual machine the first rounds may also pay for memory that its host has taken back.
+The hosts are those of `psclust.testing.hosts`: namespaces of this machine, a real sshd in each.
+They share its cores: what many machines would do at the same time is done here one after the other.
+`--ps` and `--workers` are a host's. As root, on an otherwise idle machine, with a psclust that `pip
+install .` has put in place (an editable one costs every Python that starts 15 ms); medians of the
+rounds, in which the sizes take turns. On a virtual machine the first rounds may also pay for memory
+that its host has taken back.
 
-"up": seconds from the start of the command until it says that all servers answer. "a host more": by how many seconds more than on the
-fewest hosts, for each host more. "down": from `psclust down` until `up` has ended as well. "ps": `psclust ps` on the running cluster, start
-of the interpreter included. "CPU": seconds of all processes until the cluster was up, of the launcher (`up` and the supervisor) and of
-one host (sshd, agent, servers); unlike the time it does not depend on the number of cores. "PSS": proportional memory in MB, of the
-launcher and of one host without its sshd; the hosts share TensorFlow's code, so that the one of a single host is a real machine's.
+"up": seconds from the start of the command until it says that all servers answer. "a host more": by
+how many seconds more than on the fewest hosts, for each host more. "down": from `psclust down`
+until `up` has ended as well. "ps": `psclust ps` on the running cluster, start of the interpreter
+included. "CPU": seconds of all processes until the cluster was up, of the launcher (`up` and the
+supervisor) and of one host (sshd, agent, servers); unlike the time it does not depend on the number
+of cores. "PSS": proportional memory in MB, of the launcher and of one host without its sshd; the
+hosts share TensorFlow's code, so that the one of a single host is a real machine's.
 """
 
 from __future__ import annotations
@@ -33,7 +38,18 @@ import rows
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 
 NAME = "bench"
-COLUMNS = ("hosts", "servers", "up/s", "a host more/s", "down/s", "ps/s", "CPU/s here", "a host", "PSS/MB here", "a host")
+COLUMNS = (
+    "hosts",
+    "servers",
+    "up/s",
+    "a host more/s",
+    "down/s",
+    "ps/s",
+    "CPU/s here",
+    "a host",
+    "PSS/MB here",
+    "a host",
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +66,9 @@ class Measurement:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--hosts", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--ps", type=int, default=1, help="ps tasks on each host")
@@ -60,10 +78,21 @@ def main() -> None:
     if os.geteuid() != 0:
         sys.exit("hosts are network namespaces: run it as root")
     rounds: dict[int, list[Measurement]] = {count: [] for count in sorted(options.hosts)}
-    with tempfile.TemporaryDirectory(prefix="psclust-bench-") as folder, host_bed(Path(folder) / "hosts", max(rounds)) as bed:
+    with (
+        tempfile.TemporaryDirectory(prefix="psclust-bench-") as folder,
+        host_bed(Path(folder) / "hosts", max(rounds)) as bed,
+    ):
         for number in range(options.rounds):
             for count, found in rounds.items():
-                found.append(measure(bed, bed.hosts[:count], Path(folder) / f"state-{number}-{count}", options.ps, options.workers))
+                found.append(
+                    measure(
+                        bed,
+                        bed.hosts[:count],
+                        Path(folder) / f"state-{number}-{count}",
+                        options.ps,
+                        options.workers,
+                    )
+                )
     print("  ".join(COLUMNS))
     medians = {count: median(found) for count, found in rounds.items()}
     fewest = min(medians)
@@ -71,8 +100,19 @@ def main() -> None:
         more = f"{(each.up - medians[fewest].up) / (count - fewest):.3f}" if count > fewest else ""
         servers = count * (options.ps + options.workers)
         numbers = [f"{value:.2f}" for value in (each.down, each.ps, each.cpu, each.host_cpu)]
-        cells = [str(count), str(servers), f"{each.up:.2f}", more, *numbers, f"{each.pss:.0f}", f"{each.host_pss:.0f}"]
-        print("  ".join(cell.rjust(len(column)) for cell, column in zip(cells, COLUMNS, strict=True)), flush=True)
+        cells = [
+            str(count),
+            str(servers),
+            f"{each.up:.2f}",
+            more,
+            *numbers,
+            f"{each.pss:.0f}",
+            f"{each.host_pss:.0f}",
+        ]
+        print(
+            "  ".join(cell.rjust(len(column)) for cell, column in zip(cells, COLUMNS, strict=True)),
+            flush=True,
+        )
 
     units = {"up": "s", "down": "s", "ps": "s", "pss": "MB", "host_pss": "MB"}
     rows.write(
@@ -86,34 +126,74 @@ def main() -> None:
 
 
 def median(rounds: Sequence[Measurement]) -> Measurement:
-    return Measurement(*(statistics.median(values) for values in zip(*(vars(each).values() for each in rounds), strict=True)))
+    return Measurement(
+        *(
+            statistics.median(values)
+            for values in zip(*(vars(each).values() for each in rounds), strict=True)
+        )
+    )
 
 
-def measure(bed: HostBed, hosts: Sequence[BedHost], state: Path, ps: int, workers: int) -> Measurement:
+def measure(
+    bed: HostBed, hosts: Sequence[BedHost], state: Path, ps: int, workers: int
+) -> Measurement:
     environ = {**os.environ, "HOME": str(bed.home), "PSCLUST_STATE": str(state)}
-    names, counts = ",".join(host.name for host in hosts), [str(each * len(hosts)) for each in (ps, workers)]
+    names, counts = (
+        ",".join(host.name for host in hosts),
+        [str(each * len(hosts)) for each in (ps, workers)],
+    )
     before = sum(cpu(host.processes()) for host in hosts)
     began = time.monotonic()
-    up = psclust(environ, bed.shared, "up", "-H", names, "--name", NAME, "--ps", counts[0], "--workers", counts[1])
+    up = psclust(
+        environ,
+        bed.shared,
+        "up",
+        "-H",
+        names,
+        "--name",
+        NAME,
+        "--ps",
+        counts[0],
+        "--workers",
+        counts[1],
+    )
     try:
         until_up(up)
         up_s = time.monotonic() - began
-        here, there = [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)], [host.processes() for host in hosts]
+        here, there = (
+            [psutil.Process(up.pid), *psutil.Process(up.pid).children(recursive=True)],
+            [host.processes() for host in hosts],
+        )
         here_cpu, host_cpu = cpu(here), sum(map(cpu, there)) - before
-        tasks = [process for processes in there for process in processes if process.name() not in ("sshd", "sh", "sleep")]
+        tasks = [
+            process
+            for processes in there
+            for process in processes
+            if process.name() not in ("sshd", "sh", "sleep")
+        ]
         here_pss, host_pss = memory(here), memory(tasks)
-        ps_s = statistics.median(timed(lambda: psclust(environ, bed.shared, "ps")) for _ in range(5))
+        ps_s = statistics.median(
+            timed(lambda: psclust(environ, bed.shared, "ps")) for _ in range(5)
+        )
         began = time.monotonic()
         psclust(environ, bed.shared, "down").communicate()
         up.communicate()
         down_s = time.monotonic() - began
     finally:
         up.kill()
-    return Measurement(up_s, down_s, ps_s, here_cpu, host_cpu / len(hosts), here_pss, host_pss / len(hosts))
+    return Measurement(
+        up_s, down_s, ps_s, here_cpu, host_cpu / len(hosts), here_pss, host_pss / len(hosts)
+    )
 
 
 def psclust(environ: Mapping[str, str], folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-m", "psclust", *arguments], cwd=folder, env=environ, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "psclust", *arguments],
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def until_up(up: subprocess.Popen[str]) -> None:

@@ -1,11 +1,14 @@
-"""How soon N TensorFlow servers accept connections, and what they cost: `psclust up` against N `python` processes with `tf.train.Server`.
+"""How soon N TensorFlow servers accept connections, and what they cost: `psclust up` against N
+`python` processes with `tf.train.Server`.
 
     python benchmarks/launch.py [--servers 4 16 64] [--rounds 3]
 
-The two take turns, several rounds each, on an otherwise idle machine. "seconds" runs from the start of the command until the last of the
-N ports accepts (the median of the rounds). "PSS" is the proportional memory of one server in MB, the mean of all; "besides" is what psclust
-itself needs on top, once for the whole cluster: the command, the guard, the supervisor and the fork server. By hand the ports are chosen
-beforehand, as people do. "memory" is what the kernel alone takes for as much memory: N forked processes that write to each of its pages.
+The two take turns, several rounds each, on an otherwise idle machine. "seconds" runs from the start
+of the command until the last of the N ports accepts (the median of the rounds). "PSS" is the
+proportional memory of one server in MB, the mean of all; "besides" is what psclust itself needs on
+top, once for the whole cluster: the command, the guard, the supervisor and the fork server. By hand
+the ports are chosen beforehand, as people do. "memory" is what the kernel alone takes for as much
+memory: N forked processes that write to each of its pages.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ tf.distribute.Server(json.loads(sys.argv[1]), job_name="worker", task_index=int(
 
 @dataclass(frozen=True)
 class Measurement:
-    """Seconds until all accept; MB of proportional memory of a server, and of everything besides the servers."""
+    """Seconds until all accept; MB of proportional memory of a server, and of everything besides
+    the servers."""
 
     seconds: float
     pss: float
@@ -48,14 +52,24 @@ class Measurement:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--servers", type=int, nargs="+", default=[4, 16, 64])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--by-hand-up-to", type=int, default=16, help="more than this is not started by hand: it takes minutes")
+    parser.add_argument(
+        "--by-hand-up-to",
+        type=int,
+        default=16,
+        help="more than this is not started by hand: it takes minutes",
+    )
     rows.add_json(parser)
     options = parser.parse_args()
     found: list[rows.Row] = []
-    print(f"{'servers':>7}  {'way':<8}  {'seconds':>8}  {'PSS/MB':>7}  {'besides/MB':>10}  {'times sooner':>12}")
+    print(
+        f"{'servers':>7}  {'way':<8}  {'seconds':>8}  {'PSS/MB':>7}  {'besides/MB':>10}  "
+        f"{'times sooner':>12}"
+    )
     for count in options.servers:
         psclust, by_hand, memory_alone = [], [], []
         for _ in range(options.rounds):
@@ -69,30 +83,59 @@ def main() -> None:
         print(f"{count:>7}  {'memory':<8}  {statistics.median(memory_alone):>8.2f}", flush=True)
         found.append(rows.Row("launch", str(count), "memory alone", "s", memory_alone))
         for way, rounds in (("psclust", psclust), ("by hand", by_hand)):
-            found.append(rows.Row("launch", str(count), way, "s", [each.seconds for each in rounds]))
-            found.append(rows.Row("launch", str(count), way, "MB a server", [each.pss for each in rounds]))
+            found.append(
+                rows.Row("launch", str(count), way, "s", [each.seconds for each in rounds])
+            )
+            found.append(
+                rows.Row("launch", str(count), way, "MB a server", [each.pss for each in rounds])
+            )
     rows.write(options.json, [row for row in found if row.rounds])
 
 
-def show(count: int, way: str, rounds: Sequence[Measurement], against: Sequence[Measurement] | None) -> None:
+def show(
+    count: int, way: str, rounds: Sequence[Measurement], against: Sequence[Measurement] | None
+) -> None:
     seconds = statistics.median(entry.seconds for entry in rounds)
     pss = statistics.median(entry.pss for entry in rounds)
-    ratio = f"{seconds / statistics.median(entry.seconds for entry in against):.1f}" if against else ""
+    ratio = (
+        f"{seconds / statistics.median(entry.seconds for entry in against):.1f}" if against else ""
+    )
     besides = statistics.median(entry.besides for entry in rounds)
-    print(f"{count:>7}  {way:<8}  {seconds:>8.2f}  {pss:>7.1f}  {besides:>10.1f}  {ratio:>12}", flush=True)
+    print(
+        f"{count:>7}  {way:<8}  {seconds:>8.2f}  {pss:>7.1f}  {besides:>10.1f}  {ratio:>12}",
+        flush=True,
+    )
 
 
 def measure_psclust(count: int) -> Measurement:
     base = free_ports(count)
     with tempfile.TemporaryDirectory() as state:
-        command = ["-m", "psclust", "up", "--run-dir", state, "--name", "bench", "--ps", "0", "--workers", str(count), "--ports", str(base)]
+        command = [
+            "-m",
+            "psclust",
+            "up",
+            "--run-dir",
+            state,
+            "--name",
+            "bench",
+            "--ps",
+            "0",
+            "--workers",
+            str(count),
+            "--ports",
+            str(base),
+        ]
         began = time.monotonic()
         process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
         try:
             seconds = until_all_accept(range(base, base + count), began)
             status = until_all_run(Path(state) / "bench" / "current" / "status.json", count)
             guard = psutil.Process(psutil.Process(status["supervisor"]).ppid())
-            everything = {process.pid, guard.pid, *(child.pid for child in guard.children(recursive=True))}
+            everything = {
+                process.pid,
+                guard.pid,
+                *(child.pid for child in guard.children(recursive=True)),
+            }
             servers = {task["pid"] for task in status["tasks"]}
             pss, besides = memory(servers), memory(everything - servers)
         finally:
@@ -107,7 +150,11 @@ def measure_by_hand(count: int) -> Measurement:
     began = time.monotonic()
     environ = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     processes = [
-        subprocess.Popen([sys.executable, "-c", SERVER, cluster, str(index)], env=environ, stderr=subprocess.DEVNULL)
+        subprocess.Popen(
+            [sys.executable, "-c", SERVER, cluster, str(index)],
+            env=environ,
+            stderr=subprocess.DEVNULL,
+        )
         for index in range(count)
     ]
     try:
@@ -121,7 +168,8 @@ def measure_by_hand(count: int) -> Measurement:
 
 
 def measure_memory(count: int, megabytes: float) -> float:
-    """Seconds until `count` forked processes have written to each page of so much memory, and still have it."""
+    """Seconds until `count` forked processes have written to each page of so much memory, and still
+    have it."""
     written, tell = os.pipe()
     began = time.monotonic()
     pids = []
@@ -159,7 +207,8 @@ def until_all_accept(ports: Sequence[int], began: float) -> float:
 
 
 def until_all_run(path: Path, count: int) -> dict[str, Any]:
-    """The run's status, once it names the pids of all servers (a moment after the last one accepts)."""
+    """The run's status, once it names the pids of all servers (a moment after the last one
+    accepts)."""
     while True:
         status: dict[str, Any] = json.loads(path.read_text())
         if len([task for task in status["tasks"] if task["pid"]]) == count:

@@ -1,10 +1,12 @@
-"""How much of a step a client of psclust is not in TensorFlow: its loop, which counts, reports and looks whether to stop.
+"""How much of a step a client of psclust is not in TensorFlow: its loop, which counts, reports and
+looks whether to stop.
 
     python benchmarks/loop.py [--rounds 3]
 
-One ps and one worker train `training/timed.py`, whose step takes about 10 ms. Its client takes the time in which no run of its session
-is under way, from the end of one to the beginning of the next, the mean of 300; a run of less than a millisecond, which looks whether to
-stop, say, is part of it. Where a step begins while one is under way, that is next to nothing. On an otherwise idle machine.
+One ps and one worker train `training/timed.py`, whose step takes about 10 ms. Its client takes the
+time in which no run of its session is under way, from the end of one to the beginning of the next,
+the mean of 300; a run of less than a millisecond, which looks whether to stop, say, is part of it.
+Where a step begins while one is under way, that is next to nothing. On an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ _SAID = re.compile(r"(\S+) ms a step, (\S+) ms between runs")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     rows.add_json(parser)
     options = parser.parse_args()
@@ -50,10 +54,34 @@ def main() -> None:
 def measure(way: str) -> tuple[float, float]:
     """Milliseconds of a step, and of its part between runs."""
     with tempfile.TemporaryDirectory() as state:
-        command = [sys.executable, "-m", "psclust", "up", "--run-dir", state, "--name", "bench", "--ps", "1", "--workers", "1", *WAYS[way]]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+        command = [
+            sys.executable,
+            "-m",
+            "psclust",
+            "up",
+            "--run-dir",
+            state,
+            "--name",
+            "bench",
+            "--ps",
+            "1",
+            "--workers",
+            "1",
+            *WAYS[way],
+        ]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+        }
         program = ["timed:program", "--max-steps", "500"]
-        run = subprocess.run([*command, *program], cwd=HERE, env=environment, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [*command, *program],
+            cwd=HERE,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     said = _SAID.search(run.stdout)
     if run.returncode != 0 or said is None:
         sys.exit(f"the training failed:\n{run.stdout}{run.stderr}")

@@ -2,7 +2,8 @@
 
     python benchmarks/placement.py [--ps 2 4 8 16 32 64] [--max-shard-bytes 8000000]
 
-1.00 is even; as many as there are ps means that one holds all. The numbers follow from the shapes alone, so they are the same everywhere.
+1.00 is even; as many as there are ps means that one holds all. The numbers follow from the shapes
+alone, so they are the same everywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from psclust.placement.variable import Variable
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ps", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--max-shard-bytes", type=int, default=8_000_000)
     rows.add_json(parser)
@@ -32,7 +35,10 @@ def main() -> None:
             ratios = {ps: imbalance(model, ps, settings) for ps in options.ps}
             cells = "".join(f"{ratio:>7.2f}" for ratio in ratios.values())
             print(f"{model:<16} {f'{millions:.0f} M':>7} {name:<20}{cells}")
-            found += [rows.Row("placement", f"{model}, {ps} ps", name, "fullest over mean", [ratio]) for ps, ratio in ratios.items()]
+            found += [
+                rows.Row("placement", f"{model}, {ps} ps", name, "fullest over mean", [ratio])
+                for ps, ratio in ratios.items()
+            ]
     rows.write(options.json, found)
 
 

@@ -14,14 +14,23 @@ from rows import Row
 _OURS = ("psclust", "between-graph", "in-graph")
 _BLUE, _GREY = "#1f77b4", "#b0b0b0"
 # The same numbers give the same file.
-mpl.rcParams.update({"svg.hashsalt": "psclust", "font.size": 8, "axes.spines.top": False, "axes.spines.right": False})
+mpl.rcParams.update(
+    {
+        "svg.hashsalt": "psclust",
+        "font.size": 8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+)
 
 
 def draw(found: Sequence[Row], folder: Path) -> None:
     """Writes a figure for each benchmark of `found`."""
     for name, plot in PLOTS.items():
         if measured := [row for row in found if row.benchmark == name]:
-            plot(measured).savefig(folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
+            plot(measured).savefig(
+                folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight"
+            )
 
 
 def wire(found: Sequence[Row]) -> Figure:
@@ -48,7 +57,8 @@ def replication(found: Sequence[Row]) -> Figure:
         ratios = {
             way: value / hand
             for way, value in measured.items()
-            if not way.startswith("by hand") and (hand := by_hand["sync" if way.endswith(" sync") else "async"])
+            if not way.startswith("by hand")
+            and (hand := by_hand["sync" if way.endswith(" sync") else "async"])
         }
         _bars(axes, ratios)
         axes.axvline(1.0, color="black", linestyle="--", linewidth=0.8)
@@ -59,19 +69,38 @@ def replication(found: Sequence[Row]) -> Figure:
 
 def launch(found: Sequence[Row]) -> Figure:
     """Seconds until N servers accept."""
-    return _lines([row for row in found if row.unit == "s"], lambda row: int(row.case), "servers", "seconds until all accept")
+    return _lines(
+        [row for row in found if row.unit == "s"],
+        lambda row: int(row.case),
+        "servers",
+        "seconds until all accept",
+    )
 
 
 def hosts(found: Sequence[Row]) -> Figure:
     """Seconds to bring clusters of more hosts up and down."""
     timed = [row for row in found if row.way in ("up", "down")]
-    return _lines(timed, lambda row: int(row.case.split()[0]), "hosts of four servers, on one machine", "seconds")
+    return _lines(
+        timed,
+        lambda row: int(row.case.split()[0]),
+        "hosts of four servers, on one machine",
+        "seconds",
+    )
 
 
 def scale(found: Sequence[Row]) -> Figure:
     """Seconds of a synchronous step as workers and ps grow."""
-    steps = [replace(row, way=row.case.split(", ")[1]) for row in found if row.way == "step" and row.case.endswith(", sync")]
-    return _lines(steps, lambda row: int(row.case.split()[0]), "workers, on two cores", "seconds of a synchronous step")
+    steps = [
+        replace(row, way=row.case.split(", ")[1])
+        for row in found
+        if row.way == "step" and row.case.endswith(", sync")
+    ]
+    return _lines(
+        steps,
+        lambda row: int(row.case.split()[0]),
+        "workers, on two cores",
+        "seconds of a synchronous step",
+    )
 
 
 def placement(found: Sequence[Row]) -> Figure:
@@ -80,8 +109,15 @@ def placement(found: Sequence[Row]) -> Figure:
     for row in found:
         key = int(row.case.split(", ")[1].split()[0]), row.way
         worst[key] = max(worst.get(key, row), row, key=lambda each: each.value)
-    worst_rows = [Row("placement", str(ps), way, row.unit, [row.value]) for (ps, way), row in worst.items()]
-    return _lines(worst_rows, lambda row: int(row.case), "ps tasks", "fullest ps over the mean, worst of ten models")
+    worst_rows = [
+        Row("placement", str(ps), way, row.unit, [row.value]) for (ps, way), row in worst.items()
+    ]
+    return _lines(
+        worst_rows,
+        lambda row: int(row.case),
+        "ps tasks",
+        "fullest ps over the mean, worst of ten models",
+    )
 
 
 PLOTS: Mapping[str, Callable[[Sequence[Row]], Figure]] = {

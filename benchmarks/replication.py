@@ -1,12 +1,16 @@
-"""How many batches a second each way of training makes, against the same model written by hand and against ParameterServerStrategy.
+"""How many batches a second each way of training makes, against the same model written by hand and
+against ParameterServerStrategy.
 
-    python benchmarks/replication.py [--models small large embedding] [--ps 2] [--workers 2] [--rounds 3] [--seconds 4]
+    python benchmarks/replication.py [--models small large embedding] [--ps 2] [--workers 2]
+                                     [--rounds 3] [--seconds 4]
 
-All ways train the model of `training/models.py` on the same cluster, started by `psclust up`, on one batch that every step uses again.
-A batch is one gradient of one worker: a synchronous step of two workers counts two. Every client says which step it has reached a few
-times a second; the first one's lines of `--seconds`, after three seconds in which all clients come in, give the rate. The ways take
-turns, several rounds each; a ratio is the median over the rounds of the two rates of the same round. By hand: `replica_device_setter`
-and MonitoredTrainingSession, synchronous with SyncReplicasOptimizer. On an otherwise idle machine.
+All ways train the model of `training/models.py` on the same cluster, started by `psclust up`, on
+one batch that every step uses again. A batch is one gradient of one worker: a synchronous step of
+two workers counts two. Every client says which step it has reached a few times a second; the first
+one's lines of `--seconds`, after three seconds in which all clients come in, give the rate. The
+ways take turns, several rounds each; a ratio is the median over the rounds of the two rates of the
+same round. By hand: `replica_device_setter` and MonitoredTrainingSession, synchronous with
+SyncReplicasOptimizer. On an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ _STEP = re.compile(r"^(worker:0|client:0|chief:0) +\| step (\d+)")
 
 @dataclass(frozen=True)
 class Way:
-    """name: as in the table. arguments: of `psclust up`, `{model}` filled in. sync: whether a step is a batch of every worker. against: the
-    ways it is compared with."""
+    """name: as in the table. arguments: of `psclust up`, `{model}` filled in. sync: whether a step
+    is a batch of every worker. against: the ways it is compared with."""
 
     name: str
     arguments: Sequence[str]
@@ -50,16 +54,36 @@ WAYS = (
     Way("by hand sync", (*RIVAL, "by_hand.py", "--model", "{model}", "--sync"), sync=True),
     Way("coordinator", (*RIVAL, "--replication", "coordinator", "coordinator.py", "{model}")),
     Way("between-graph async", ("--async", *OURS), against=("by hand async", "coordinator")),
-    Way("in-graph async", ("--replication", "in-graph", "--async", *OURS), against=("by hand async", "coordinator")),
-    Way("between-graph sync", ("--sync", *OURS), sync=True, against=("by hand sync", "coordinator")),
-    Way("in-graph sync", ("--replication", "in-graph", "--sync", *OURS), sync=True, against=("by hand sync", "coordinator")),
+    Way(
+        "in-graph async",
+        ("--replication", "in-graph", "--async", *OURS),
+        against=("by hand async", "coordinator"),
+    ),
+    Way(
+        "between-graph sync", ("--sync", *OURS), sync=True, against=("by hand sync", "coordinator")
+    ),
+    Way(
+        "in-graph sync",
+        ("--replication", "in-graph", "--sync", *OURS),
+        sync=True,
+        against=("by hand sync", "coordinator"),
+    ),
 )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", nargs="+", default=["small", "large", "embedding"], choices=["small", "large", "embedding"])
-    parser.add_argument("--ways", nargs="+", default=[way.name for way in WAYS], choices=[way.name for way in WAYS])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=["small", "large", "embedding"],
+        choices=["small", "large", "embedding"],
+    )
+    parser.add_argument(
+        "--ways", nargs="+", default=[way.name for way in WAYS], choices=[way.name for way in WAYS]
+    )
     parser.add_argument("--ps", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
@@ -73,7 +97,9 @@ def main() -> None:
         rates: dict[str, list[float]] = {way.name: [] for way in ways}
         for _ in range(options.rounds):
             for way in ways:
-                rates[way.name].append(measure(way, model, options.ps, options.workers, options.seconds))
+                rates[way.name].append(
+                    measure(way, model, options.ps, options.workers, options.seconds)
+                )
         for way in ways:
             show(model, way, rates)
             found.append(rows.Row("replication", model, way.name, "batches/s", rates[way.name]))
@@ -86,7 +112,8 @@ def show(model: str, way: Way, rates: dict[str, list[float]]) -> None:
         if other in rates:
             ratio = statistics.median(a / b for a, b in zip(mine, rates[other], strict=True))
             ratios.append(f"{other}: {ratio:.2f}")
-    print(f"{model:<10} {way.name:<20} {statistics.median(mine):>10.1f}  {', '.join(ratios)}".rstrip(), flush=True)
+    line = f"{model:<10} {way.name:<20} {statistics.median(mine):>10.1f}  {', '.join(ratios)}"
+    print(line.rstrip(), flush=True)
 
 
 def measure(way: Way, model: str, ps: int, workers: int, seconds: float) -> float:
@@ -107,10 +134,27 @@ def measure(way: Way, model: str, ps: int, workers: int, seconds: float) -> floa
 def training(arguments: Sequence[str]) -> Iterator[Iterator[tuple[float, int]]]:
     """Runs `psclust up`; yields when the first client reached which step."""
     with tempfile.TemporaryDirectory() as state:
-        command = [sys.executable, "-m", "psclust", "up", "--run-dir", state, "--name", "bench", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "psclust",
+            "up",
+            "--run-dir",
+            state,
+            "--name",
+            "bench",
+            *arguments,
+        ]
         path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        process = subprocess.Popen(command, cwd=HERE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            command,
+            cwd=HERE,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             yield steps(process)
         finally:

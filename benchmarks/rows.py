@@ -1,4 +1,5 @@
-"""What a benchmark has found, the same for all: rows with the numbers of every round, in a file that `suite.py` collects."""
+"""What a benchmark has found, the same for all: rows with the numbers of every round, in a file
+that `suite.py` collects."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Row:
-    """One number of a benchmark. case: what was measured, such as a model or a count of servers. way: who did it. unit: of the number.
-    rounds: the number in each round; those of one round may be compared with each other."""
+    """One number of a benchmark. case: what was measured, such as a model or a count of servers.
+    way: who did it. unit: of the number. rounds: the number in each round; those of one round may
+    be compared with each other."""
 
     benchmark: str
     case: str
@@ -33,7 +35,9 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 def write(path: Path | None, rows: Iterable[Row]) -> None:
     if path is not None:
-        rounded = (replace(row, rounds=[float(f"{value:.5g}") for value in row.rounds]) for row in rows)
+        rounded = (
+            replace(row, rounds=[float(f"{value:.5g}") for value in row.rounds]) for row in rows
+        )
         lines = ",\n".join(json.dumps(asdict(row)) for row in rounded)
         path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 

@@ -1,12 +1,14 @@
 """How a training grows on one machine: from 8 to 128 workers, against 1 to 16 ps.
 
-    python benchmarks/scale.py [--workers 8 32 128] [--ps 1 4 16] [--updates sync async] [--steps 100]
+    python benchmarks/scale.py [--workers 8 32 128] [--ps 1 4 16] [--updates sync async]
+                               [--steps 100]
 
-The `small` model of `training/models.py`, between-graph, started by `psclust up`. "up": seconds until all servers answer. "first step":
-until the first worker says a step. "step": seconds of a step (asynchronous: of as many updates as there are workers), the mean of
-`--steps` updates and three seconds at least. "ps": `psclust ps` beside the training. "GB": proportional memory of all processes.
-"down": from Ctrl-C to the end of `up`. On an otherwise idle machine; its cores are shared by all tasks, so a step grows with the workers
-whatever psclust does.
+The `small` model of `training/models.py`, between-graph, started by `psclust up`. "up": seconds
+until all servers answer. "first step": until the first worker says a step. "step": seconds of a
+step (asynchronous: of as many updates as there are workers), the mean of `--steps` updates and
+three seconds at least. "ps": `psclust ps` beside the training. "GB": proportional memory of all
+processes. "down": from Ctrl-C to the end of `up`. On an otherwise idle machine; its cores are
+shared by all tasks, so a step grows with the workers whatever psclust does.
 """
 
 from __future__ import annotations
@@ -46,30 +48,67 @@ class Measurement:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workers", type=int, nargs="+", default=[8, 32, 128])
     parser.add_argument("--ps", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--updates", nargs="+", default=["sync", "async"], choices=["sync", "async"])
+    parser.add_argument(
+        "--updates", nargs="+", default=["sync", "async"], choices=["sync", "async"]
+    )
     parser.add_argument("--steps", type=int, default=100)
     rows.add_json(parser)
     options = parser.parse_args()
     found: list[rows.Row] = []
     names = [field.name for field in fields(Measurement)]
-    print(f"{'workers':>7} {'ps':>3} {'update':<6}" + "".join(f"{name.replace('_', ' '):>11}" for name in names))
+    print(
+        f"{'workers':>7} {'ps':>3} {'update':<6}"
+        + "".join(f"{name.replace('_', ' '):>11}" for name in names)
+    )
     for update in options.updates:
         for workers in options.workers:
             for ps in options.ps:
                 measured = measure(workers, ps, update, options.steps)
-                print(f"{workers:>7} {ps:>3} {update:<6}" + "".join(f"{value:>11.2f}" for value in astuple(measured)), flush=True)
+                print(
+                    f"{workers:>7} {ps:>3} {update:<6}"
+                    + "".join(f"{value:>11.2f}" for value in astuple(measured)),
+                    flush=True,
+                )
                 case = f"{workers} workers, {ps} ps, {update}"
-                found += [rows.Row("scale", case, name.replace("_", " "), UNITS[name], [getattr(measured, name)]) for name in names]
+                found += [
+                    rows.Row(
+                        "scale",
+                        case,
+                        name.replace("_", " "),
+                        UNITS[name],
+                        [getattr(measured, name)],
+                    )
+                    for name in names
+                ]
     rows.write(options.json, found)
 
 
 def measure(workers: int, ps: int, update: str, steps: int) -> Measurement:
     with tempfile.TemporaryDirectory() as state:
-        environ = {**os.environ, "PSCLUST_STATE": state, "PYTHONPATH": str(HERE), "TF_CPP_MIN_LOG_LEVEL": "3"}
-        command = [sys.executable, "-m", "psclust", "up", "--name", "bench", "--ps", str(ps), "--workers", str(workers), f"--{update}"]
+        environ = {
+            **os.environ,
+            "PSCLUST_STATE": state,
+            "PYTHONPATH": str(HERE),
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "psclust",
+            "up",
+            "--name",
+            "bench",
+            "--ps",
+            str(ps),
+            "--workers",
+            str(workers),
+            f"--{update}",
+        ]
         began = time.monotonic()
         up = subprocess.Popen(
             [*command, "ours:small", "--log-seconds", "0.5"],
@@ -82,7 +121,9 @@ def measure(workers: int, ps: int, update: str, steps: int) -> Measurement:
         try:
             up_at, first, last = _reached(_said(up), steps)
             listed = time.monotonic()
-            subprocess.run([*command[:3], "ps"], cwd=HERE, env=environ, stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(
+                [*command[:3], "ps"], cwd=HERE, env=environ, stdout=subprocess.DEVNULL, check=True
+            )
             ps_s = time.monotonic() - listed
             gigabytes = _memory(up.pid, Path(state) / "bench" / "current" / "status.json")
         finally:
@@ -95,9 +136,12 @@ def measure(workers: int, ps: int, update: str, steps: int) -> Measurement:
     return Measurement(up_at - began, first[0] - began, step_s, ps_s, gigabytes, down_s)
 
 
-def _reached(said: Iterable[tuple[float, int | None]], steps: int) -> tuple[float, tuple[float, int], tuple[float, int]]:
-    """When the cluster was up; when which step was said first, and when one that is `steps` and SECONDS later. Where processes wait long
-    for a core, a worker says steps before the cluster is said to be up, and several lines arrive at once."""
+def _reached(
+    said: Iterable[tuple[float, int | None]], steps: int
+) -> tuple[float, tuple[float, int], tuple[float, int]]:
+    """When the cluster was up; when which step was said first, and when one that is `steps` and
+    SECONDS later. Where processes wait long for a core, a worker says steps before the cluster is
+    said to be up, and several lines arrive at once."""
     up_at, first = 0.0, (0.0, 0)
     for now, step in said:
         if step is None:

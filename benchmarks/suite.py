@@ -1,12 +1,14 @@
-"""All benchmarks in one go: their numbers as JSON, tables and figures, in docs/performance.md and the folder beside it.
+"""All benchmarks in one go: their numbers as JSON, tables and figures, in docs/performance.md and
+the folder beside it.
 
     make bench                                     # or: python benchmarks/suite.py
-    python benchmarks/suite.py --only launch wire  # measures these anew, keeps the numbers of the others
+    python benchmarks/suite.py --only launch wire  # measures these anew, keeps the other numbers
     python benchmarks/suite.py --only              # measures nothing, draws what is there
 
-As root, on an otherwise idle machine with 17 GB; all of it takes about two hours, with `--rounds 1` fifty minutes. Rivals are measured in
-the same run as what they are compared with. `--torch PYTHON` gives an interpreter with PyTorch, a rival on the wire. What rounding on the
-wire costs in accuracy is measured apart, by `wire_accuracy.py`.
+As root, on an otherwise idle machine with 17 GB; all of it takes about two hours, with `--rounds 1`
+fifty minutes. Rivals are measured in the same run as what they are compared with. `--torch PYTHON`
+gives an interpreter with PyTorch, a rival on the wire. What rounding on the wire costs in accuracy
+is measured apart, by `wire_accuracy.py`.
 """
 
 from __future__ import annotations
@@ -35,13 +37,18 @@ BENCHMARKS: Mapping[str, Sequence[Sequence[str]]] = {
     "loop": [[]],
     "hosts": [[]],
     "scale": [[]],
-    "wire": [["--gbit", "1", "10"], ["--gbit", "1", "10", "--models", "small", "large", "embedding"]],
+    "wire": [
+        ["--gbit", "1", "10"],
+        ["--gbit", "1", "10", "--models", "small", "large", "embedding"],
+    ],
 }
 WITH_ROUNDS = ("first_step", "launch", "replication", "loop", "hosts", "wire")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="*", default=list(BENCHMARKS), choices=list(BENCHMARKS))
     parser.add_argument("--rounds", type=int, help="of those benchmarks that have rounds")
     parser.add_argument("--torch", help="an interpreter with PyTorch")
@@ -76,7 +83,9 @@ def _key(row: rows.Row) -> tuple[str, ...]:
 def run(name: str, arguments: Sequence[str]) -> list[rows.Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.json"
-        subprocess.run([sys.executable, str(HERE / f"{name}.py"), *arguments, "--json", str(path)], check=True)
+        subprocess.run(
+            [sys.executable, str(HERE / f"{name}.py"), *arguments, "--json", str(path)], check=True
+        )
         return rows.read(path)
 
 

@@ -1,4 +1,5 @@
-"""The trained variables of ten well-known models, in the order in which their usual programs create them, as (name, shape)."""
+"""The trained variables of ten well-known models, in the order in which their usual programs create
+them, as (name, shape)."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def _conv(name: str, size: int, inputs: int, outputs: int, *, bias: bool = False
 
 def alexnet() -> Shapes:
     """Krizhevsky 2012, one tower: 61 M."""
-    for index, (size, inputs, outputs) in enumerate(((11, 3, 96), (5, 48, 256), (3, 256, 384), (3, 192, 384), (3, 192, 256))):
+    for index, (size, inputs, outputs) in enumerate(
+        ((11, 3, 96), (5, 48, 256), (3, 256, 384), (3, 192, 384), (3, 192, 256))
+    ):
         yield from _conv(f"conv{index}", size, inputs, outputs, bias=True)
     for index, (inputs, outputs) in enumerate(((9216, 4096), (4096, 4096), (4096, 1000))):
         yield from _dense(f"fc{index}", inputs, outputs)
@@ -37,7 +40,9 @@ def alexnet() -> Shapes:
 def vgg16() -> Shapes:
     """Simonyan 2014: 138 M, three quarters of them in one matrix."""
     inputs = 3
-    for index, outputs in enumerate((64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)):
+    for index, outputs in enumerate(
+        (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)
+    ):
         yield from _conv(f"conv{index}", 3, inputs, outputs, bias=True)
         inputs = outputs
     for index, (rows, columns) in enumerate(((25088, 4096), (4096, 4096), (4096, 1000))):
@@ -64,7 +69,15 @@ def mobilenet_v2() -> Shapes:
     """Sandler 2018: 3.5 M."""
     yield from _conv("stem", 3, 3, 32)
     inputs, number = 32, 0
-    for expand, outputs, repeats in ((1, 16, 1), (6, 24, 2), (6, 32, 3), (6, 64, 4), (6, 96, 3), (6, 160, 3), (6, 320, 1)):
+    for expand, outputs, repeats in (
+        (1, 16, 1),
+        (6, 24, 2),
+        (6, 32, 3),
+        (6, 64, 4),
+        (6, 96, 3),
+        (6, 160, 3),
+        (6, 320, 1),
+    ):
         for _ in range(repeats):
             wide = inputs * expand
             if expand > 1:
@@ -134,7 +147,8 @@ def transformer_big() -> Shapes:
 
 
 def big_lstm() -> Shapes:
-    """Jozefowicz 2016 for the One Billion Word benchmark, LSTM-2048-512: two tables of 793,470 words."""
+    """Jozefowicz 2016 for the One Billion Word benchmark, LSTM-2048-512: two tables of 793,470
+    words."""
     yield "embeddings", (793470, 512)
     yield "lstm/kernel", (512 + 512, 4 * 2048)
     yield "lstm/bias", (4 * 2048,)
@@ -145,14 +159,15 @@ def big_lstm() -> Shapes:
 
 # fmt: off
 _CRITEO = (
-    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18,
-    15, 286181, 105, 142572,
+    1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992,
+    5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
 )
 # fmt: on
 
 
 def dlrm() -> Shapes:
-    """Naumov 2019 for the Criteo Kaggle data, width 16: 541 M, in 26 tables of 3 to 10 million rows."""
+    """Naumov 2019 for the Criteo Kaggle data, width 16: 541 M, in 26 tables of 3 to 10 million
+    rows."""
     for index, (inputs, outputs) in enumerate(((13, 512), (512, 256), (256, 64), (64, 16))):
         yield from _dense(f"bottom{index}", inputs, outputs)
     for index, rows in enumerate(_CRITEO):

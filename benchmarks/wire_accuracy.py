@@ -1,9 +1,12 @@
-"""What rounding on the wire costs: each example trained from several seeds with each wire dtype, and how well it does on held-out data.
+"""What rounding on the wire costs: each example trained from several seeds with each wire dtype,
+and how well it does on held-out data.
 
-    python benchmarks/wire_accuracy.py [--examples digits ...] [--seeds 5] [--replication in-graph] [--update sync]
+    python benchmarks/wire_accuracy.py [--examples digits ...] [--seeds 5] [--replication in-graph]
+                                       [--update sync]
 
-Prints the mean over the seeds of each metric of each example, the standard deviation over the seeds with float32, and how far the means
-with bfloat16 and int8 are from that with float32, in percent of it.
+Prints the mean over the seeds of each metric of each example, the standard deviation over the seeds
+with float32, and how far the means with bfloat16 and int8 are from that with float32, in percent of
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ DTYPES = ("float32", "bfloat16", "int8")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--examples", nargs="+", default=list(EXAMPLES), choices=EXAMPLES)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--replication", default="in-graph", choices=["in-graph", "between-graph"])
@@ -32,19 +37,50 @@ def main() -> None:
     print(f"{'example':<14} {'metric':<20} {'float32':>9} {'seeds':>7} {'bfloat16':>9} {'int8':>7}")
     for example in options.examples:
         found = {
-            dtype: [evaluate(example, seed, dtype, options.replication, options.update) for seed in range(options.seeds)]
+            dtype: [
+                evaluate(example, seed, dtype, options.replication, options.update)
+                for seed in range(options.seeds)
+            ]
             for dtype in DTYPES
         }
         for metric in found["float32"][0]:
-            show(example, metric, {dtype: [each[metric] for each in found[dtype]] for dtype in DTYPES})
+            show(
+                example,
+                metric,
+                {dtype: [each[metric] for each in found[dtype]] for dtype in DTYPES},
+            )
 
 
-def evaluate(example: str, seed: int, dtype: str, replication: str, update: str) -> dict[str, float]:
+def evaluate(
+    example: str, seed: int, dtype: str, replication: str, update: str
+) -> dict[str, float]:
     """The evaluation after one training."""
     with tempfile.TemporaryDirectory(prefix="psclust-bench-") as folder:
-        environ = {**os.environ, "EXAMPLE": example, "SEED": str(seed), "PSCLUST_STATE": f"{folder}/state", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        size = ["--name", "accuracy", "--ps", "2", "--workers", "2", "--replication", replication, f"--{update}"]
-        program = ["seeded:program", "--config", f"wire_dtype={dtype}", "--model-dir", f"{folder}/model"]
+        environ = {
+            **os.environ,
+            "EXAMPLE": example,
+            "SEED": str(seed),
+            "PSCLUST_STATE": f"{folder}/state",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        size = [
+            "--name",
+            "accuracy",
+            "--ps",
+            "2",
+            "--workers",
+            "2",
+            "--replication",
+            replication,
+            f"--{update}",
+        ]
+        program = [
+            "seeded:program",
+            "--config",
+            f"wire_dtype={dtype}",
+            "--model-dir",
+            f"{folder}/model",
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "psclust", "up", *size, *program],
             cwd=HERE,
@@ -66,7 +102,11 @@ def show(example: str, metric: str, found: dict[str, list[float]]) -> None:
     exact = means["float32"]
     spread = statistics.stdev(found["float32"]) / abs(exact)
     away = [(means[dtype] - exact) / abs(exact) for dtype in DTYPES[1:]]
-    print(f"{example:<14} {metric:<20} {exact:>9.4f} {spread:>7.2%} {away[0]:>+9.2%} {away[1]:>+7.2%}", flush=True)
+    print(
+        f"{example:<14} {metric:<20} {exact:>9.4f} {spread:>7.2%} "
+        f"{away[0]:>+9.2%} {away[1]:>+7.2%}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

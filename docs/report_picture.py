@@ -1,4 +1,5 @@
-"""Makes docs/pictures/report.png again: trains the digits, kills a worker on the way, and opens the report in Chromium.
+"""Makes docs/pictures/report.png again: trains the digits, kills a worker on the way, and opens the
+report in Chromium.
 
 python docs/report_picture.py
 """
@@ -23,10 +24,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         bed = CommandBed(Path(name) / "digits")
         bed.folder.mkdir()
-        up = bed.start("up", "--ps", "2", "--workers", "2", "psclust.examples.digits:program", "--set", "epochs=40")
+        up = bed.start(
+            "up",
+            "--ps",
+            "2",
+            "--workers",
+            "2",
+            "psclust.examples.digits:program",
+            "--set",
+            "epochs=40",
+        )
 
         def steps() -> int:
-            return max((task.step or 0 for look in read_samples(bed.run_folder().samples) for task in look.tasks.values()), default=0)
+            return max(
+                (
+                    task.step or 0
+                    for look in read_samples(bed.run_folder().samples)
+                    for task in look.tasks.values()
+                ),
+                default=0,
+            )
 
         wait_until(lambda: steps() > 300, what="some steps")
         os.kill(bed.wait_for("worker:1", "running").pid or 0, signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""Pages of the site that are made from the project itself: the README, the changelog, every verb with its options, every key of the cluster
-file, and the Python names. A hook of mkdocs."""
+"""Pages of the site that are made from the project itself: the README, the changelog, every verb
+with its options, every key of the cluster file, and the Python names. A hook of mkdocs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def commands() -> str:
 
 
 def cluster_file(schema: Mapping[str, Any]) -> Iterator[str]:
-    yield "# Keys of the cluster file\n\n`psclust schema` prints the same as a JSON Schema. Each file in `cluster_specs/` shows one idea.\n"
+    yield (
+        "# Keys of the cluster file\n\n`psclust schema` prints the same as a JSON Schema. "
+        "Each file in `cluster_specs/` shows one idea.\n"
+    )
     yield from keys(schema, schema, "")
     for name, part in schema.get("$defs", {}).items():
         if "properties" in part:
@@ -80,7 +83,9 @@ def kind(value: Mapping[str, Any]) -> str:
         return f"list of {kind(value.get('items', {}))}"
     if value.get("type") == "object" and isinstance(value.get("additionalProperties"), dict):
         return f"mapping to {kind(value['additionalProperties'])}"
-    return {"null": "nothing", "string": "text", "boolean": "true or false"}.get(str(value.get("type")), str(value.get("type", "anything")))
+    return {"null": "nothing", "string": "text", "boolean": "true or false"}.get(
+        str(value.get("type")), str(value.get("type", "anything"))
+    )
 
 
 def cell(text: str) -> str:
@@ -89,4 +94,11 @@ def cell(text: str) -> str:
 
 def api() -> str:
     names = [name for name in psclust.__all__ if name not in ("__version__", "schedules")]
-    return "\n".join(["# Python\n", *(f"::: psclust.{name}\n" for name in names), "## Schedules\n", "::: psclust.train.schedules\n"])
+    return "\n".join(
+        [
+            "# Python\n",
+            *(f"::: psclust.{name}\n" for name in names),
+            "## Schedules\n",
+            "::: psclust.train.schedules\n",
+        ]
+    )

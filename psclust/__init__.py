@@ -1,12 +1,13 @@
 """psclust: start, train on, watch and end TensorFlow parameter-server clusters.
 
-Importing this package imports nothing else. Its names are resolved on first use, so that the launcher and the bare servers never load
-TensorFlow.
+Importing this package imports nothing else. Its names are resolved on first use, so that the
+launcher and the bare servers never load TensorFlow.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in typing, which would take time to import; type checkers treat it as true
+# As in typing, which would take time to import; type checkers treat it as true.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from psclust import estimator as estimator
     from psclust.api.cluster_options import Cluster

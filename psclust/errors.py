@@ -1,5 +1,5 @@
-"""The errors that psclust raises for users. A message states where, what was found and what to do; `cli.main` prints it, without a
-traceback, and exits with `exit_code`."""
+"""The errors that psclust raises for users. A message states where, what was found and what to do;
+`cli.main` prints it, without a traceback, and exits with `exit_code`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class NoRoomError(UsageError):
 
 
 class StartError(PsclustError):
-    """The cluster could not be started: a busy port, a missing library, a server that never answered."""
+    """The cluster could not be started: a busy port, a missing library, a server that never
+    answered."""
 
     exit_code = 3
 
@@ -54,7 +55,8 @@ class PortBusyError(StartError):
     def __init__(self, task: str, address: str, holder: str | None) -> None:
         by = f" by {holder}" if holder else ""
         super().__init__(
-            f"{task}: {address} is already in use{by}. Stop that process, choose another port, or let psclust choose: `ports: auto`."
+            f"{task}: {address} is already in use{by}. Stop that process, choose another port, "
+            "or let psclust choose: `ports: auto`."
         )
 
 

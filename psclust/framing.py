@@ -1,8 +1,9 @@
-"""Length-prefixed messages over a Unix stream socket: 4 bytes of length, big-endian, then the payload; file descriptors travel with the
-length.
+"""Length-prefixed messages over a Unix stream socket: 4 bytes of length, big-endian, then the
+payload; file descriptors travel with the length.
 
-Fork servers, their clients and the standing agent use it; launcher and task side share it, so it imports nothing of psclust. A remote
-Python is started without psclust and reads its first program behind a decimal length instead (`reach.python.remote_command.BOOT`).
+Fork servers, their clients and the standing agent use it; launcher and task side share it, so it
+imports nothing of psclust. A remote Python is started without psclust and reads its first program
+behind a decimal length instead (`reach.python.remote_command.BOOT`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def send(connection: socket.socket, payload: bytes, files: Sequence[int] = ()) -
 
 
 def receive(connection: socket.socket, max_files: int = 0) -> tuple[bytes, list[int]]:
-    """One payload, and its file descriptors, which the caller closes. Raises ConnectionResetError at the end of the stream, and for a
-    message over 64 MB."""
+    """One payload, and its file descriptors, which the caller closes. Raises ConnectionResetError
+    at the end of the stream, and for a message over 64 MB."""
     header, files, _, _ = socket.recv_fds(connection, _LENGTH.size, max_files)
     try:
         (size,) = _LENGTH.unpack(header + _read(connection, _LENGTH.size - len(header)))

@@ -12,16 +12,20 @@ import pytest
 from psclust.testing.command import CommandBed
 from psclust.testing.wait import wait_until
 
-# Whoever runs the tests in the background may have them ignore what a terminal's keys send; what they start would inherit that.
+# Whoever runs the tests in the background may have them ignore what a terminal's keys send; what
+# they start would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGQUIT, signal.SIGHUP):
     signal.signal(_number, signal.SIG_DFL)
 
-# Proxies, clusters, allocations, folders and a terminal's width in the environment are for the person who runs the tests, not for them.
+# Proxies, clusters, allocations, folders and a terminal's width in the environment are for the
+# person who runs the tests, not for them.
 for _name in [
     name
     for name in os.environ
-    if name.lower().endswith("_proxy") or name.startswith(("PSCLUST_", "XDG_", "TF_", "SLURM_")) or name == "COLUMNS"
+    if name.lower().endswith("_proxy")
+    or name.startswith(("PSCLUST_", "XDG_", "TF_", "SLURM_"))
+    or name == "COLUMNS"
 ]:
     if _name not in ("PSCLUST_GOLDEN", "TF_ENABLE_ONEDNN_OPTS"):
         del os.environ[_name]

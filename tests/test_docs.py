@@ -24,12 +24,18 @@ def test_the_figure_shows_the_layers() -> None:
     middle = title.index("TASK SIDE")
     left, right = column(lines, 0, middle), column(lines, middle, None)
     assert {part.rstrip("*") for floor in left for part in floor if part.endswith("*")} == SHARED
-    assert [{part.rstrip("*") for part in floor} for floor in left] == [set(floor) for floor in reversed(LAUNCHER)]
+    assert [{part.rstrip("*") for part in floor} for floor in left] == [
+        set(floor) for floor in reversed(LAUNCHER)
+    ]
     assert [set(floor) for floor in right] == [set(floor) for floor in reversed(TASK_SIDE)]
 
 
 def test_every_part_is_described() -> None:
-    described = {name for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", ARCHITECTURE, re.MULTILINE) for name in re.findall(r"\w+", row)}
+    described = {
+        name
+        for row in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", ARCHITECTURE, re.MULTILINE)
+        for name in re.findall(r"\w+", row)
+    }
     assert described == LAUNCHER_PARTS | TASK_PARTS
 
 
@@ -37,4 +43,8 @@ def test_every_part_is_described() -> None:
 def test_every_named_file_exists(page: str) -> None:
     names = set(FILE_NAME.findall((ROOT / page).read_text(encoding="utf-8")))
     assert len(names) > 10
-    assert [name for name in sorted(names) if not (ROOT / name).exists() and not (ROOT / "psclust" / name).exists()] == []
+    assert [
+        name
+        for name in sorted(names)
+        if not (ROOT / name).exists() and not (ROOT / "psclust" / name).exists()
+    ] == []

@@ -23,7 +23,9 @@ def pair() -> Iterator[Pair]:
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"x" * (4 << 20)])
 def test_a_message_arrives_whole_and_the_next_one_after_it(pair: Pair, payload: bytes) -> None:
-    sender = threading.Thread(target=lambda: [framing.send(pair[0], each) for each in (payload, b"next")])
+    sender = threading.Thread(
+        target=lambda: [framing.send(pair[0], each) for each in (payload, b"next")]
+    )
     sender.start()
     assert framing.receive(pair[1]) == (payload, [])
     assert framing.receive(pair[1]) == (b"next", [])

@@ -1,4 +1,5 @@
-"""The same models as people write them by hand: `replica_device_setter`, `MonitoredTrainingSession`, SyncReplicasOptimizer."""
+"""The same models as people write them by hand: `replica_device_setter`,
+`MonitoredTrainingSession`, SyncReplicasOptimizer."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=wor
     train = optimizer.minimize(loss, global_step=step)
 
 config = tf.ConfigProto(device_filters=["/job:ps", worker])
-with tf.train.MonitoredTrainingSession(server.target, is_chief=chief, hooks=hooks, config=config) as session:
+with tf.train.MonitoredTrainingSession(
+    server.target, is_chief=chief, hooks=hooks, config=config
+) as session:
     said = time.monotonic()
     while not session.should_stop():
         _, reached = session.run([train, step])

@@ -1,5 +1,6 @@
-"""The skewed model by hand, tuned for the wire: shards of 8 MB, balanced over the ps by bytes, each pulled, computed and pushed on its own,
-which only a model can do whose parts do not depend on each other. With `--bfloat16`, cast at both ends."""
+"""The skewed model by hand, tuned for the wire: shards of 8 MB, balanced over the ps by bytes, each
+pulled, computed and pushed on its own, which only a model can do whose parts do not depend on each
+other. With `--bfloat16`, cast at both ends."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ worker, loads, updates = f"/job:worker/task:{flags.task_index}", [0] * len(hosts
 shards = []
 for name, (rows, columns) in SKEWED.items():
     most = SHARD_BYTES // (columns * 4)
-    shards += [(f"{name}_{start}", min(most, rows - start), columns) for start in range(0, rows, most)]
+    shards += [
+        (f"{name}_{start}", min(most, rows - start), columns) for start in range(0, rows, most)
+    ]
 wire = tf.bfloat16 if flags.bfloat16 else tf.float32
 for name, rows, columns in sorted(shards, key=lambda shard: -shard[1]):
     ps = f"/job:ps/task:{loads.index(min(loads))}"
@@ -42,14 +45,18 @@ for name, rows, columns in sorted(shards, key=lambda shard: -shard[1]):
         value = tf.cast(value, tf.float32)
         gradient = tf.cast(value * 1.0001, wire)
     with tf.device(ps):
-        updates.append(variable.assign_sub(tf.cast(gradient, tf.float32) * models.RATE, read_value=False))
+        updates.append(
+            variable.assign_sub(tf.cast(gradient, tf.float32) * models.RATE, read_value=False)
+        )
 with tf.device("/job:ps/task:0"):
     step = tf.train.get_or_create_global_step()
     with tf.control_dependencies(updates):
         train = step.assign_add(1)
 
 config = tf.ConfigProto(device_filters=["/job:ps", worker])
-with tf.train.MonitoredTrainingSession(server.target, is_chief=flags.task_index == 0, config=config) as session:
+with tf.train.MonitoredTrainingSession(
+    server.target, is_chief=flags.task_index == 0, config=config
+) as session:
     said = 0.0
     while not session.should_stop():
         reached = session.run(train)

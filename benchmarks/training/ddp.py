@@ -1,5 +1,6 @@
-"""A model with PyTorch's DistributedDataParallel over gloo: synchronous, without parameter servers. With `--half`, gradients travel as
-float16; those of the embedding's table are sparse. Every process says its steps."""
+"""A model with PyTorch's DistributedDataParallel over gloo: synchronous, without parameter servers.
+With `--half`, gradients travel as float16; those of the embedding's table are sparse. Every process
+says its steps."""
 
 from __future__ import annotations
 
@@ -18,13 +19,17 @@ parser.add_argument("--rank", type=int)
 parser.add_argument("--world", type=int)
 parser.add_argument("--half", action="store_true")
 flags = parser.parse_args()
-torch.distributed.init_process_group("gloo", init_method=f"tcp://{flags.master}", rank=flags.rank, world_size=flags.world)
+torch.distributed.init_process_group(
+    "gloo", init_method=f"tcp://{flags.master}", rank=flags.rank, world_size=flags.world
+)
 
 
 class Skewed(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.all = torch.nn.ParameterList([torch.nn.Parameter(torch.randn(shape) * 0.01) for shape in SKEWED.values()])
+        self.all = torch.nn.ParameterList(
+            [torch.nn.Parameter(torch.randn(shape) * 0.01) for shape in SKEWED.values()]
+        )
 
     def forward(self) -> torch.Tensor:
         return sum((values.square().sum() / 2 for values in self.all), start=torch.zeros(()))
@@ -47,7 +52,12 @@ def made() -> torch.nn.Module:
         return Skewed()
     if flags.model == "embedding":
         table, flat = torch.nn.Embedding(ROWS, WIDTH, sparse=True), torch.nn.Flatten()
-        return Classifier(torch.randint(0, ROWS, [EXAMPLES["embedding"], WORDS]), table, flat, torch.nn.Linear(WORDS * WIDTH, CLASSES))
+        return Classifier(
+            torch.randint(0, ROWS, [EXAMPLES["embedding"], WORDS]),
+            table,
+            flat,
+            torch.nn.Linear(WORDS * WIDTH, CLASSES),
+        )
     layers: list[torch.nn.Module] = []
     widths = [PIXELS, *WIDTHS[flags.model], CLASSES]
     for last, width in itertools.pairwise(widths):

@@ -10,4 +10,7 @@ ROWS, WIDTH, WORDS = 200_000, 64, 8
 # Of a batch.
 EXAMPLES = {"small": 32, "large": 32, "embedding": 256, "skewed": 1}
 # Like VGG: most of the bytes are in one variable. 89 MB.
-SKEWED = {f"dense_{index}": [int(size * 250_000) // 250, 250] for index, size in enumerate((0.1, 7, 0.1, 64, 0.1, 16, 0.1, 2))}
+SKEWED = {
+    f"dense_{index}": [int(size * 250_000) // 250, 250]
+    for index, size in enumerate((0.1, 7, 0.1, 64, 0.1, 16, 0.1, 2))
+}

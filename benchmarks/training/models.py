@@ -1,5 +1,6 @@
-"""The models of the benchmark, each written once for every way of training: `get(name, shape)` makes or finds a variable. Every step
-uses one batch again, so that reading data costs nobody anything."""
+"""The models of the benchmark, each written once for every way of training: `get(name, shape)`
+makes or finds a variable. Every step uses one batch again, so that reading data costs nobody
+anything."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def _embedding(get: Get, features: Any, labels: Any) -> Any:
     # Flat ids: ParameterServerStrategy's partitioned variables take no others.
     rows = tf.gather(get("table", [ROWS, WIDTH]), tf.reshape(features, [-1]))
     x = tf.reshape(rows, [-1, WORDS * WIDTH])
-    return _entropy(labels, tf.matmul(x, get("kernel", [WORDS * WIDTH, CLASSES])) + get("bias", [CLASSES]))
+    return _entropy(
+        labels, tf.matmul(x, get("kernel", [WORDS * WIDTH, CLASSES])) + get("bias", [CLASSES])
+    )
 
 
 def _skewed(get: Get, features: Any, labels: Any) -> Any:
@@ -62,7 +65,9 @@ def _skewed(get: Get, features: Any, labels: Any) -> Any:
 
 
 def _entropy(labels: Any, logits: Any) -> Any:
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )
 
 
 MODELS = {

@@ -1,4 +1,5 @@
-"""An example of psclust that begins with other weights: `EXAMPLE=digits SEED=3 psclust up ... seeded:program`."""
+"""An example of psclust that begins with other weights: `EXAMPLE=digits SEED=3 psclust up ...
+seeded:program`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The psclust program of `../loop.py`: its clients say how long no run of their session was under way."""
+"""The psclust program of `../loop.py`: its clients say how long no run of their session was under
+way."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ WIDTH, EXAMPLES = 640, 128
 
 
 class _Runs:
-    """By which a client steps: of its own thread, and of those that begin one while another is under way."""
+    """By which a client steps: of its own thread, and of those that begin one while another is
+    under way."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +39,9 @@ class _Runs:
         return called
 
     def _add(self, began: float, ended: float) -> None:
-        if ended - began <= _LEAST_S or not threading.current_thread().name.startswith(("MainThread", "step_")):
+        if ended - began <= _LEAST_S or not threading.current_thread().name.startswith(
+            ("MainThread", "step_")
+        ):
             return
         with self._lock:
             self._steps.append((began, ended))
@@ -50,7 +54,11 @@ class _Runs:
             between += max(0.0, began - under_way_to)
             under_way_to = max(under_way_to, ended)
         count = len(steps) - 1
-        print(f"{(steps[-1][0] - steps[0][0]) / count * 1e3:.3f} ms a step, {between / count * 1e3:.4f} ms between runs", flush=True)
+        print(
+            f"{(steps[-1][0] - steps[0][0]) / count * 1e3:.3f} ms a step, "
+            f"{between / count * 1e3:.4f} ms between runs",
+            flush=True,
+        )
 
 
 BaseSession._do_call = _Runs().timed(BaseSession._do_call)
@@ -69,5 +77,8 @@ def _dataset() -> Any:
 
 
 program = psclust.Program(
-    _model, _dataset, lambda: tf.compat.v1.train.GradientDescentOptimizer(1e-6), config=psclust.TrainConfig(save_seconds=None)
+    _model,
+    _dataset,
+    lambda: tf.compat.v1.train.GradientDescentOptimizer(1e-6),
+    config=psclust.TrainConfig(save_seconds=None),
 )

@@ -1,4 +1,5 @@
-"""`python -m psclust.agent`, which `psclust up` starts on every host; `--standing` is a standing agent, which then runs the others."""
+"""`python -m psclust.agent`, which `psclust up` starts on every host; `--standing` is a standing
+agent, which then runs the others."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _HERE = "--here"
 def main(arguments: list[str]) -> int:
     if arguments == ["--standing"]:
         return _run_standing_agent()
-    # A standing agent is no part of an allocation: this agent must stay in the step that Slurm gave it.
+    # A standing agent is no part of an allocation: this agent must stay in the step that Slurm gave
+    # it.
     if arguments != [_HERE] and "SLURM_STEP_ID" not in os.environ:
         code = delegate(["-m", "psclust.agent", _HERE])
         if code is not None:

@@ -10,14 +10,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Identity:
-    """The certificate and key of one side of a connection, and the authority that signed the other side's; all PEM."""
+    """The certificate and key of one side of a connection, and the authority that signed the other
+    side's; all PEM."""
 
     key: bytes
     certificate: bytes
     authority: bytes
 
     def to_json(self) -> dict[str, str]:
-        return {"key": self.key.decode(), "certificate": self.certificate.decode(), "authority": self.authority.decode()}
+        return {
+            "key": self.key.decode(),
+            "certificate": self.certificate.decode(),
+            "authority": self.authority.decode(),
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, str]) -> Identity:
@@ -26,8 +31,9 @@ class Identity:
 
 @dataclass(frozen=True)
 class AgentAccess:
-    """How to reach the agent of `host`. target: its `address:port`. lease_s: how long it runs without contact. via: how to
-    open a tunnel to its host (`psclust.reach.ways`); None to connect directly."""
+    """How to reach the agent of `host`. target: its `address:port`. lease_s: how long it runs
+    without contact. via: how to open a tunnel to its host (`psclust.reach.ways`); None to connect
+    directly."""
 
     host: str
     target: str

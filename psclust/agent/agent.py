@@ -1,5 +1,6 @@
-"""An agent's state: the tasks of one run on one host, and the lease under which they run. It starts and ends tasks on request; the
-supervisor, which knows all hosts, decides what to start, restart or end."""
+"""An agent's state: the tasks of one run on one host, and the lease under which they run. It starts
+and ends tasks on request; the supervisor, which knows all hosts, decides what to start, restart or
+end."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from psclust.transport.local_transport import LocalTransport
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_PROBE_S = 0.02  # while a server does not answer yet; longer than the supervisor's, as many hosts may be one machine
+# While a server does not answer yet; longer than the supervisor's, as many hosts may be one
+# machine.
+_PROBE_S = 0.02
 _IDLE_S = 0.25
 _READ_S = 0.5  # to read renewals that arrived while this process was suspended
 _LEASE_OVER = "the supervisor has not renewed its lease"
@@ -43,12 +46,14 @@ class _Running:
 
     @property
     def awaited(self) -> bool:
-        """Whether it is a server (bare, or a ps script) that runs but has not accepted a connection yet."""
+        """Whether it is a server (bare, or a ps script) that runs but has not accepted a connection
+        yet."""
         return self.started and self.alive and self.plan.listens and not self.serving
 
 
 class Agent:
-    """Owns a host's tasks, and touches them only on the thread of `run`; other threads use `call`. grace_s: between TERM and KILL."""
+    """Owns a host's tasks, and touches them only on the thread of `run`; other threads use `call`.
+    grace_s: between TERM and KILL."""
 
     def __init__(self, folder: RunFolder, lease_s: float, grace_s: float) -> None:
         self.folder = folder
@@ -85,7 +90,8 @@ class Agent:
         self._mailbox.wake()
 
     def renew(self, until: float) -> float:
-        """Extend the lease to `until` on this machine's `lease.clock`; returns that clock. Raises StoppingError."""
+        """Extend the lease to `until` on this machine's `lease.clock`; returns that clock. Raises
+        StoppingError."""
         with self._renewed:
             if self._stopping is not None:
                 raise StoppingError(self._stopping)
@@ -104,8 +110,9 @@ class Agent:
         self._mailbox.wake()
 
     def call(self, work: Callable[[LocalTransport], _T]) -> _T:
-        """Run `work` on the thread of `run`; returns its result or raises its error. Checks the lease first and raises StoppingError if it
-        is over: requests that waited while this process was suspended are void, as their tasks may run elsewhere by now."""
+        """Run `work` on the thread of `run`; returns its result or raises its error. Checks the
+        lease first and raises StoppingError if it is over: requests that waited while this process
+        was suspended are void, as their tasks may run elsewhere by now."""
 
         def leased() -> _T:
             self._check_lease()
@@ -161,7 +168,9 @@ class Agent:
 
     def _check_lease(self) -> None:
         with self._renewed:
-            if self._stopping is not None or self._renewed.wait_for(self._is_leased, 0 if self._is_leased() else _READ_S):
+            if self._stopping is not None or self._renewed.wait_for(
+                self._is_leased, 0 if self._is_leased() else _READ_S
+            ):
                 return
             self._stopping = _LEASE_OVER
 
@@ -182,7 +191,9 @@ class Agent:
             for task, entry in self._tasks.items():
                 if entry.alive:
                     self._transport.signal(task, number)
-            end = self._lease.kill_at(clock()) if number == "TERM" else clock() + self._lease.grace_s
+            end = (
+                self._lease.kill_at(clock()) if number == "TERM" else clock() + self._lease.grace_s
+            )
             while any(entry.alive for entry in self._tasks.values()) and clock() < end:
                 self._turn()
 

@@ -32,7 +32,8 @@ _LISTEN_S = 30.0
 
 
 class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
-    """Turns RPCs into calls of an Agent. reported: set when the supervisor has been sent the agent's reason to stop."""
+    """Turns RPCs into calls of an Agent. reported: set when the supervisor has been sent the
+    agent's reason to stop."""
 
     def __init__(self, agent: Agent) -> None:
         self.reported = threading.Event()
@@ -42,7 +43,9 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
         self._stop_listening()  # on ports that tasks may need
-        wanted = [PortRequest(_task(port.task), port.address, port.wanted) for port in request.ports]
+        wanted = [
+            PortRequest(_task(port.task), port.address, port.wanted) for port in request.ports
+        ]
         try:
             ports = self._agent.call(lambda transport: transport.reserve(wanted))
         except PsclustError as error:
@@ -56,10 +59,14 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
     def Signal(self, request: pb.SignalRequest, context: grpc.ServicerContext) -> pb.Empty:
         with _retried_when_stopping(context):
-            self._agent.signal(_task(request.task), "KILL" if request.kill else "USR1" if request.usr1 else "TERM")
+            self._agent.signal(
+                _task(request.task), "KILL" if request.kill else "USR1" if request.usr1 else "TERM"
+            )
         return pb.Empty()
 
-    def RenewLease(self, request: pb.RenewLeaseRequest, context: grpc.ServicerContext) -> pb.RenewLeaseReply:
+    def RenewLease(
+        self, request: pb.RenewLeaseRequest, context: grpc.ServicerContext
+    ) -> pb.RenewLeaseReply:
         try:
             return pb.RenewLeaseReply(clock=self._agent.renew(request.until))
         except StoppingError as error:
@@ -69,15 +76,23 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.Addresses:
         with ThreadPoolExecutor(max_workers=32) as pool:
             accepted = list(pool.map(accepts, request.addresses))
-        return pb.Addresses(addresses=[address for address, yes in zip(request.addresses, accepted, strict=True) if yes])
+        return pb.Addresses(
+            addresses=[
+                address for address, yes in zip(request.addresses, accepted, strict=True) if yes
+            ]
+        )
 
     def Inspect(self, request: pb.InspectRequest, context: grpc.ServicerContext) -> pb.InspectReply:
         processes = [Inspected(each.task, "", each.pid, each.stacks) for each in request.processes]
-        return pb.InspectReply(json=inspect_host(processes, list(request.addresses), self._gpus.processes()).to_json())
+        return pb.InspectReply(
+            json=inspect_host(processes, list(request.addresses), self._gpus.processes()).to_json()
+        )
 
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         found = []
-        for address in request.addresses or sorted(address for addresses in own_addresses().values() for address in addresses):
+        for address in request.addresses or sorted(
+            address for addresses in own_addresses().values() for address in addresses
+        ):
             try:
                 listener = listen_in(address, request.ports)
             except PsclustError as error:
@@ -108,7 +123,8 @@ class AgentService(agent_pb2_grpc.AgentServicer):  # type: ignore[misc]
 
 @contextmanager
 def _retried_when_stopping(context: grpc.ServicerContext) -> Iterator[None]:
-    """Answer UNAVAILABLE while the agent is stopping: the client tries again until it knows that the host is lost."""
+    """Answer UNAVAILABLE while the agent is stopping: the client tries again until it knows that
+    the host is lost."""
     try:
         yield
     except StoppingError as error:

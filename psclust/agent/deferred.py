@@ -17,7 +17,8 @@ def defer(name: str) -> None:
 
 
 class _Deferred(ModuleType):
-    """Stays lazy when another module imports it; importlib's LazyLoader loads then, before Python 3.12."""
+    """Stays lazy when another module imports it; importlib's LazyLoader loads then, before Python
+    3.12."""
 
     def __getattr__(self, name: str) -> Any:
         with _lock:

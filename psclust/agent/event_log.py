@@ -1,4 +1,5 @@
-"""The numbered events of a host's tasks, kept so that a supervisor that was cut off can ask for those it missed."""
+"""The numbered events of a host's tasks, kept so that a supervisor that was cut off can ask for
+those it missed."""
 
 from __future__ import annotations
 

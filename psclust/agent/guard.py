@@ -1,7 +1,9 @@
-"""The guard: the parent of a supervisor or agent, which waits for it and then ends everything it started.
+"""The guard: the parent of a supervisor or agent, which waits for it and then ends everything it
+started.
 
-Processes whose parent ended are re-parented to the guard (a subreaper), so it finds them all by parentage, also those that left their
-process group. A guarded process whose guard dies gets SIGTERM, and ends its own descendants when it exits.
+Processes whose parent ended are re-parented to the guard (a subreaper), so it finds them all by
+parentage, also those that left their process group. A guarded process whose guard dies gets
+SIGTERM, and ends its own descendants when it exits.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class Guard:
         return os.getppid() != self.pid
 
     def on_term(self, stop: Callable[[], None]) -> None:
-        """Call `stop` on SIGTERM, which also comes when the guard dies; at once if one is pending. Main thread only."""
+        """Call `stop` on SIGTERM, which also comes when the guard dies; at once if one is pending.
+        Main thread only."""
         signal.signal(signal.SIGTERM, lambda *_: stop())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
@@ -43,10 +46,11 @@ def launch(
     close: Sequence[int] = (),
     wanted: Callable[[], bool] = lambda: True,
 ) -> int:
-    """Fork the guard, which forks a process that runs `work` and exits with its result; returns the guard's pid. Both run in a new session,
-    without the file descriptors `close`, and write to `log`, `logging` included. `died` is called with any exit code but 0. wanted: called
-    by the guard when both are there; if it returns False, the guard ends the process at once, and then itself. The caller must have a
-    single thread. Raises OSError when no process can be created."""
+    """Fork the guard, which forks a process that runs `work` and exits with its result; returns the
+    guard's pid. Both run in a new session, without the file descriptors `close`, and write to
+    `log`, `logging` included. `died` is called with any exit code but 0. wanted: called by the
+    guard when both are there; if it returns False, the guard ends the process at once, and then
+    itself. The caller must have a single thread. Raises OSError when no process can be created."""
     guard = os.fork()
     if guard:
         return guard
@@ -58,7 +62,7 @@ def launch(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         write_to(log)
         code = _guard(work, died, wanted)
-    except BaseException:  # noqa: BLE001 - outermost frame of a process: any error must reach the log
+    except BaseException:  # noqa: BLE001 - a process's outermost frame
         traceback.print_exc()
     finally:
         sys.stderr.flush()
@@ -74,7 +78,9 @@ def write_to(log: Path) -> None:
         os.close(output)
 
 
-def _guard(work: Callable[[Guard], int], died: Callable[[int], None], wanted: Callable[[], bool]) -> int:
+def _guard(
+    work: Callable[[Guard], int], died: Callable[[int], None], wanted: Callable[[], bool]
+) -> int:
     become_subreaper()
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -114,7 +120,8 @@ def _prctl(option: int, value: int) -> None:
 
 
 def end_descendants() -> None:
-    """KILL all descendants of this subreaper and reap them, except those of another user (started with sudo, say)."""
+    """KILL all descendants of this subreaper and reap them, except those of another user (started
+    with sudo, say)."""
     spared: set[int] = set()
     while running := children() - spared:
         for child in running:
@@ -127,7 +134,8 @@ def end_descendants() -> None:
 
 
 def children() -> set[int]:
-    """The pids of this process's children, zombies included: until they are reaped, no other process can have their numbers."""
+    """The pids of this process's children, zombies included: until they are reaped, no other
+    process can have their numbers."""
     found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):

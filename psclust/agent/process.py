@@ -1,5 +1,6 @@
-"""The process of an agent, `python -m psclust.agent` on a host: reads an AgentRequest from standard input, forks the agent under a guard,
-and prints an AgentReply when it accepts connections. Keys never touch a command line or a disk."""
+"""The process of an agent, `python -m psclust.agent` on a host: reads an AgentRequest from standard
+input, forks the agent under a guard, and prints an AgentReply when it accepts connections. Keys
+never touch a command line or a disk."""
 
 from __future__ import annotations
 
@@ -42,9 +43,10 @@ OPTIONS = [
 class AgentRequest:
     """The settings of one agent.
 
-    host: its name in the cluster file. folder: the run's on this host. address: where to listen, unless there is an `interface`: its name,
-    or a subnet such as 10.0.0.0/8. ports: auto, or a range. environ: variables for all tasks, which may be secret. warm: fork servers to
-    start at once. version: of the launcher's psclust.
+    host: its name in the cluster file. folder: the run's on this host. address: where to listen,
+    unless there is an `interface`: its name, or a subnet such as 10.0.0.0/8. ports: auto, or a
+    range. environ: variables for all tasks, which may be secret. warm: fork servers to start at
+    once. version: of the launcher's psclust.
     """
 
     host: str
@@ -65,15 +67,22 @@ class AgentRequest:
     @classmethod
     def from_json(cls, text: str) -> AgentRequest:
         data: dict[str, Any] = json.loads(text)
-        return cls(**{**data, "identity": Identity.from_json(data["identity"]), "warm": tuple(data["warm"])})
+        return cls(
+            **{
+                **data,
+                "identity": Identity.from_json(data["identity"]),
+                "warm": tuple(data["warm"]),
+            }
+        )
 
 
 @dataclass(frozen=True)
 class AgentReply:
     """The properties of a started agent.
 
-    address, port: where it listens. folder: the run's on this host. shim: path of the server shim, None if it was not built. environ: the
-    variables that tasks inherit and that planning depends on.
+    address, port: where it listens. folder: the run's on this host. shim: path of the server shim,
+    None if it was not built. environ: the variables that tasks inherit and that planning depends
+    on.
     """
 
     pid: int
@@ -94,11 +103,15 @@ class AgentReply:
 
 
 def main() -> int:
-    """Start the agent that standard input describes; returns 0 when it accepts connections, or the exit code of the error."""
+    """Start the agent that standard input describes; returns 0 when it accepts connections, or the
+    exit code of the error."""
     try:
         sys.stdout.write(start(AgentRequest.from_json(sys.stdin.read())))
     except (ValueError, KeyError, TypeError) as error:
-        sys.stderr.write(f"`psclust up` starts agents, with their settings on standard input; these are not valid: {error}\n")
+        sys.stderr.write(
+            "`psclust up` starts agents, with their settings on standard input; "
+            f"these are not valid: {error}\n"
+        )
         return UsageError.exit_code
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
@@ -109,23 +122,37 @@ def main() -> int:
 def start(request: AgentRequest) -> str:
     """Fork the agent; returns its AgentReply as JSON. Raises StartError."""
     if request.version != psclust.__version__:
-        there = f"psclust is {psclust.__version__} there, in {os.path.dirname(psclust.__file__)}, and {request.version} here"
-        raise StartError(f"{there}. Install the same version, or uninstall that one: psclust then sends its own.")
+        there = (
+            f"psclust is {psclust.__version__} there, in {os.path.dirname(psclust.__file__)}, "
+            f"and {request.version} here"
+        )
+        raise StartError(
+            f"{there}. Install the same version, or uninstall that one: psclust then sends its own."
+        )
     folder = RunFolder(Path(request.folder))
     try:
         folder.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.create()
     except OSError as error:
-        raise StartError(f"{error.filename}: {error.strerror}; run folders of {request.host} are there. Set PSCLUST_STATE there.") from None
+        raise StartError(
+            f"{error.filename}: {error.strerror}; run folders of {request.host} are there. "
+            "Set PSCLUST_STATE there."
+        ) from None
     read, write = os.pipe()
     choose_address(request)
-    guard.launch(folder.supervisor_log, lambda own_guard: _serve(request, folder, write, own_guard), lambda code: None)
+    guard.launch(
+        folder.supervisor_log,
+        lambda own_guard: _serve(request, folder, write, own_guard),
+        lambda code: None,
+    )
     os.close(write)
     with open(read, encoding="utf-8") as pipe:
         reply = pipe.readline()
     if not reply:
         line = last_line(folder.supervisor_log.read_text(encoding="utf-8", errors="replace"))
-        raise StartError(f"the agent did not start: {line or 'its log is empty'} (log: {folder.supervisor_log})")
+        raise StartError(
+            f"the agent did not start: {line or 'its log is empty'} (log: {folder.supervisor_log})"
+        )
     return reply
 
 
@@ -140,9 +167,13 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     record_processes(folder.agent_process, own_guard.pid)
     agent = Agent(folder, request.lease_s, request.grace_s)
     signal.signal(signal.SIGCHLD, lambda *_: agent.children_changed())
-    own_guard.on_term(lambda: agent.stop("its guard was killed" if own_guard.is_gone() else "it got SIGTERM"))
+    own_guard.on_term(
+        lambda: agent.stop("its guard was killed" if own_guard.is_gone() else "it got SIGTERM")
+    )
     environ = {**os.environ, **request.environ}
-    here = HostEnvironment(environ=environ, cwd=os.getcwd(), python=sys.executable, shim=server_shim())
+    here = HostEnvironment(
+        environ=environ, cwd=os.getcwd(), python=sys.executable, shim=server_shim()
+    )
     transport = LocalTransport(agent, environ, library_environment(here), log=2)
     for load in request.warm:
         transport.warm(sys.executable, load, {})
@@ -150,18 +181,35 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
     service = AgentService(agent)
     agent_pb2_grpc.add_AgentServicer_to_server(service, server)
     identity = request.identity
-    credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
+    credentials = grpc.ssl_server_credentials(
+        [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
+    )
     address = choose_address(request)
     port = add_secure_port(server, credentials, address, request.ports)
     server.start()
-    names = ("TF_CONFIG", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", *library_environment(HostEnvironment({}, "", "", None)))
+    names = (
+        "TF_CONFIG",
+        "LD_PRELOAD",
+        "CUDA_VISIBLE_DEVICES",
+        *library_environment(HostEnvironment({}, "", "", None)),
+    )
     own = {name: environ[name] for name in names if name in environ}
-    reply = AgentReply(os.getpid(), address, port, psclust.__version__, sys.executable, str(folder.path), here.shim, own)
+    reply = AgentReply(
+        os.getpid(),
+        address,
+        port,
+        psclust.__version__,
+        sys.executable,
+        str(folder.path),
+        here.shim,
+        own,
+    )
     with open(ready, "w", encoding="utf-8") as pipe:
         pipe.write(reply.to_json() + "\n")
     agent.run(transport)
     transport.close()
-    # A supervisor that cannot connect any more would not learn why, and wait until the lease is over.
+    # A supervisor that cannot connect any more would not learn why, and wait until the lease is
+    # over.
     service.reported.wait(_TELL_S)
     # Time for the supervisor to receive the last updates.
     server.stop(grace=0.5).wait()
@@ -169,17 +217,26 @@ def _serve(request: AgentRequest, folder: RunFolder, ready: int, own_guard: guar
 
 
 def choose_address(request: AgentRequest) -> str:
-    """Where to listen. Raises StartError if the host has no such interface, or no address in that subnet."""
+    """Where to listen. Raises StartError if the host has no such interface, or no address in that
+    subnet."""
     wanted = request.interface
     if wanted is None:
         return request.address
     interfaces = own_addresses()
     if "/" in wanted:
         subnet = ipaddress.ip_network(wanted, strict=False)
-        fitting = [address for addresses in interfaces.values() for address in addresses if ipaddress.ip_address(address) in subnet]
+        fitting = [
+            address
+            for addresses in interfaces.values()
+            for address in addresses
+            if ipaddress.ip_address(address) in subnet
+        ]
     else:
         fitting = list(interfaces.get(wanted, ()))
     if not fitting:
-        there = ", ".join(f"{name} ({', '.join(addresses)})" for name, addresses in interfaces.items()) or "none"
+        there = (
+            ", ".join(f"{name} ({', '.join(addresses)})" for name, addresses in interfaces.items())
+            or "none"
+        )
         raise StartError(f"interface: {wanted}: {request.host} has none; it has {there}")
     return fitting[0]

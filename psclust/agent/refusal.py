@@ -1,4 +1,5 @@
-"""How a PsclustError travels through gRPC: as a status whose details hold its message and exit code."""
+"""How a PsclustError travels through gRPC: as a status whose details hold its message and exit
+code."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ class Refusal(PsclustError):
 
 def refuse(context: grpc.ServicerContext, error: PsclustError) -> NoReturn:
     """End the RPC with `error`."""
-    context.abort(grpc.StatusCode.FAILED_PRECONDITION, json.dumps({"message": str(error), "exit_code": error.exit_code}))
+    context.abort(
+        grpc.StatusCode.FAILED_PRECONDITION,
+        json.dumps({"message": str(error), "exit_code": error.exit_code}),
+    )
     raise AssertionError
 
 

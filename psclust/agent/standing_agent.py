@@ -1,6 +1,7 @@
-"""The standing agent, `python -m psclust.agent --standing`: a service that runs the agents of one user's runs as its children instead of
-children of an SSH login. They are then in its control group and under its limits, and survive a logout. It runs commands that logins of
-the same user delegate (`standing_protocol`), and stores no secrets. When it gets SIGTERM, it ends its agents first."""
+"""The standing agent, `python -m psclust.agent --standing`: a service that runs the agents of one
+user's runs as its children instead of children of an SSH login. They are then in its control group
+and under its limits, and survive a logout. It runs commands that logins of the same user delegate
+(`standing_protocol`), and stores no secrets. When it gets SIGTERM, it ends its agents first."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _RECEIVE_S = 5.0
 
 
 def run_standing_agent() -> int:
-    """Be the standing agent until SIGTERM. Raises StartError if the socket cannot be created, or another standing agent listens."""
+    """Be the standing agent until SIGTERM. Raises StartError if the socket cannot be created, or
+    another standing agent listens."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     path = socket_path(os.environ)
     with _listen(path) as listener:
@@ -38,14 +40,19 @@ def _listen(path: Path) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             if probe.connect_ex(str(path)) == 0:
-                raise StartError(f"{path}: a standing agent already listens there. Stop that one first.")
+                raise StartError(
+                    f"{path}: a standing agent already listens there. Stop that one first."
+                )
         # Left by a standing agent that was killed.
         path.unlink(missing_ok=True)
         listener.bind(str(path))
         path.chmod(0o600)
         listener.listen()
     except OSError as error:
-        raise StartError(f"{path}: {error.strerror or error}. Set XDG_RUNTIME_DIR to a folder of this user's own.") from None
+        raise StartError(
+            f"{path}: {error.strerror or error}. "
+            "Set XDG_RUNTIME_DIR to a folder of this user's own."
+        ) from None
     return listener
 
 
@@ -122,7 +129,8 @@ class StandingAgent:
                 connection.close()
 
     def _stop_all(self) -> None:
-        """TERM each child's process group once: an agent, which ends its tasks, and its guard, which ignores it to clean up."""
+        """TERM each child's process group once: an agent, which ends its tasks, and its guard,
+        which ignores it to clean up."""
         for child in guard.children() - self._signalled:
             self._signalled.add(child)
             with suppress(ProcessLookupError):

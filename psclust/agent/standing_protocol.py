@@ -1,5 +1,6 @@
-"""The protocol of the standing agent: a process sends it a command with its own standard input, output and error, and waits for the exit
-code. Different psclust versions may talk over this socket: bump _PROTOCOL when the protocol changes."""
+"""The protocol of the standing agent: a process sends it a command with its own standard input,
+output and error, and waits for the exit code. Different psclust versions may talk over this socket:
+bump _PROTOCOL when the protocol changes."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _LOST = 3  # exit code if the standing agent ends before the command
 
 @dataclass(frozen=True, slots=True)
 class DelegatedCommand(AbstractContextManager["DelegatedCommand"]):
-    """A command, and open files for its standard input, output and error; leaving the context closes them."""
+    """A command, and open files for its standard input, output and error; leaving the context
+    closes them."""
 
     argv: list[str]
     cwd: str
@@ -43,13 +45,21 @@ def socket_path(environ: Mapping[str, str]) -> Path:
 
 
 def delegate(arguments: list[str]) -> int | None:
-    """Run this Python with `arguments` as a child of the standing agent; returns its exit code, or None if no standing agent takes it."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, connection.makefile("rb") as replies:
+    """Run this Python with `arguments` as a child of the standing agent; returns its exit code, or
+    None if no standing agent takes it."""
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+        connection.makefile("rb") as replies,
+    ):
         connection.settimeout(_REPLY_S)
         with suppress(OSError, ValueError):
             connection.connect(str(socket_path(os.environ)))
             # Wait for its greeting: files sent to a process that never receives them stay open.
-            if peer_uid(connection) == os.getuid() and replies.readline() and _is_taken(connection, replies, [sys.executable, *arguments]):
+            if (
+                peer_uid(connection) == os.getuid()
+                and replies.readline()
+                and _is_taken(connection, replies, [sys.executable, *arguments])
+            ):
                 connection.settimeout(None)
                 return _exit_code(replies)
     return None
@@ -57,7 +67,9 @@ def delegate(arguments: list[str]) -> int | None:
 
 def peer_uid(connection: socket.socket) -> int:
     """The user at the other end, from the kernel."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+    )
     return int(struct.unpack("3i", credentials)[1])
 
 
@@ -73,7 +85,9 @@ def receive(connection: socket.socket) -> DelegatedCommand:
             undo.callback(os.close, file)
         message = json.loads(payload)
         try:
-            command = DelegatedCommand(list(message["argv"]), str(message["cwd"]), dict(message["environ"]), files)
+            command = DelegatedCommand(
+                list(message["argv"]), str(message["cwd"]), dict(message["environ"]), files
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a command: {error}") from None
         if len(files) != 3:

@@ -1,4 +1,5 @@
-"""The updates that an agent streams to the supervisor: output, progress and events, from where an earlier stream broke off."""
+"""The updates that an agent streams to the supervisor: output, progress and events, from where an
+earlier stream broke off."""
 
 from __future__ import annotations
 
@@ -20,9 +21,16 @@ _CHUNK = 1 << 18
 _DRAIN_S = 1.0  # for a dead task's last output
 
 
-def stream_updates(agent: Agent, request: pb.WatchRequest, is_active: Callable[[], bool]) -> Iterator[pb.Update]:
-    """Until the agent has stopped, or the client is gone. A task's output comes before the event of its end."""
-    after, output, progress = request.after, _OutputStream(agent, dict(request.offsets)), _ProgressStream(agent)
+def stream_updates(
+    agent: Agent, request: pb.WatchRequest, is_active: Callable[[], bool]
+) -> Iterator[pb.Update]:
+    """Until the agent has stopped, or the client is gone. A task's output comes before the event of
+    its end."""
+    after, output, progress = (
+        request.after,
+        _OutputStream(agent, dict(request.offsets)),
+        _ProgressStream(agent),
+    )
     event_files = EventFiles(dict(request.offsets))
     announced = False
     while is_active():
@@ -37,7 +45,10 @@ def stream_updates(agent: Agent, request: pb.WatchRequest, is_active: Callable[[
                 agent.drain(entry.event.task, _DRAIN_S)
         yield from output.updates()
         yield from progress.updates()
-        yield from event_files.updates(agent.summary_folders(), at_once=over or any(isinstance(entry.event, Exited) for entry in entries))
+        yield from event_files.updates(
+            agent.summary_folders(),
+            at_once=over or any(isinstance(entry.event, Exited) for entry in entries),
+        )
         for entry in entries:
             yield pb.Update(event=_event(entry))
             after = entry.number
@@ -66,7 +77,13 @@ class _OutputStream:
             if attempt == latest[task] and found.lost != self._lost.get((task, attempt), 0):
                 self._lost[task, attempt] = found.lost
                 offset = self._offsets.get(log.name, 0)
-                unkept = pb.Output(task=_id(task), attempt=attempt, offset=offset, lost=found.lost, unkept=found.unkept)
+                unkept = pb.Output(
+                    task=_id(task),
+                    attempt=attempt,
+                    offset=offset,
+                    lost=found.lost,
+                    unkept=found.unkept,
+                )
                 yield pb.Update(output=unkept)
 
     def _saved(self, task: Task, attempt: int, path: Path) -> Iterator[pb.Update]:
@@ -76,7 +93,9 @@ class _OutputStream:
         with path.open("rb") as file:
             file.seek(offset)
             while data := file.read(_CHUNK):
-                yield pb.Update(output=pb.Output(task=_id(task), attempt=attempt, offset=offset, data=data))
+                yield pb.Update(
+                    output=pb.Output(task=_id(task), attempt=attempt, offset=offset, data=data)
+                )
                 offset += len(data)
         self._offsets[path.name] = offset
 
@@ -86,12 +105,15 @@ class _OutputStream:
             return
         now = time.time()
         times = [pb.Time(end=end, age=now - at) for end, at in read_entries(path, first)]
-        yield pb.Update(output=pb.Output(task=_id(task), attempt=attempt, first_time=first, times=times))
+        yield pb.Update(
+            output=pb.Output(task=_id(task), attempt=attempt, first_time=first, times=times)
+        )
         self._offsets[path.name] = first + len(times)
 
 
 class _ProgressStream:
-    """Sends a progress file again when it changes, or when a new attempt has written the same content."""
+    """Sends a progress file again when it changes, or when a new attempt has written the same
+    content."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

@@ -1,1 +1,2 @@
-"""Clusters from Python and notebooks: a handle on `psclust up`, which runs beside the program and ends with it."""
+"""Clusters from Python and notebooks: a handle on `psclust up`, which runs beside the program and
+ends with it."""

@@ -23,18 +23,30 @@ class LocalCluster:
             with tf.compat.v1.Session(cluster.target) as session:
                 ...
 
-    jobs: the number of tasks of further jobs, such as {"chief": 1}. Other arguments: see `Cluster`."""
+    jobs: the number of tasks of further jobs, such as {"chief": 1}. Other arguments: see
+    `Cluster`."""
 
-    def __init__(self, ps: int = 1, workers: int = 2, *, jobs: Mapping[str, int] | None = None, **options: object) -> None:
+    def __init__(
+        self,
+        ps: int = 1,
+        workers: int = 2,
+        *,
+        jobs: Mapping[str, int] | None = None,
+        **options: object,
+    ) -> None:
         name = f"local-{os.getpid()}-{next(_numbers)}"
-        self._cluster = Cluster(**{"name": name, "hosts": "local", **options}, ps=ps, workers=workers, jobs=jobs)
+        self._cluster = Cluster(
+            **{"name": name, "hosts": "local", **options}, ps=ps, workers=workers, jobs=jobs
+        )
         self._run: Run | None = None
 
     @property
     def run(self) -> Run:
         """The run behind it: status, logs, folder. Raises RuntimeError before `start`."""
         if self._run is None:
-            raise RuntimeError("the cluster has not been started: use it in a `with` block, or call start()")
+            raise RuntimeError(
+                "the cluster has not been started: use it in a `with` block, or call start()"
+            )
         return self._run
 
     def start(self) -> LocalCluster:
@@ -51,7 +63,12 @@ class LocalCluster:
     def __enter__(self) -> LocalCluster:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     @property
@@ -71,5 +88,7 @@ class LocalCluster:
 
     def tf_config(self, job: str, index: int) -> str:
         """The value of TF_CONFIG for a process that is this task."""
-        spec = ClusterSpec({name: tuple(addresses) for name, addresses in self.cluster_spec.items()})
+        spec = ClusterSpec(
+            {name: tuple(addresses) for name, addresses in self.cluster_spec.items()}
+        )
         return render_tf_config(spec, Task(job, index))

@@ -1,7 +1,8 @@
 """`psclust.Run`: a handle on a run that this process has started.
 
-The run is held by `psclust up --held`, a child of this process, since a process with threads (TensorFlow, a notebook) must not fork. The
-child prints each status as a line of JSON, and ends the run when its standard input closes, which the kernel does when this process dies.
+The run is held by `psclust up --held`, a child of this process, since a process with threads
+(TensorFlow, a notebook) must not fork. The child prints each status as a line of JSON, and ends the
+run when its standard input closes, which the kernel does when this process dies.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _live: weakref.WeakSet[Run] = weakref.WeakSet()
 
 
 class Run:
-    """Use it in a `with` block, or call `down`; otherwise it ends with this process. Made by `Cluster.up`."""
+    """Use it in a `with` block, or call `down`; otherwise it ends with this process. Made by
+    `Cluster.up`."""
 
     def __init__(self, words: Sequence[str]) -> None:
         """words: arguments of `psclust up`."""
@@ -53,8 +55,9 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """The newest status: `phase`, `tasks` with their `phase`, `address`, `attempt` and `exit_code`; once it has `ended`, `ok`,
-        `exit_code` and `text` say how. Raises the error that kept the run from starting, or NoRunError before it began."""
+        """The newest status: `phase`, `tasks` with their `phase`, `address`, `attempt` and
+        `exit_code`; once it has `ended`, `ok`, `exit_code` and `text` say how. Raises the error
+        that kept the run from starting, or NoRunError before it began."""
         with self._changed:
             if self._status is not None:
                 return self._status
@@ -83,37 +86,49 @@ class Run:
 
     @property
     def target(self) -> str:
-        """The server for a session in this process, that of the first worker: `grpc://host:port`. Raises UsageError if there is none."""
+        """The server for a session in this process, that of the first worker: `grpc://host:port`.
+        Raises UsageError if there is none."""
         workers = self.cluster_spec.get(WORKER)
         if not workers:
-            raise UsageError(f"{self.status.name} has no worker to run a session; give it one, for example workers=1")
+            raise UsageError(
+                f"{self.status.name} has no worker to run a session; "
+                "give it one, for example workers=1"
+            )
         return f"grpc://{workers[0]}"
 
     def wait_until_up(self, timeout_s: float | None = None) -> None:
-        """Returns when every server accepts connections and every program runs, or the run has ended. Raises TimeoutError, and the error
-        that kept the run from starting."""
+        """Returns when every server accepts connections and every program runs, or the run has
+        ended. Raises TimeoutError, and the error that kept the run from starting."""
         self._wait(lambda: self._is_up, timeout_s, "up")
 
     def wait(self, timeout_s: float | None = None, *, check: bool = False) -> RunStatus:
-        """The last status, when the run has ended and none of its processes is alive. check: raise PsclustError if it failed. Raises
-        TimeoutError if it does not end in time."""
+        """The last status, when the run has ended and none of its processes is alive. check: raise
+        PsclustError if it failed. Raises TimeoutError if it does not end in time."""
         self._wait(lambda: False, timeout_s, "over")
         status = self.status
         if check and not status.ok:
-            raise PsclustError("; ".join([f"{status.name}: {status.text}", *([status.remedy] if status.remedy else [])]))
+            raise PsclustError(
+                "; ".join(
+                    [f"{status.name}: {status.text}", *([status.remedy] if status.remedy else [])]
+                )
+            )
         return status
 
     def logs(self, task: str, attempt: int | None = None) -> str:
-        """What a task such as "worker:0" printed, in its last attempt or in that one. Raises UsageError for an unknown task."""
+        """What a task such as "worker:0" printed, in its last attempt or in that one. Raises
+        UsageError for an unknown task."""
         found = next((entry for entry in self.status.tasks if entry.task == task), None)
         if found is None:
-            raise UsageError(f"{task}: there is no such task; there are {', '.join(entry.task for entry in self.status.tasks)}")
+            raise UsageError(
+                f"{task}: there is no such task; "
+                f"there are {', '.join(entry.task for entry in self.status.tasks)}"
+            )
         path = RunFolder(self.folder).log(Task.parse(task), attempt or found.attempt)
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def down(self, *, now: bool = False) -> RunStatus | None:
-        """Ends the run, as `psclust down` does, and returns when none of its processes is alive: its last status, None if it never began.
-        now: without the time to end in good order."""
+        """Ends the run, as `psclust down` does, and returns when none of its processes is alive:
+        its last status, None if it never began. now: without the time to end in good order."""
         self._say("now" if now else "stop")
         self._reader.join()
         self._process.wait()
@@ -122,7 +137,12 @@ class Run:
     def __enter__(self) -> Run:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.down()
 
     def _say(self, word: str) -> None:
@@ -167,7 +187,9 @@ class Run:
 
     def _error(self) -> PsclustError:
         """Why it did not begin."""
-        return _ERRORS.get(self._process.returncode, PsclustError)(self._failure or "psclust up ended without a word")
+        return _ERRORS.get(self._process.returncode, PsclustError)(
+            self._failure or "psclust up ended without a word"
+        )
 
 
 @atexit.register

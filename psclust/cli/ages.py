@@ -14,12 +14,16 @@ def parse_age(text: str, option: str) -> float:
     """`90s`, `30min` in seconds. Raises UsageError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip())
     if found is None or found[2] not in _UNITS:
-        raise UsageError(f"{option} {text}: found no age; write a number with its unit: 30s, 5min, 12h, 7d or 4w.")
+        raise UsageError(
+            f"{option} {text}: found no age; write a number with its unit: "
+            "30s, 5min, 12h, 7d or 4w."
+        )
     return float(found[1]) * _UNITS[found[2]]
 
 
 def clock_text(at: float | None) -> str:
-    """A time of day with tenths of a second, and the date unless it is today's; `time unknown` for None."""
+    """A time of day with tenths of a second, and the date unless it is today's; `time unknown` for
+    None."""
     if at is None:
         return "time unknown"
     tenths = int(at * 10)  # floor: 9.96 s are not yet 10

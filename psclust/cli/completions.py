@@ -1,4 +1,5 @@
-"""What a shell offers after TAB: names of runs and tasks, and values of options. Shells ask the command itself, through click."""
+"""What a shell offers after TAB: names of runs and tasks, and values of options. Shells ask the
+command itself, through click."""
 
 from __future__ import annotations
 
@@ -50,13 +51,18 @@ def values(*texts: str) -> Complete:
 
 def run_names(*, live: bool) -> Complete:
     """Names of runs. live: only of those."""
-    return lambda context, parameter, incomplete: _items([run.name for run in _runs(context, live=live)], incomplete)
+    return lambda context, parameter, incomplete: _items(
+        [run.name for run in _runs(context, live=live)], incomplete
+    )
 
 
 def names_and_tasks(*, live: bool) -> Complete:
-    """`[NAME] [TASK...]`: names of runs, and the jobs and tasks of the run that is named already, or of all of them."""
+    """`[NAME] [TASK...]`: names of runs, and the jobs and tasks of the run that is named already,
+    or of all of them."""
 
-    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def complete(
+        context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         runs = _runs(context, live=live)
         given = [str(word) for word in context.params.get(str(parameter.name)) or ()]
         named = [run for run in runs if run.name in given]
@@ -71,7 +77,9 @@ def names_and_tasks(*, live: bool) -> Complete:
     return complete
 
 
-def files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Files, which the shell knows itself."""
     return [CompletionItem(incomplete, type="file")]
 

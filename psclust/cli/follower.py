@@ -20,11 +20,17 @@ _OVER = ("done", "failed", "stopped", "backoff")  # phases of a task without a p
 
 
 class Follower:
-    """Shows a run on a LiveView. `only`: the tasks to show, all if empty; `last`: how many of each task's old lines to show; `shown`: notes
-    that were shown before."""
+    """Shows a run on a LiveView. `only`: the tasks to show, all if empty; `last`: how many of each
+    task's old lines to show; `shown`: notes that were shown before."""
 
     def __init__(
-        self, folder: RunFolder, view: LiveView, only: Collection[Task] = (), *, last: int | None = None, shown: Collection[str] = ()
+        self,
+        folder: RunFolder,
+        view: LiveView,
+        only: Collection[Task] = (),
+        *,
+        last: int | None = None,
+        shown: Collection[str] = (),
     ) -> None:
         self._last = last
         self._folder = folder
@@ -34,12 +40,19 @@ class Follower:
         self._shown_notes = set(shown)
         self._attempts: dict[str, int] = {}
         self._shown = 0
-        self._shown_of: dict[str, int] = {}  # task -> the number of its last line among all that were shown
-        self._lost: dict[tuple[str, int], int] = {}  # (task, attempt) -> bytes shown of the output that found no room
+        self._shown_of: dict[
+            str, int
+        ] = {}  # task -> the number of its last line among all that were shown
+        self._lost: dict[
+            tuple[str, int], int
+        ] = {}  # (task, attempt) -> bytes shown of the output that found no room
 
     def show(self, status: RunStatus) -> bool:
-        """Print new lines, of each task only as many as take no time, and redraw the bottom; returns whether there are more."""
-        self.view.know([task.task for task in status.tasks if not self._only or task.task in self._only])
+        """Print new lines, of each task only as many as take no time, and redraw the bottom;
+        returns whether there are more."""
+        self.view.know(
+            [task.task for task in status.tasks if not self._only or task.task in self._only]
+        )
         self._show_events(status)
         self._find_logs(status)
         behind = False
@@ -84,13 +97,26 @@ class Follower:
                 continue
             known = Task.parse(task.task)
             is_first = task.task not in self._attempts
-            logs = {attempt: self._folder.log(known, attempt) for attempt in range(self._attempts.get(task.task, 0) + 1, task.attempt + 1)}
-            begin = tail_offsets(list(logs.values()), self._last) if is_first and self._last is not None else {}
+            logs = {
+                attempt: self._folder.log(known, attempt)
+                for attempt in range(self._attempts.get(task.task, 0) + 1, task.attempt + 1)
+            }
+            begin = (
+                tail_offsets(list(logs.values()), self._last)
+                if is_first and self._last is not None
+                else {}
+            )
             for attempt, path in logs.items():
-                self._readers[path] = (task.task, attempt, LogReader(path, offset=begin.get(path, 0)))
+                self._readers[path] = (
+                    task.task,
+                    attempt,
+                    LogReader(path, offset=begin.get(path, 0)),
+                )
             self._attempts[task.task] = task.attempt
 
-    def _show_unkept(self, tasks: Mapping[str, TaskStatus], name: str, attempt: int, reader: LogReader) -> None:
+    def _show_unkept(
+        self, tasks: Mapping[str, TaskStatus], name: str, attempt: int, reader: LogReader
+    ) -> None:
         """Show the output that found no room in the log, which has been read to its end."""
         task, shown = tasks.get(name), self._lost.get((name, attempt), 0)
         if task is None or task.attempt != attempt or task.lost_output <= shown:
@@ -98,7 +124,13 @@ class Follower:
         self._lost[name, attempt] = task.lost_output
         unkept = task.unkept.encode("latin-1")[shown - task.lost_output :]
         if missing := task.lost_output - shown - len(unkept):
-            self._show_lines(name, [*reader.finish(), f"[psclust: {missing} bytes found no room on disk and are not shown]\n"])
+            self._show_lines(
+                name,
+                [
+                    *reader.finish(),
+                    f"[psclust: {missing} bytes found no room on disk and are not shown]\n",
+                ],
+            )
         self._show_lines(name, reader.feed(unkept), reader.redrawn)
 
     def _show_events(self, status: RunStatus) -> None:
@@ -106,18 +138,31 @@ class Follower:
             self._once(note, note)
         for task in status.tasks:
             if task.attempt > 1:
-                self._once(f"{task.task} attempt {task.attempt}", f"{task.task}: attempt {task.attempt} starts")
+                self._once(
+                    f"{task.task} attempt {task.attempt}",
+                    f"{task.task}: attempt {task.attempt} starts",
+                )
             if task.phase == "backoff":
-                self._once(f"{task.task} backoff {task.restarts}", f"{task.task} ended with {task.exit_code}; it is started again")
+                self._once(
+                    f"{task.task} backoff {task.restarts}",
+                    f"{task.task} ended with {task.exit_code}; it is started again",
+                )
             if task.lost_output:
                 self._once(
                     f"{task.task} lost",
-                    f"{task.task}: no space left under {self._folder.path}; the run goes on, output that finds no room is only shown here",
+                    f"{task.task}: no space left under {self._folder.path}; "
+                    "the run goes on, output that finds no room is only shown here",
                 )
         programs = [task for task in status.tasks if task.role == "program"]
-        if status.phase == "live" and programs and all(task.joined and task.phase == "running" for task in programs):
+        if (
+            status.phase == "live"
+            and programs
+            and all(task.joined and task.phase == "running" for task in programs)
+        ):
             self._once(
-                "joined", f"every program has joined its TensorFlow server; the run stays until it is ended (psclust down {status.name})"
+                "joined",
+                "every program has joined its TensorFlow server; "
+                f"the run stays until it is ended (psclust down {status.name})",
             )
         if status.waiting:
             self._once("waiting", status.waiting)
@@ -144,7 +189,9 @@ class Follower:
         if task.phase != "running" or task.role == "server":
             return None
         try:
-            return Progress.from_json(self._folder.progress(Task.parse(task.task)).read_text(encoding="utf-8"))
+            return Progress.from_json(
+                self._folder.progress(Task.parse(task.task)).read_text(encoding="utf-8")
+            )
         except (OSError, ValueError):
             return None
 

@@ -1,4 +1,5 @@
-"""`up --held`: the run belongs to the program at the other end of standard input, such as one that uses `psclust.Cluster`."""
+"""`up --held`: the run belongs to the program at the other end of standard input, such as one that
+uses `psclust.Cluster`."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _CODE = 143  # as of `psclust down`
 
 
 class _Requests(threading.Thread):
-    """What the program with this pid asks for: a line `stop` or `now`; its end, or that it closes standard input, is a request to stop,
-    too."""
+    """What the program with this pid asks for: a line `stop` or `now`; its end, or that it closes
+    standard input, is a request to stop, too."""
 
     def __init__(self, program: int) -> None:
         super().__init__(name="requests", daemon=True)
@@ -43,9 +44,11 @@ class _Requests(threading.Thread):
         self._left = os.getppid() != self._program
 
 
-def stay_held(program: int, run: HeldRun, statuses: StatusStream, notes: StartupNotes, interrupts: Interrupts) -> int:
-    """Prints each status as a line of JSON until the run has ended, and `{"up": true}` when it is up; its exit code. program: pid of the
-    process that holds the run."""
+def stay_held(
+    program: int, run: HeldRun, statuses: StatusStream, notes: StartupNotes, interrupts: Interrupts
+) -> int:
+    """Prints each status as a line of JSON until the run has ended, and `{"up": true}` when it is
+    up; its exit code. program: pid of the process that holds the run."""
     requests = _Requests(program)
     requests.start()
     status: RunStatus | None = None
@@ -60,8 +63,14 @@ def stay_held(program: int, run: HeldRun, statuses: StatusStream, notes: Startup
             if notes.over:
                 _print(json.dumps({"up": True}))
         requests.look()
-        wanted = 2 if requests.now or interrupts.count > 1 else int(requests.stop or interrupts.count > 0)
-        if wanted > asked and run.ask_to_end("ended by the program that held it", _CODE, now=wanted > 1):
+        wanted = (
+            2
+            if requests.now or interrupts.count > 1
+            else int(requests.stop or interrupts.count > 0)
+        )
+        if wanted > asked and run.ask_to_end(
+            "ended by the program that held it", _CODE, now=wanted > 1
+        ):
             asked = wanted
     run.wait()
     final = run.final_status(status)

@@ -30,8 +30,16 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("-f", "--file", "path", metavar="FILE", help=f"The cluster file (default: {' or '.join(DEFAULT_FILES)} here)."),
-    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b,user@c,node[01-04]; slurm; local."),
+    click.option(
+        "-f",
+        "--file",
+        "path",
+        metavar="FILE",
+        help=f"The cluster file (default: {' or '.join(DEFAULT_FILES)} here).",
+    ),
+    click.option(
+        "-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b,user@c,node[01-04]; slurm; local."
+    ),
     click.option("--hostfile", metavar="FILE", help="A file of hosts, one a line."),
 )
 
@@ -50,35 +58,54 @@ class HostRequest:
     file: ClusterFile
 
 
-def read_hosts(path: str | None, hosts: str | None, hostfile: str | None, *, in_pods: bool = False) -> HostRequest:
-    """Flags win over the file; `in_pods`: the pods of its run. Raises ClusterFileError with every mistake."""
+def read_hosts(
+    path: str | None, hosts: str | None, hostfile: str | None, *, in_pods: bool = False
+) -> HostRequest:
+    """Flags win over the file; `in_pods`: the pods of its run. Raises ClusterFileError with every
+    mistake."""
     if path is None:
         path = default_file()
     if in_pods:
         if hosts is not None or hostfile is not None:
-            raise UsageError("--kubernetes: the hosts are the pods of the run; remove -H and --hostfile.")
+            raise UsageError(
+                "--kubernetes: the hosts are the pods of the run; remove -H and --hostfile."
+            )
         nodes_of = MAKERS["kubernetes"]().hosts_of
         file = load(
-            Path(path) if path else None, default_name=default_name(path), rules=[check_for_pods], nodes_of=nodes_of, suit=suited_to_script
+            Path(path) if path else None,
+            default_name=default_name(path),
+            rules=[check_for_pods],
+            nodes_of=nodes_of,
+            suit=suited_to_script,
         )
         return HostRequest(file.hosts, file)
     if hosts in HOST_WORDS or hostfile is None is hosts:
         flags = [Override("-H", ("hosts",), hosts)] if hosts is not None else []
         # Without a file no tasks are meant, and the default ones need not fit on the hosts.
         flags += [Override("jobs", ("jobs",), {"worker": 1})] if path is None else []
-        file = load(Path(path) if path else None, flags, default_name=default_name(path), find_hosts=find_hosts, suit=suited_to_script)
+        file = load(
+            Path(path) if path else None,
+            flags,
+            default_name=default_name(path),
+            find_hosts=find_hosts,
+            suit=suited_to_script,
+        )
         return HostRequest(file.hosts, file)
-    file = load(Path(path) if path else None, default_name=default_name(path), suit=suited_to_script)
+    file = load(
+        Path(path) if path else None, default_name=default_name(path), suit=suited_to_script
+    )
     if hosts is not None:
         return HostRequest(parse_hosts(hosts, where="-H"), file)
     assert hostfile is not None
-    return HostRequest(parse_hostfile(read_text(Path(hostfile), otherwise="check the name."), where=hostfile), file)
+    return HostRequest(
+        parse_hostfile(read_text(Path(hostfile), otherwise="check the name."), where=hostfile), file
+    )
 
 
 @contextmanager
 def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[Connections]:
-    """Connections to all hosts, or with `partial` to those that are reached; a line at the bottom of a terminal shows the progress. Raises
-    StartError."""
+    """Connections to all hosts, or with `partial` to those that are reached; a line at the bottom
+    of a terminal shows the progress. Raises StartError."""
     from psclust.reach.ways import connect
 
     view = output.LiveView()
@@ -87,7 +114,9 @@ def logged_in(request: HostRequest, *, partial: bool = True) -> Iterator[Connect
         view.footer(f"logging in: {done} of {counted(count, 'host')}")
 
     try:
-        with connect(request.file, request.hosts, partial=partial, progress=progress) as connections:
+        with connect(
+            request.file, request.hosts, partial=partial, progress=progress
+        ) as connections:
             view.close()
             yield connections
     finally:

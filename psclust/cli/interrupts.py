@@ -11,8 +11,9 @@ from psclust.rundir.status import SAVED_CODE
 
 
 class Interrupts:
-    """Counts Ctrl-C and TERM instead of raising. `last`: the name and exit code of the last one. `saving`: the name of a signal that asks
-    to save first: USR1, and with `term_saves` TERM; it is not counted, and raised like the others."""
+    """Counts Ctrl-C and TERM instead of raising. `last`: the name and exit code of the last one.
+    `saving`: the name of a signal that asks to save first: USR1, and with `term_saves` TERM; it is
+    not counted, and raised like the others."""
 
     def __init__(self, *, term_saves: bool = False) -> None:
         self.saving: str | None = None
@@ -23,7 +24,10 @@ class Interrupts:
         self.last = ("Ctrl-C", 130)
 
     def __enter__(self) -> Interrupts:
-        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+        self._before = {
+            number: signal.signal(number, self._note)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        }
         return self
 
     def __exit__(self, *details: object) -> None:

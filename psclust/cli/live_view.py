@@ -1,4 +1,5 @@
-"""The output of a run, on a terminal or in a file: lines of all tasks as they come; on a terminal also progress bars and a footer."""
+"""The output of a run, on a terminal or in a file: lines of all tasks as they come; on a terminal
+also progress bars and a footer."""
 
 from __future__ import annotations
 
@@ -10,15 +11,25 @@ from collections.abc import Sequence
 from psclust.cli.terminal_text import RESET, cut, look_of, paint, visible
 
 _DIM, _GREEN = "\x1b[2m", "\x1b[32m"
-_TASK_COLORS = ("\x1b[36m", "\x1b[33m", "\x1b[35m", "\x1b[34m", "\x1b[32m", "\x1b[96m", "\x1b[93m", "\x1b[95m", "\x1b[94m")
+_TASK_COLORS = (
+    "\x1b[36m",
+    "\x1b[33m",
+    "\x1b[35m",
+    "\x1b[34m",
+    "\x1b[32m",
+    "\x1b[96m",
+    "\x1b[93m",
+    "\x1b[95m",
+    "\x1b[94m",
+)
 _REDRAW_S = 0.1
 _BAR_S = 10.0  # between two lines of a progress bar that cannot be redrawn
 _LONGEST_BAR = 1000
 
 
 class LiveView:
-    """Merges the lines of all tasks, each with its task's prefix, and psclust's own. At the bottom of a terminal it redraws a line for each
-    task with a progress bar, and the footer."""
+    """Merges the lines of all tasks, each with its task's prefix, and psclust's own. At the bottom
+    of a terminal it redraws a line for each task with a progress bar, and the footer."""
 
     def __init__(self, tasks: Sequence[str] = ()) -> None:
         self._look = look_of(sys.stdout)
@@ -41,7 +52,8 @@ class LiveView:
         self._width = max(map(len, self._colors), default=0)
 
     def lines(self, task: str, lines: Sequence[str], bar: str | None = None) -> None:
-        """Show lines, each with its newline; one without is the beginning of a line. bar: the task's progress bar, as it is now."""
+        """Show lines, each with its newline; one without is the beginning of a line. bar: the
+        task's progress bar, as it is now."""
         self._set_bar(task, bar[:_LONGEST_BAR] if bar and bar.strip() else None)
         parts: list[str] = []
         prefix = self._prefix(task) if lines else ""
@@ -59,7 +71,9 @@ class LiveView:
     def note(self, text: str) -> None:
         """Show a message of psclust's own."""
         mark = paint("psclust:", _GREEN, self._look.colors)
-        self._write(self._end_open() + "".join(f"{mark} {visible(line)}\n" for line in text.split("\n")))
+        self._write(
+            self._end_open() + "".join(f"{mark} {visible(line)}\n" for line in text.split("\n"))
+        )
 
     @property
     def redraws(self) -> bool:
@@ -67,7 +81,8 @@ class LiveView:
         return self._look.redraws
 
     def footer(self, text: str) -> None:
-        """Set the line at the bottom. It and the bars are redrawn at most ten times a second, and only on a terminal."""
+        """Set the line at the bottom. It and the bars are redrawn at most ten times a second, and
+        only on a terminal."""
         if not self._look.redraws:
             return
         self._stale = self._stale or text != self._footer
@@ -110,7 +125,8 @@ class LiveView:
             at, before = self._bars_said.get(task, (float("-inf"), ""))
             if text != before and time.monotonic() - at > _BAR_S:
                 self._bars_said[task] = (time.monotonic(), text)
-                self._write(f"{self._end_open()}{self._prefix(task)}{visible(text, colors=self._look.colors)}\n")
+                shown = visible(text, colors=self._look.colors)
+                self._write(f"{self._end_open()}{self._prefix(task)}{shown}\n")
 
     def _write(self, text: str) -> None:
         """Write lines above the bottom, and redraw that, in one piece so that nothing flickers."""
@@ -133,7 +149,10 @@ class LiveView:
             return ""
         self._stale, self._drawn = False, time.monotonic()
         lines = [cut(line, columns - 1) for line in self._table]
-        lines += [self._draw_bar(task, columns - 1) for task in sorted(task for task, text in self._bars.items() if text)]
+        lines += [
+            self._draw_bar(task, columns - 1)
+            for task in sorted(task for task, text in self._bars.items() if text)
+        ]
         del lines[max(1, rows - 3) :]
         if self._footer:
             text, width = cut(visible(self._footer), columns - 1)
@@ -142,7 +161,9 @@ class LiveView:
         return "\n".join(text for text, _ in lines)
 
     def _draw_bar(self, task: str, columns: int) -> tuple[str, int]:
-        text, width = cut(self._prefix(task) + visible(self._bars[task], colors=self._look.colors), columns)
+        text, width = cut(
+            self._prefix(task) + visible(self._bars[task], colors=self._look.colors), columns
+        )
         return (f"{text}{RESET}" if "\x1b" in text else text), width
 
 

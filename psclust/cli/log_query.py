@@ -1,4 +1,5 @@
-"""Chooses lines from the logs of a run: by task, time and pattern, the last of them, in the order in which they were printed."""
+"""Chooses lines from the logs of a run: by task, time and pattern, the last of them, in the order
+in which they were printed."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class LineFilter:
 
 
 class LogQuery:
-    """The chosen lines of `tasks`, all tasks if empty. undated: how many lines were left out because their time is not known."""
+    """The chosen lines of `tasks`, all tasks if empty. undated: how many lines were left out
+    because their time is not known."""
 
     def __init__(self, folder: RunFolder, tasks: Collection[str], chosen: LineFilter) -> None:
         self._folder = folder

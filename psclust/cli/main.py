@@ -1,4 +1,5 @@
-"""The command `psclust`. Verbs are imported when they are called, so that `--help` answers at once."""
+"""The command `psclust`. Verbs are imported when they are called, so that `--help` answers at
+once."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from psclust import __version__
 from psclust.cli import output, streams
 from psclust.errors import PsclustError, StartError, UsageError
 
-# verb -> its line in `psclust --help`; its module is psclust.cli.verbs.<verb>, its command `command` there.
+# verb -> its line in `psclust --help`; its module is psclust.cli.verbs.<verb>, its command
+# `command` there.
 VERBS = {
     "up": "Start a cluster, train on it, watch it, end it.",
     "plan": "Show what `up` would start, and change in a running cluster.",
@@ -36,7 +38,15 @@ VERBS = {
     "completion": "Print what makes a shell complete psclust's words.",
 }
 # Names that other tools use.
-_SYNONYMS = {"start": "up", "run": "up", "stop": "down", "kill": "down", "status": "ps", "list": "clusters", "ls": "clusters"}
+_SYNONYMS = {
+    "start": "up",
+    "run": "up",
+    "stop": "down",
+    "kill": "down",
+    "status": "ps",
+    "list": "clusters",
+    "ls": "clusters",
+}
 _LEAST_LIKE = 0.6  # similarity of a word and the verb that was probably meant
 # Verbs that act: their exit codes do not depend on whether their output could be written.
 _DEEDS = ("up", "task", "attach", "restart", "down", "init", "prune", "report")
@@ -52,7 +62,9 @@ class _Verbs(click.Group):
         command: click.Command = import_module(f"psclust.cli.verbs.{cmd_name}").command
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         verb, *rest = args
         if verb == "help":
             verb, rest = (rest[0], ["--help"]) if rest else ("help", [])
@@ -69,7 +81,9 @@ class _Verbs(click.Group):
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             option = error.option_name
-            raise click.UsageError(f"{option}: a command comes first, as in `psclust up {option}`.", ctx) from None
+            raise click.UsageError(
+                f"{option}: a command comes first, as in `psclust up {option}`.", ctx
+            ) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -99,8 +113,9 @@ def psclust() -> None:
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 the run failed, 2 a wrong request, 3 the cluster could not be started, 130 and 143 interrupted. A verb that
-    only shows something and cannot write it: 1, or 141 if the reader has left."""
+    """Exit codes: 0 done, 1 the run failed, 2 a wrong request, 3 the cluster could not be started,
+    130 and 143 interrupted. A verb that only shows something and cannot write it: 1, or 141 if the
+    reader has left."""
     streams.guard()
     code = run(sys.argv[1:])
     sys.stdout.flush()
@@ -128,14 +143,20 @@ def run(arguments: Sequence[str]) -> int:
     except FileNotFoundError:
         if _folder_is_there():
             raise
-        output.error("the folder you are in has been deleted. Change to one that exists (cd DIR), and try again.")
+        output.error(
+            "the folder you are in has been deleted. "
+            "Change to one that exists (cd DIR), and try again."
+        )
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 130
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
-        output.error("no more threads can be started here; raise the limit of processes (ulimit -u) or of memory (ulimit -v).")
+        output.error(
+            "no more threads can be started here; raise the limit of processes (ulimit -u) "
+            "or of memory (ulimit -v)."
+        )
         return StartError.exit_code
     return code if isinstance(code, int) else 0
 

@@ -19,7 +19,11 @@ def error(text: str) -> None:
     """Print a message to standard error, each line marked as psclust's."""
     sys.stdout.flush()
     mark = paint("psclust:", _RED, look_of(sys.stderr).colors)
-    print("\n".join(f"{mark} {visible(line)}" for line in text.splitlines()), file=sys.stderr, flush=True)
+    print(
+        "\n".join(f"{mark} {visible(line)}" for line in text.splitlines()),
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def say(text: str = "") -> None:
@@ -36,10 +40,14 @@ def json_line(value: object) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns are as wide as their widest cell, whatever the terminal's width: scripts read this."""
+    """Columns are as wide as their widest cell, whatever the terminal's width: scripts read
+    this."""
     shown = [[visible(cell.replace("\n", " ")) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    head, *lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown)
+    head, *lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    )
     print("\n".join([paint(head, _DIM, look_of(sys.stdout).colors), *lines]), flush=True)
 
 

@@ -37,20 +37,36 @@ def request_from_flags(
     `for_slurm`: for a job that is to be submitted; `array_task`: see `psclust.spec.load.load`.
     Raises ClusterFileError with every mistake, or UsageError."""
     if kubernetes and for_slurm:
-        raise UsageError("--slurm and --kubernetes: a run is in a job of Slurm or in pods; give one of them.")
+        raise UsageError(
+            "--slurm and --kubernetes: a run is in a job of Slurm or in pods; give one of them."
+        )
     if image and not (kubernetes or for_kubernetes):
         raise UsageError("--image: only pods have an image; give --kubernetes, too.")
     overrides = [Override("--image", ("kubernetes", "image"), image)] if image else []
-    overrides += [*_flag_overrides(name, no_preload, flags), *_pair_overrides(jobs, env), *_program_overrides(program, module)]
+    overrides += [
+        *_flag_overrides(name, no_preload, flags),
+        *_pair_overrides(jobs, env),
+        *_program_overrides(program, module),
+    ]
     if path is None and not program:
         path = default_file()
     if for_kubernetes:
-        return read_request(path, overrides, run_dir, rules=[check_for_kubernetes], find_hosts=refuse_hosts)
+        return read_request(
+            path, overrides, run_dir, rules=[check_for_kubernetes], find_hosts=refuse_hosts
+        )
     if for_slurm:
         rules, nodes_of = [check_for_slurm], batch_system().nodes_of
-        return read_request(path, overrides, run_dir, rules=rules, nodes_of=nodes_of, array_task=array_task)
+        return read_request(
+            path, overrides, run_dir, rules=rules, nodes_of=nodes_of, array_task=array_task
+        )
     if kubernetes:
-        return read_request(path, overrides, run_dir, rules=[check_for_pods], nodes_of=MAKERS["kubernetes"]().hosts_of)
+        return read_request(
+            path,
+            overrides,
+            run_dir,
+            rules=[check_for_pods],
+            nodes_of=MAKERS["kubernetes"]().hosts_of,
+        )
     return read_request(path, overrides, run_dir)
 
 
@@ -63,7 +79,11 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("--ps", ("jobs", "ps", "count"), flags["ps"]),
         ("--workers", ("jobs", "worker", "count"), flags["workers"]),
         ("--replication", ("replication",), flags["replication"]),
-        ("--sync" if sync else "--async", ("update",), None if sync is None else "sync" if sync else "async"),
+        (
+            "--sync" if sync else "--async",
+            ("update",),
+            None if sync is None else "sync" if sync else "async",
+        ),
         ("--backup-workers", ("backup_workers",), flags["backup_workers"]),
         ("--max-staleness", ("max_staleness",), flags["max_staleness"]),
         ("--placement", ("placement", "policy"), flags["placement"]),
@@ -75,15 +95,23 @@ def _flag_overrides(name: str | None, no_preload: bool, flags: dict[str, object]
         ("--python", ("python",), flags["python"]),
         ("--no-preload", ("preload",), False if no_preload else None),
     ]
-    return [Override(_source(flag), path, value) for flag, path, value in single if value is not None]
+    return [
+        Override(_source(flag), path, value) for flag, path, value in single if value is not None
+    ]
 
 
 def _source(flag: str) -> str:
     """`flag`, or the variable that has set it."""
     context = click.get_current_context(silent=True)
     for parameter in context.command.params if context else ():
-        if flag in (*parameter.opts, *parameter.secondary_opts) and parameter.name is not None and context is not None:
-            from_variable = context.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT
+        if (
+            flag in (*parameter.opts, *parameter.secondary_opts)
+            and parameter.name is not None
+            and context is not None
+        ):
+            from_variable = (
+                context.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT
+            )
             return str(parameter.envvar) if from_variable else flag
     return flag
 
@@ -109,4 +137,7 @@ def _program_overrides(program: Sequence[str], module: bool) -> list[Override]:
             raise UsageError("-m: found no module; write it as `psclust up -m package.train`.")
         return []
     first = ["-m", program[0]] if module else [program[0]]
-    return [Override("PROGRAM", ("program",), first), Override("PROGRAM", ("args",), list(program[1:]))]
+    return [
+        Override("PROGRAM", ("program",), first),
+        Override("PROGRAM", ("args",), list(program[1:])),
+    ]

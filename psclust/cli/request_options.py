@@ -1,5 +1,5 @@
-"""The options of `up` and `plan`. `psclust.cli.request` makes a request of them; it loads the reader of cluster files, which help texts do
-without."""
+"""The options of `up` and `plan`. `psclust.cli.request` makes a request of them; it loads the
+reader of cluster files, which help texts do without."""
 
 from __future__ import annotations
 
@@ -27,21 +27,59 @@ _OPTIONS = (
         shell_complete=files,
         help=f"The cluster file (default: {' or '.join(DEFAULT_FILES)} here).",
     ),
-    click.option("-H", "--hosts", metavar="HOSTS", help="Hosts such as a,b:4,user@c:2,node[01-04]; slurm; local."),
-    click.option("--hostfile", metavar="FILE", shell_complete=files, help="A file of hosts, one a line (`host slots=4`)."),
+    click.option(
+        "-H",
+        "--hosts",
+        metavar="HOSTS",
+        help="Hosts such as a,b:4,user@c:2,node[01-04]; slurm; local.",
+    ),
+    click.option(
+        "--hostfile",
+        metavar="FILE",
+        shell_complete=files,
+        help="A file of hosts, one a line (`host slots=4`).",
+    ),
     click.option("--name", help="The cluster's name (default: the file's, else the folder's)."),
-    click.option("--ps", type=int, metavar="N", help="Number of ps tasks (default: the file's, or 1)."),
-    click.option("--workers", type=int, metavar="N", help="Number of worker tasks (default: the file's, or 2)."),
-    click.option("--job", "jobs", multiple=True, metavar="JOB=N", help="Number of tasks of any other job, for example chief=1."),
+    click.option(
+        "--ps", type=int, metavar="N", help="Number of ps tasks (default: the file's, or 1)."
+    ),
+    click.option(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="Number of worker tasks (default: the file's, or 2).",
+    ),
+    click.option(
+        "--job",
+        "jobs",
+        multiple=True,
+        metavar="JOB=N",
+        help="Number of tasks of any other job, for example chief=1.",
+    ),
     click.option(
         "--replication",
         metavar="KIND",
         shell_complete=values(IN_GRAPH, BETWEEN_GRAPH, COORDINATOR),
         help="in-graph, between-graph (default), or coordinator for a script.",
     ),
-    click.option("--sync/--async", "sync", default=None, help="How workers update the variables (default: --async)."),
-    click.option("--backup-workers", type=int, metavar="N", help="--sync: a step waits for all gradients but N (default: 0)."),
-    click.option("--max-staleness", type=int, metavar="N", help="--async: a worker more than N steps ahead of the slowest waits."),
+    click.option(
+        "--sync/--async",
+        "sync",
+        default=None,
+        help="How workers update the variables (default: --async).",
+    ),
+    click.option(
+        "--backup-workers",
+        type=int,
+        metavar="N",
+        help="--sync: a step waits for all gradients but N (default: 0).",
+    ),
+    click.option(
+        "--max-staleness",
+        type=int,
+        metavar="N",
+        help="--async: a worker more than N steps ahead of the slowest waits.",
+    ),
     click.option(
         "--placement",
         metavar="POLICY",
@@ -59,30 +97,71 @@ _OPTIONS = (
         shell_complete=values("auto", "flags", "tf_config", "none"),
         help="How a script gets its role: auto (default), flags, tf_config, none.",
     ),
-    click.option("--ports", metavar="PORTS", help="auto (default), a first port, or a range such as 2300-2399."),
-    click.option("--metrics", metavar="[ADDRESS:]PORT", help="Serve metrics to Prometheus there (address: 127.0.0.1)."),
-    click.option("--tensorboard", is_flag=True, default=None, help="Show a psclust program's summaries in TensorBoard, here."),
-    click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."),
-    click.option("--python", metavar="PYTHON", shell_complete=files, help="The tasks' interpreter (default: this one)."),
-    click.option("--no-preload", is_flag=True, help="Execute programs plainly, not from a process that has imported TensorFlow."),
+    click.option(
+        "--ports",
+        metavar="PORTS",
+        help="auto (default), a first port, or a range such as 2300-2399.",
+    ),
+    click.option(
+        "--metrics",
+        metavar="[ADDRESS:]PORT",
+        help="Serve metrics to Prometheus there (address: 127.0.0.1).",
+    ),
+    click.option(
+        "--tensorboard",
+        is_flag=True,
+        default=None,
+        help="Show a psclust program's summaries in TensorBoard, here.",
+    ),
+    click.option(
+        "--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for every task."
+    ),
+    click.option(
+        "--python",
+        metavar="PYTHON",
+        shell_complete=files,
+        help="The tasks' interpreter (default: this one).",
+    ),
+    click.option(
+        "--no-preload",
+        is_flag=True,
+        help="Execute programs plainly, not from a process that has imported TensorFlow.",
+    ),
     click.option("-m", "module", is_flag=True, help="PROGRAM is a module, as in `python -m`."),
     run_dir_option,
-    click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[PROGRAM [ARGS...]]", shell_complete=files),
+    click.argument(
+        "program",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        metavar="[PROGRAM [ARGS...]]",
+        shell_complete=files,
+    ),
 )
 _KUBERNETES_OPTIONS = (
-    click.option("--kubernetes", is_flag=True, help="In pods that psclust makes for this run, one for each task."),
-    click.option("--image", metavar="IMAGE", help="With --kubernetes: the image of all pods (default: the file's kubernetes.image)."),
+    click.option(
+        "--kubernetes",
+        is_flag=True,
+        help="In pods that psclust makes for this run, one for each task.",
+    ),
+    click.option(
+        "--image",
+        metavar="IMAGE",
+        help="With --kubernetes: the image of all pods (default: the file's kubernetes.image).",
+    ),
 )
 REQUEST_CONTEXT = {"allow_interspersed_args": False}
 
 
 def request_options(function: _F) -> _F:
-    """The options, each also from a variable: `--max-shard-bytes` from PSCLUST_UP_MAX_SHARD_BYTES."""
+    """The options, each also from a variable: `--max-shard-bytes` from
+    PSCLUST_UP_MAX_SHARD_BYTES."""
     for option in reversed(_OPTIONS):
         function = option(function)
     for parameter in function.__click_params__:  # type: ignore[attr-defined]
         if isinstance(parameter, click.Option):
-            parameter.envvar = f"{_VARIABLES}{max(parameter.opts, key=len).lstrip('-').replace('-', '_').upper()}"
+            parameter.envvar = (
+                f"{_VARIABLES}{max(parameter.opts, key=len).lstrip('-').replace('-', '_').upper()}"
+            )
     return function
 
 

@@ -41,17 +41,31 @@ _REDRAW_S = 0.05
 
 
 def started(
-    flags: Mapping[str, object], waiting: WaitingSupervisor | None, held: int | None, *, detach: bool, top: bool, keep: bool
+    flags: Mapping[str, object],
+    waiting: WaitingSupervisor | None,
+    held: int | None,
+    *,
+    detach: bool,
+    top: bool,
+    keep: bool,
 ) -> int:
-    """The exit code. flags: of `request_options`. waiting: a supervisor that may be used. held: pid of the program that holds the run; see
-    `psclust.cli.held_by_program`."""
+    """The exit code. flags: of `request_options`. waiting: a supervisor that may be used. held: pid
+    of the program that holds the run; see `psclust.cli.held_by_program`."""
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     if keep and (detach or not request.file.tensorboard):
-        why = "it is `up` that leaves it running, so that --detach is not for it" if detach else "this run has none; add --tensorboard"
+        why = (
+            "it is `up` that leaves it running, so that --detach is not for it"
+            if detach
+            else "this run has none; add --tensorboard"
+        )
         raise UsageError(f"--keep-tensorboard: {why}.")
     if top and (detach or not look_of(sys.stdout).moves):
-        why = "with --detach nothing is shown; call psclust top later" if detach else "needs a terminal with colors; leave it out"
+        why = (
+            "with --detach nothing is shown; call psclust top later"
+            if detach
+            else "needs a terminal with colors; leave it out"
+        )
         raise UsageError(f"--top: {why}.")
     # Every mistake shows before anything starts.
     refuse_what_cannot_start(request)
@@ -67,19 +81,29 @@ def started(
     folder, lock = outcome
     code = _start_and_stay(request, folder, lock, waiting, detach=detach, keep=keep, top=top)
     if code == SAVED_CODE:
-        queue_again(request.file, lambda line: output.say(f"psclust: {line}"), lambda: queue_run(request, folder))
+        queue_again(
+            request.file,
+            lambda line: output.say(f"psclust: {line}"),
+            lambda: queue_run(request, folder),
+        )
     return code
 
 
 def _start_held(request: UpRequest, program: int, waiting: WaitingSupervisor | None) -> int:
-    """The exit code. program: pid of the process that holds the run. Raises StartError if a run of that name is live: another process
-    holds that one."""
+    """The exit code. program: pid of the process that holds the run. Raises StartError if a run of
+    that name is live: another process holds that one."""
     claimed = claim_name(request)
     if claimed is None:
         name = request.cluster.name
-        raise StartError(f"{name} is up already; end it first (psclust down {name}), or give this one another name.")
+        raise StartError(
+            f"{name} is up already; end it first (psclust down {name}), "
+            "or give this one another name."
+        )
     folder, lock = claimed
-    with Interrupts() as interrupts, hold_run(request, folder, lock, lambda: interrupts.count, waiting) as run:
+    with (
+        Interrupts() as interrupts,
+        hold_run(request, folder, lock, lambda: interrupts.count, waiting) as run,
+    ):
         with run.ended_on_failure():
             hosts = HostRequest(other_hosts(request.file), request.file)
             plan, statuses = start_run(run, request, lambda: logged_in(hosts), lambda line: None)
@@ -94,7 +118,14 @@ def _show_changes(request: UpRequest, changes: Changes) -> None:
 
 
 def _start_and_stay(
-    request: UpRequest, folder: RunFolder, lock: int, waiting: WaitingSupervisor | None, *, detach: bool, keep: bool, top: bool
+    request: UpRequest,
+    folder: RunFolder,
+    lock: int,
+    waiting: WaitingSupervisor | None,
+    *,
+    detach: bool,
+    keep: bool,
+    top: bool,
 ) -> int:
     """The exit code."""
     with (
@@ -107,10 +138,15 @@ def _start_and_stay(
         except KeyboardInterrupt:
             name, code = interrupts.last
             run.end(f"interrupted ({name})", code)
-            output.say(f"psclust: {request.cluster.name} was stopped before it was up: interrupted ({name})")
+            output.say(
+                f"psclust: {request.cluster.name} was stopped before it was up: "
+                f"interrupted ({name})"
+            )
             return code
         view = output.LiveView([str(task.task) for task in plan.tasks])
-        follower = _top_follower(run, view, plan) if top else Follower(folder, view, shown=plan.notes)
+        follower = (
+            _top_follower(run, view, plan) if top else Follower(folder, view, shown=plan.notes)
+        )
         status = _follow(run, statuses, follower, StartupNotes(plan), interrupts, detach=detach)
         if detach and status is not None and not status.ended:
             run.client.detach()
@@ -141,9 +177,16 @@ def _log_in(request: UpRequest) -> AbstractContextManager[Connections]:
 
 
 def _follow(
-    run: HeldRun, statuses: StatusStream, follower: Follower, notes: StartupNotes, interrupts: Interrupts, *, detach: bool
+    run: HeldRun,
+    statuses: StatusStream,
+    follower: Follower,
+    notes: StartupNotes,
+    interrupts: Interrupts,
+    *,
+    detach: bool,
 ) -> RunStatus | None:
-    """Until the run has ended, or, detaching, until everything is up. None when the supervisor is gone."""
+    """Until the run has ended, or, detaching, until everything is up. None when the supervisor is
+    gone."""
     status: RunStatus | None = None
     name = notes.plan.name
     behind = False
@@ -152,7 +195,9 @@ def _follow(
     saving = False  # whether it has been asked to save
     while not statuses.over:
         status = statuses.latest(0 if behind else max(_REDRAW_S, showing.wait_s())) or status
-        output.report_lost_output(f"; the run goes on, its output is in {name}'s logs (psclust logs {name})")
+        output.report_lost_output(
+            f"; the run goes on, its output is in {name}'s logs (psclust logs {name})"
+        )
         if status is not None:
             with showing.working():
                 behind = follower.show(status)
@@ -162,7 +207,10 @@ def _follow(
                 return status
         if interrupts.saving and not saving:
             saving = run.ask_to_save(f"saved and stopped ({interrupts.saving})", SAVED_CODE)
-            follower.view.note(f"{interrupts.saving}: the programs save their work and end; Ctrl-C twice to stop now")
+            follower.view.note(
+                f"{interrupts.saving}: the programs save their work and end; "
+                "Ctrl-C twice to stop now"
+            )
         for wanted in interrupts.unseen():
             follower.view.note("stopping; once more to stop now" if wanted == 1 else "stopping now")
         if wanted > asked:

@@ -30,7 +30,9 @@ class StartupNotes:
             return []
         self._began = self._began or now
         self._fit = (self._fit or now) if is_up(self.plan, status) else None
-        if self._fit is not None and (now - self._fit > _SETTLE_S or all(task.serves for task in self.plan.tasks)):
+        if self._fit is not None and (
+            now - self._fit > _SETTLE_S or all(task.serves for task in self.plan.tasks)
+        ):
             self.over = True
             return [render_up(self.plan, status)]
         waits = render_waits(self.plan, status)
@@ -47,4 +49,6 @@ class StartupNotes:
 
 def _has_started(status: RunStatus) -> bool:
     """Whether every task has a process; psclust's own servers answer before programs start."""
-    return status.phase == "live" and all(task.phase in ("running", "done") or task.role == "side" for task in status.tasks)
+    return status.phase == "live" and all(
+        task.phase in ("running", "done") or task.role == "side" for task in status.tasks
+    )

@@ -1,5 +1,5 @@
-"""Standard output and error that never raise: output that cannot be written is dropped, characters outside the encoding are escaped, and
-the first failure is kept."""
+"""Standard output and error that never raise: output that cannot be written is dropped, characters
+outside the encoding are escaped, and the first failure is kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _STUCK_S = 0.5
 
 
 class _Stream(io.RawIOBase):
-    """A file descriptor to which writing always succeeds. `failure`: the first error; `reported`: whether the user knows it."""
+    """A file descriptor to which writing always succeeds. `failure`: the first error; `reported`:
+    whether the user knows it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -40,7 +41,9 @@ class _Stream(io.RawIOBase):
         size = len(left)
         try:
             while left and self._has_room():
-                with suppress(BlockingIOError):  # another process has made the terminal or pipe non-blocking
+                with suppress(
+                    BlockingIOError
+                ):  # another process has made the terminal or pipe non-blocking
                     left = left[os.write(self._descriptor, left[: self._step]) :]
         except OSError as error:
             self.failure = self.failure or error
@@ -57,7 +60,8 @@ class _Stream(io.RawIOBase):
 
 
 def guard() -> None:
-    """Install the streams; call this first. A closed standard stream becomes /dev/null, so that no other file gets its number."""
+    """Install the streams; call this first. A closed standard stream becomes /dev/null, so that no
+    other file gets its number."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -69,13 +73,16 @@ def guard() -> None:
 
 
 def are_one() -> bool:
-    """Whether standard output and standard error are read together: one terminal, one pipe, one file."""
+    """Whether standard output and standard error are read together: one terminal, one pipe, one
+    file."""
     return os.path.samestat(os.fstat(1), os.fstat(2))
 
 
 def _text(descriptor: int, like: Any) -> io.TextIOWrapper:
     encoding = getattr(like, "encoding", None) or "utf-8"
-    return io.TextIOWrapper(io.BufferedWriter(_Stream(descriptor)), encoding, "backslashreplace", line_buffering=True)
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Stream(descriptor)), encoding, "backslashreplace", line_buffering=True
+    )
 
 
 def hurry() -> None:

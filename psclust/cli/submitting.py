@@ -12,8 +12,15 @@ from psclust.rundir.folder import RunFolder
 
 
 def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = False) -> int:
-    """Submit a job, or only show its script and what Slurm says of it; the exit code. Raises UsageError, StartError."""
-    submission = prepare(lambda task: request_from_flags(**flags, for_slurm=True, array_task=task))  # type: ignore[arg-type]
+    """Submit a job, or only show its script and what Slurm says of it; the exit code. Raises
+    UsageError, StartError."""
+    submission = prepare(
+        lambda task: request_from_flags(
+            for_slurm=True,
+            array_task=task,
+            **flags,  # type: ignore[arg-type]
+        )
+    )
     request = submission.requests[0]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     if request.file.suited and not as_json:
@@ -30,7 +37,9 @@ def submitted(flags: Mapping[str, object], *, only_show: bool, as_json: bool = F
     names = _names(submission)
     output.say(f"{names} {'are' if submission.array_tasks else 'is'} queued as Slurm job {job}")
     name = request.cluster.name
-    output.say(f"what the job prints: {RunFolder(request.cluster.path / submission.run_id).job_output}")
+    output.say(
+        f"what the job prints: {RunFolder(request.cluster.path / submission.run_id).job_output}"
+    )
     output.say(f"psclust ps {name}, psclust logs -f {name}, psclust down {name}")
     return 0
 

@@ -21,7 +21,10 @@ def is_up(plan: Plan, status: RunStatus) -> bool:
     """Whether all tasks that the run needs have started and every server answers."""
     needed = [task for task in status.tasks if task.role != "side"]
     listening = {str(entry.task) for entry in plan.tasks if entry.listens}
-    fit = all(task.phase in ("running", "done") and (task.served or task.task not in listening) for task in needed)
+    fit = all(
+        task.phase in ("running", "done") and (task.served or task.task not in listening)
+        for task in needed
+    )
     return status.phase == "live" and bool(needed) and fit
 
 
@@ -34,7 +37,9 @@ def render_waits(plan: Plan, status: RunStatus) -> str:
     for task in status.tasks:
         preload = preloads.get(task.task)
         if task.phase == "starting" and task.pid is None and preload is not None:
-            loads.setdefault("TensorFlow's library" if preload == "library" else "TensorFlow", []).append(task.task)
+            loads.setdefault(
+                "TensorFlow's library" if preload == "library" else "TensorFlow", []
+            ).append(task.task)
         elif task.pid is not None and task.task in listening and not task.served:
             silent.append(f"{task.task} to answer at {task.address}")
     parts = [f"loading {what} for {', '.join(tasks)}" for what, tasks in loads.items()]
@@ -48,34 +53,58 @@ def render_up(plan: Plan, status: RunStatus) -> str:
         jobs[task.task.job] = jobs.get(task.task.job, 0) + 1
     text = f"{plan.name} is up: " + ", ".join(counted(count, job) for job, count in jobs.items())
     if all(task.serves for task in plan.tasks):
-        worker = next((task for task in plan.tasks if task.task.job in replica_jobs(BETWEEN_GRAPH)), plan.tasks[0])
+        worker = next(
+            (task for task in plan.tasks if task.task.job in replica_jobs(BETWEEN_GRAPH)),
+            plan.tasks[0],
+        )
         spec = plan.cluster.as_dict()
         text += (
             f"\ndial it: tf.compat.v1.Session('grpc://{worker.address}')"
-            f"\nthe cluster: tf.train.ClusterSpec({spec})\nstop it: Ctrl-C, or psclust down {plan.name}"
+            f"\nthe cluster: tf.train.ClusterSpec({spec})"
+            f"\nstop it: Ctrl-C, or psclust down {plan.name}"
         )
     return text
 
 
 def report_end(status: RunStatus, follower: Follower) -> int:
-    """Print how the run ended; returns the exit code. Lines that `follower` has just shown on the same terminal are not repeated."""
-    took = output.duration(max((task.since for task in status.tasks), default=status.began) - status.began)
+    """Print how the run ended; returns the exit code. Lines that `follower` has just shown on the
+    same terminal are not repeated."""
+    took = output.duration(
+        max((task.since for task in status.tasks), default=status.began) - status.began
+    )
     folder = RunFolder(Path(status.folder))
     if status.ok or status.was_stopped:
         extra = "" if status.text in (None, "done") else f": {status.text}"
-        output.say(f"psclust: {status.name} {'ended well' if status.ok else 'was stopped'} after {took}{extra}")
-        for line in [*_came_to(folder), f"its output: {_short(status.folder)}/logs", f"a page about it: psclust report {status.name}"]:
+        output.say(
+            f"psclust: {status.name} "
+            f"{'ended well' if status.ok else 'was stopped'} after {took}{extra}"
+        )
+        for line in [
+            *_came_to(folder),
+            f"its output: {_short(status.folder)}/logs",
+            f"a page about it: psclust report {status.name}",
+        ]:
             output.say(f"psclust: {line}")
     else:
-        output.error("\n".join([_failure(status, took, is_above=_is_above(status, follower)), *_came_to(folder)]))
-        output.error(f"all tasks: psclust ps {status.name}; their output: psclust logs {status.name}; a page: psclust report {status.name}")
+        output.error(
+            "\n".join(
+                [_failure(status, took, is_above=_is_above(status, follower)), *_came_to(folder)]
+            )
+        )
+        output.error(
+            f"all tasks: psclust ps {status.name}; their output: psclust logs {status.name}; "
+            f"a page: psclust report {status.name}"
+        )
     return status.exit_code if status.exit_code is not None else 1
 
 
 def _came_to(folder: RunFolder) -> list[str]:
     """The totals, and where the model is."""
     totals = run_totals(read_events(folder.events))
-    return [*render_totals(totals), *([f"its model{render_model(totals)}"] if totals.model_folder else [])]
+    return [
+        *render_totals(totals),
+        *([f"its model{render_model(totals)}"] if totals.model_folder else []),
+    ]
 
 
 def render_model(totals: RunTotals) -> str:
@@ -85,7 +114,8 @@ def render_model(totals: RunTotals) -> str:
 
 
 def render_totals(totals: RunTotals) -> list[str]:
-    """Steps and the best evaluation; where the time went, and restarts. Lines without anything to say are left out."""
+    """Steps and the best evaluation; where the time went, and restarts. Lines without anything to
+    say are left out."""
     first = [counted(totals.steps, "step")] if totals.steps else []
     if totals.metrics:
         values = ", ".join(f"{name} {value:.4g}" for name, value in totals.metrics.items())
@@ -96,7 +126,11 @@ def render_totals(totals: RunTotals) -> list[str]:
         "waiting for tasks to end": totals.waiting_s,
         "saving": totals.saving_s,
     }
-    second = [f"{name} {output.duration(seconds)}" for name, seconds in times.items() if seconds is not None]
+    second = [
+        f"{name} {output.duration(seconds)}"
+        for name, seconds in times.items()
+        if seconds is not None
+    ]
     second += [counted(totals.restarts, "restart")] if totals.restarts else []
     return [text for text in ("; ".join(first), ", ".join(second)) if text]
 
@@ -112,11 +146,17 @@ def _is_above(status: RunStatus, follower: Follower) -> bool:
 
 
 def _failure(status: RunStatus, took: str, *, is_above: bool) -> str:
-    lines = [f"{status.name} failed after {took}: {status.text}", *([status.remedy] if status.remedy else [])]
+    lines = [
+        f"{status.name} failed after {took}: {status.text}",
+        *([status.remedy] if status.remedy else []),
+    ]
     if status.cause_tail and is_above:
         lines.append(f"the last lines of {status.cause} stand above")
     elif status.cause_tail:
-        lines += [f"the last lines of {status.cause}:", *(f"  {line}" for line in status.cause_tail)]
+        lines += [
+            f"the last lines of {status.cause}:",
+            *(f"  {line}" for line in status.cause_tail),
+        ]
     elif status.cause_log:
         lines.append(f"{status.cause} printed nothing")
     if status.collateral:

@@ -1,4 +1,5 @@
-"""Text made safe for a terminal: colors if wanted, all other control sequences escaped, cut to a number of columns."""
+"""Text made safe for a terminal: colors if wanted, all other control sequences escaped, cut to a
+number of columns."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _CONTROL = re.compile(r"\x1b\[[0-9;:]*m|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a stream can show. redraws: it is a terminal, whose last line can be redrawn. moves: it takes cursor commands, so several
-    lines can be redrawn. colors: it shows colors."""
+    """What a stream can show. redraws: it is a terminal, whose last line can be redrawn. moves: it
+    takes cursor commands, so several lines can be redrawn. colors: it shows colors."""
 
     redraws: bool
     moves: bool
@@ -26,7 +27,8 @@ class Look:
 
 
 def look_of(stream: IO[str], environ: Mapping[str, str] = os.environ) -> Look:
-    """A dumb terminal is treated as a file; with NO_COLOR, nothing but text and carriage returns is written."""
+    """A dumb terminal is treated as a file; with NO_COLOR, nothing but text and carriage returns is
+    written."""
     terminal = stream.isatty() and environ.get("TERM") not in ("dumb", "unknown", "", None)
     plain = bool(environ.get("NO_COLOR"))
     return Look(terminal, terminal and not plain, terminal and not plain)
@@ -45,7 +47,8 @@ def visible(text: str, *, colors: bool = False) -> str:
 
 
 def cut(text: str, columns: int) -> tuple[str, int]:
-    """The part of `text` that fits into so many columns, and its width. `text` has no control sequences but colors."""
+    """The part of `text` that fits into so many columns, and its width. `text` has no control
+    sequences but colors."""
     if text.isascii() and text.isprintable():
         return text[:columns], min(len(text), columns)
     kept: list[str] = []

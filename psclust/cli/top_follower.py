@@ -19,10 +19,20 @@ from psclust.rundir.status import RunStatus
 class TopFollower(Follower):
     """Shows events of the run as lines, and below them the table and the footer."""
 
-    def __init__(self, folder: RunFolder, view: LiveView, read: Read, name: str, *, shown: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        view: LiveView,
+        read: Read,
+        name: str,
+        *,
+        shown: Collection[str] = (),
+    ) -> None:
         super().__init__(folder, view, shown=shown)
         self._looks = BackgroundLooks(read)
-        self._table = TopTable(name, plain=not (sys.stdout.encoding or "").lower().startswith("utf"))
+        self._table = TopTable(
+            name, plain=not (sys.stdout.encoding or "").lower().startswith("utf")
+        )
 
     def show(self, status: RunStatus) -> bool:
         """The logs are not read, so nothing is ever behind."""
@@ -30,7 +40,11 @@ class TopFollower(Follower):
         found = self._looks.latest()
         if found is not None:
             console = Console(
-                file=io.StringIO(), width=self.view.columns, force_terminal=self.view.colors, soft_wrap=False, highlight=False
+                file=io.StringIO(),
+                width=self.view.columns,
+                force_terminal=self.view.colors,
+                soft_wrap=False,
+                highlight=False,
             )
             console.print(self._table.render(found, self.view.columns))
             self.view.table(console.file.getvalue().splitlines())  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
-"""Looking at a live run again and again, for `psclust top` and `psclust up --top`. One request a look, and none between looks."""
+"""Looking at a live run again and again, for `psclust top` and `psclust up --top`. One request a
+look, and none between looks."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ LOOK_S = 2.0
 Read = Callable[[], Sequence[Reading]]
 
 
-def looks(read: Read, seconds: float, sleep: Callable[[float], object] = time.sleep) -> Iterator[list[Row]]:
+def looks(
+    read: Read, seconds: float, sleep: Callable[[float], object] = time.sleep
+) -> Iterator[list[Row]]:
     """What all tasks did in each interval. Raises what `read` raises."""
     before, then = read(), time.monotonic()
     while True:
@@ -41,7 +44,8 @@ class TopTable:
 
 
 class BackgroundLooks:
-    """Looks on a thread of its own, as a silent host makes a look take seconds; until the run has ended."""
+    """Looks on a thread of its own, as a silent host makes a look take seconds; until the run has
+    ended."""
 
     def __init__(self, read: Read) -> None:
         self._stopped = threading.Event()

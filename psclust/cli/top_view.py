@@ -18,7 +18,13 @@ from psclust.transport.gpu_usage import GpuUsage
 _T = TypeVar("_T")
 _CURVE = "▁▂▃▄▅▆▇█"
 _PLAIN_CURVE = "_.-=+*#@"
-_STATES = {"running": "green", "done": "dim", "failed": "red", "backoff": "yellow", "frozen": "magenta"}
+_STATES = {
+    "running": "green",
+    "done": "dim",
+    "failed": "red",
+    "backoff": "yellow",
+    "frozen": "magenta",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,8 @@ def rows(now: Sequence[Reading], before: Sequence[Reading], seconds: float) -> l
 
 
 def hottest(found: Sequence[Row]) -> str | None:
-    """The ps that moves the most bytes, and its share of what all ps move; None where less than two do."""
+    """The ps that moves the most bytes, and its share of what all ps move; None where less than two
+    do."""
     servers = [row for row in found if row.now.task.startswith(f"{PS}:")]
     total = sum(row.moved for row in servers)
     if len(servers) < 2 or not total:
@@ -92,11 +99,17 @@ def curve(losses: Sequence[float], *, plain: bool, width: int = 40) -> str:
     shown = losses[-width:]
     low, high = min(shown), max(shown)
     signs = _PLAIN_CURVE if plain else _CURVE
-    return "".join(signs[round((loss - low) / (high - low) * (len(signs) - 1)) if high > low else 0] for loss in shown)
+    return "".join(
+        signs[round((loss - low) / (high - low) * (len(signs) - 1)) if high > low else 0]
+        for loss in shown
+    )
 
 
-def view(name: str, found: Sequence[Row], losses: Sequence[float], *, width: int, plain: bool) -> RenderableType:
-    """`width`: columns of the terminal; on a narrow one, hosts, staleness and the memory of GPUs give way."""
+def view(
+    name: str, found: Sequence[Row], losses: Sequence[float], *, width: int, plain: bool
+) -> RenderableType:
+    """`width`: columns of the terminal; on a narrow one, hosts, staleness and the memory of GPUs
+    give way."""
     wide, gpus = width >= 100, any(row.gpu != GpuUsage() for row in found)
     gpu = ("GPU", *(("GPU MEM",) if wide else ())) if gpus else ()
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
@@ -117,13 +130,29 @@ def view(name: str, found: Sequence[Row], losses: Sequence[float], *, width: int
         table.add_column(title, justify="right", no_wrap=True)
     for row in found:
         reading = row.now
-        cells = [reading.task, *((reading.host,) if wide else ()), Text(reading.state, _STATES.get(reading.state, ""))]
+        cells = [
+            reading.task,
+            *((reading.host,) if wide else ()),
+            Text(reading.state, _STATES.get(reading.state, "")),
+        ]
         cells += [str(reading.attempt)] if wide else []
-        cells += [_number(row.cpu, lambda cpu: f"{100 * cpu:.0f} %"), _number(row.memory, format_bytes)]
-        shown = [_number(row.gpu.busy, lambda busy: f"{100 * busy:.0f} %"), _number(row.gpu.memory, format_bytes)]
+        cells += [
+            _number(row.cpu, lambda cpu: f"{100 * cpu:.0f} %"),
+            _number(row.memory, format_bytes),
+        ]
+        shown = [
+            _number(row.gpu.busy, lambda busy: f"{100 * busy:.0f} %"),
+            _number(row.gpu.memory, format_bytes),
+        ]
         cells += shown[: len(gpu)]
-        cells += [_number(rate, lambda each: format_bytes(round(each))) for rate in (row.received, row.sent)]
-        cells += [_number(reading.step, str), _number(reading.examples_per_s, lambda rate: f"{rate:,.0f}")]
+        cells += [
+            _number(rate, lambda each: format_bytes(round(each)))
+            for rate in (row.received, row.sent)
+        ]
+        cells += [
+            _number(reading.step, str),
+            _number(reading.examples_per_s, lambda rate: f"{rate:,.0f}"),
+        ]
         cells += [_number(reading.staleness, lambda mean: f"{mean:.1f}")] if wide else []
         cells += [_number(reading.step_age_s, lambda age: f"{age:.0f} s")]
         table.add_row(*cells)

@@ -1,4 +1,5 @@
-"""The supervisor of a run as a process, its gRPC service, and its clients of the agents that run tasks on other hosts.
+"""The supervisor of a run as a process, its gRPC service, and its clients of the agents that run
+tasks on other hosts.
 
 `make proto` generates `supervisor_pb2.py` and `supervisor_pb2_grpc.py` from `supervisor.proto`.
 """

@@ -1,4 +1,5 @@
-"""The gRPC channel to an agent: direct, or through a tunnel to its host. It detects a cut, and its end, within `lease.RECONNECT_S`."""
+"""The gRPC channel to an agent: direct, or through a tunnel to its host. It detects a cut, and its
+end, within `lease.RECONNECT_S`."""
 
 from __future__ import annotations
 
@@ -27,9 +28,17 @@ class AgentChannel:
     def __init__(self, access: AgentAccess) -> None:
         self._tunnel = _tunnel(access)
         identity = access.identity
-        credentials = grpc.ssl_channel_credentials(identity.authority, identity.key, identity.certificate)
-        options = [*_OPTIONS, *([] if self._tunnel else _DIRECT), ("grpc.ssl_target_name_override", server_name(access.host))]
-        self.channel = grpc.secure_channel(self._tunnel.address if self._tunnel else access.target, credentials, options=options)
+        credentials = grpc.ssl_channel_credentials(
+            identity.authority, identity.key, identity.certificate
+        )
+        options = [
+            *_OPTIONS,
+            *([] if self._tunnel else _DIRECT),
+            ("grpc.ssl_target_name_override", server_name(access.host)),
+        ]
+        self.channel = grpc.secure_channel(
+            self._tunnel.address if self._tunnel else access.target, credentials, options=options
+        )
 
     def close(self) -> None:
         self.channel.close()

@@ -1,4 +1,5 @@
-"""The supervisor's client of one agent: requests in order, updates once each, a lease renewed, however often the connection breaks."""
+"""The supervisor's client of one agent: requests in order, updates once each, a lease renewed,
+however often the connection breaks."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ import grpc
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
 from psclust.agent.access import AgentAccess
-from psclust.agent.lease import SSH_LOGIN_S, SupervisorLease, clock, find_loss, is_silent, renewal_interval_s
+from psclust.agent.lease import (
+    SSH_LOGIN_S,
+    SupervisorLease,
+    clock,
+    find_loss,
+    is_silent,
+    renewal_interval_s,
+)
 from psclust.agent.refusal import Refusal, refusal
 from psclust.control.agent_channel import AgentChannel
 from psclust.control.agent_updates import AgentUpdates, HostListener
@@ -34,7 +42,8 @@ LOG = logging.getLogger(__name__)
 _REQUEST_S = 20.0
 _REPLY_S = 15.0  # for a call whose result is awaited; `up` itself waits for 20 s
 _STOP_S = 30.0
-_STOP_SILENT_S = 3.0  # for an agent that may be gone, and for the last updates of one that has stopped
+# For an agent that may be gone, and for the last updates of one that has stopped.
+_STOP_SILENT_S = 3.0
 _RETRY_S = 0.2
 _RENEW_S = 2.0  # for a renewal, waiting for a connection included
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -58,10 +67,16 @@ class _Request:
 
 
 class AgentClient:
-    """One agent. Three threads of its own send requests, receive updates, and renew the lease. Any thread may call `listen`, `probe` and
-    `inspect`; the rest is for the owner of the transport."""
+    """One agent. Three threads of its own send requests, receive updates, and renew the lease. Any
+    thread may call `listen`, `probe` and `inspect`; the rest is for the owner of the transport."""
 
-    def __init__(self, access: AgentAccess, folder: RunFolder, listener: HostListener, suspended: SuspendDetector | None = None) -> None:
+    def __init__(
+        self,
+        access: AgentAccess,
+        folder: RunFolder,
+        listener: HostListener,
+        suspended: SuspendDetector | None = None,
+    ) -> None:
         self.access = access
         self._listener = listener
         self._suspended = suspended or start_suspend_detector()
@@ -75,24 +90,36 @@ class AgentClient:
         self._why_lost = ""
         self._last_reply = time.monotonic()
         self._renew_now = threading.Event()
-        self._watching = threading.Thread(target=self._watch, name=f"{access.host} updates", daemon=True)
+        self._watching = threading.Thread(
+            target=self._watch, name=f"{access.host} updates", daemon=True
+        )
         self._watching.start()
         threading.Thread(target=self._send, name=f"{access.host} requests", daemon=True).start()
         threading.Thread(target=self._renew, name=f"{access.host} lease", daemon=True).start()
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
         """Raises the agent's refusal, or StartError if it does not answer."""
-        ports = [pb.ReserveRequest.Port(task=_id(entry.task), address=entry.host, wanted=entry.wanted) for entry in requests]
+        ports = [
+            pb.ReserveRequest.Port(task=_id(entry.task), address=entry.host, wanted=entry.wanted)
+            for entry in requests
+        ]
         reply = self._call(self._stub.Reserve, pb.ReserveRequest(ports=ports))
         return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
 
     def start(self, plan: TaskPlan, attempt: int) -> None:
         self._updates.begin(plan.task, attempt)
         request = pb.StartRequest(plan=plan.to_json(), attempt=attempt)
-        self._queue(self._stub.Start, request, lambda reason: self._listener.not_started(plan.task, f"{self.access.host}: {reason}"))
+        self._queue(
+            self._stub.Start,
+            request,
+            lambda reason: self._listener.not_started(plan.task, f"{self.access.host}: {reason}"),
+        )
 
     def signal(self, task: Task, signal: SignalName) -> None:
-        self._queue(self._stub.Signal, pb.SignalRequest(task=_id(task), kill=signal == "KILL", usr1=signal == "USR1"))
+        self._queue(
+            self._stub.Signal,
+            pb.SignalRequest(task=_id(task), kill=signal == "KILL", usr1=signal == "USR1"),
+        )
 
     @property
     def tasks(self) -> AgentUpdates:
@@ -104,14 +131,26 @@ class AgentClient:
         return list(self._call(self._stub.Probe, pb.Addresses(addresses=addresses)).addresses)
 
     def listen(self, addresses: Sequence[str], ports: str) -> list[str]:
-        """Let the host accept connections for 30 s at these of its addresses (at all if none is given), on a port of `ports` (a range, or
-        auto); returns the addresses with ports. Raises StartError."""
-        return list(self._call(self._stub.Listen, pb.ListenRequest(addresses=addresses, ports=ports)).addresses)
+        """Let the host accept connections for 30 s at these of its addresses (at all if none is
+        given), on a port of `ports` (a range, or auto); returns the addresses with ports. Raises
+        StartError."""
+        return list(
+            self._call(
+                self._stub.Listen, pb.ListenRequest(addresses=addresses, ports=ports)
+            ).addresses
+        )
 
     def inspect(self, processes: Collection[Inspected], addresses: Collection[str]) -> HostFacts:
         """Raises StartError."""
-        wanted = [pb.InspectRequest.Process(task=each.task, pid=each.pid, stacks=each.stacks) for each in processes]
-        return HostFacts.from_json(self._call(self._stub.Inspect, pb.InspectRequest(processes=wanted, addresses=addresses)).json)
+        wanted = [
+            pb.InspectRequest.Process(task=each.task, pid=each.pid, stacks=each.stacks)
+            for each in processes
+        ]
+        return HostFacts.from_json(
+            self._call(
+                self._stub.Inspect, pb.InspectRequest(processes=wanted, addresses=addresses)
+            ).json
+        )
 
     def extend_lease(self, lease_s: float) -> None:
         self._lease.extend(lease_s)
@@ -121,8 +160,8 @@ class AgentClient:
         return is_silent(time.monotonic() - self._last_reply, self._lease.lease_s)
 
     def stop(self) -> bool:
-        """Stop the agent with all its tasks, and wait for its last updates; returns whether it has taken that. An unreachable agent stops
-        when its lease ends."""
+        """Stop the agent with all its tasks, and wait for its last updates; returns whether it has
+        taken that. An unreachable agent stops when its lease ends."""
         lost = self._contact is Contact.LOST
         if not self._enter(Contact.CLOSED):
             return True
@@ -193,7 +232,13 @@ class AgentClient:
     def _look_for_loss(self, stopping: str | None) -> None:
         now, contact = clock(), self._lease.contact
         suspended_s = self._suspended.suspended_s(contact, now)
-        loss = find_loss(self._lease.lease_s, now - contact, suspended_s, over=self._lease.is_over(now), stopping=stopping)
+        loss = find_loss(
+            self._lease.lease_s,
+            now - contact,
+            suspended_s,
+            over=self._lease.is_over(now),
+            stopping=stopping,
+        )
         if loss is not None and self._enter(Contact.LOST, loss.reason):
             self._listener.host_lost(self.access.host, loss.reason, all_hosts=loss.all_hosts)
 
@@ -201,7 +246,11 @@ class AgentClient:
         """Whether that is a change."""
         with self._changed:
             before = self._contact
-            if contact is before or before is Contact.CLOSED or (before is Contact.LOST and contact is not Contact.CLOSED):
+            if (
+                contact is before
+                or before is Contact.CLOSED
+                or (before is Contact.LOST and contact is not Contact.CLOSED)
+            ):
                 return False
             if contact is Contact.LOST:
                 self._why_lost = why
@@ -221,7 +270,12 @@ class AgentClient:
 
     # ---- calls
 
-    def _queue(self, method: Callable[..., object], request: object, refused: Callable[[str], object] = lambda reason: None) -> None:
+    def _queue(
+        self,
+        method: Callable[..., object],
+        request: object,
+        refused: Callable[[str], object] = lambda reason: None,
+    ) -> None:
         self._requests.put(_Request(lambda: method(request, timeout=_REQUEST_S), refused))
 
     def _call(self, method: Any, request: object) -> Any:
@@ -239,7 +293,10 @@ class AgentClient:
                 self._raise_if_lost()
                 if (refused := refusal(error)) is not None:
                     raise Refusal(f"{self.access.host}: {refused}", refused.exit_code) from None
-                raise StartError(f"{self.access.host}: its agent at {self.access.target} does not answer ({error.details()}).") from None
+                raise StartError(
+                    f"{self.access.host}: "
+                    f"its agent at {self.access.target} does not answer ({error.details()})."
+                ) from None
 
     def _raise_if_lost(self) -> None:
         if self._contact is Contact.LOST:

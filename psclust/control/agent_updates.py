@@ -1,4 +1,5 @@
-"""What an agent reports about its tasks, applied once each: events to a listener, output and progress to the run folder."""
+"""What an agent reports about its tasks, applied once each: events to a listener, output and
+progress to the run folder."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class HostListener(Listener, Protocol):
 
 
 class AgentUpdates:
-    """The state of one agent's tasks as last reported. One thread applies updates; another one may read."""
+    """The state of one agent's tasks as last reported. One thread applies updates; another one may
+    read."""
 
     def __init__(self, host: str, folder: RunFolder, listener: HostListener) -> None:
         self._host = host
@@ -44,9 +46,9 @@ class AgentUpdates:
         self._attempts: dict[Task, int] = {}
         self._outputs: dict[tuple[Task, int], Output] = {}
         self._lost: dict[tuple[Task, int], int] = {}  # bytes that did not fit on the host
-        self._untimed: set[Path] = (
-            set()
-        )  # files that differ from the host's: times of a log mean other bytes, pieces of event files are of no use
+        # Files that differ from the host's: times of a log mean other bytes, pieces of event files
+        # are of no use.
+        self._untimed: set[Path] = set()
         self._serving: set[Task] = set()
         self._progress: dict[Task, str] = {}
 
@@ -103,7 +105,10 @@ class AgentUpdates:
         try:
             write_atomically(path, text)
         except OSError as error:
-            self._listener.note(f"{path.parent}: {error.strerror}; the run goes on, but the progress of its tasks is not shown")
+            self._listener.note(
+                f"{path.parent}: {error.strerror}; the run goes on, "
+                "but the progress of its tasks is not shown"
+            )
 
     def _apply_output(self, output: pb.Output) -> None:
         task = _task(output.task)
@@ -123,7 +128,10 @@ class AgentUpdates:
                 data += f"\n[psclust: {missing} bytes found no room on {self._host}]\n".encode()
             data += output.unkept[-newly_lost:]
             self._untimed.add(path)
-            self._listener.note(f"{self._host}: no space left for the output of tasks; the run goes on, and the output is kept here only")
+            self._listener.note(
+                f"{self._host}: no space left for the output of tasks; "
+                "the run goes on, and the output is kept here only"
+            )
         kept = append(path, data)
         self._outputs[key] = self._outputs.get(key, Output()).plus(data, kept)
         if kept < len(data):
@@ -135,12 +143,16 @@ class AgentUpdates:
         known = self._offsets.get(times.name, 0)
         self._offsets[times.name] = max(known, output.first_time + len(output.times))
         now = time.time()
-        data = b"".join(ENTRY.pack(each.end, now - each.age) for each in output.times[max(0, known - output.first_time) :])
+        data = b"".join(
+            ENTRY.pack(each.end, now - each.age)
+            for each in output.times[max(0, known - output.first_time) :]
+        )
         if path not in self._untimed and append(times, data) < len(data):
             self._untimed.add(path)
 
     def _apply_event_file(self, piece: pb.EventFile) -> None:
-        """A file of which a piece is missing, as the disk was full, gets no more of them: what follows could not be read."""
+        """A file of which a piece is missing, as the disk was full, gets no more of them: what
+        follows could not be read."""
         path = self._folder.summaries / piece.path
         if ".." in path.parts or not path.is_relative_to(self._folder.summaries):
             LOG.warning("%s: sent an event file outside its folder: %s", self._host, piece.path)
@@ -152,7 +164,10 @@ class AgentUpdates:
             path.parent.mkdir(parents=True, exist_ok=True)
         if path not in self._untimed and append(path, data) < len(data):
             self._untimed.add(path)
-            self._listener.note(f"{path.parent}: no space left for event files; the run goes on, TensorBoard shows what has come so far")
+            self._listener.note(
+                f"{path.parent}: no space left for event files; "
+                "the run goes on, TensorBoard shows what has come so far"
+            )
 
 
 def _task(message: pb.TaskId) -> Task:

@@ -1,4 +1,5 @@
-"""The TensorBoard of a run, as a child of its supervisor: it ends with the run and never ends it."""
+"""The TensorBoard of a run, as a child of its supervisor: it ends with the run and never ends
+it."""
 
 from __future__ import annotations
 
@@ -27,12 +28,17 @@ class BoardCommand:
         return {**environ, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def start_board(command: BoardCommand, environ: Mapping[str, str], note: Callable[[str], None]) -> Callable[[], None]:
-    """Returns what ends it. note: for a line to the user, should it end earlier. Call it on a thread that lives as long as the run: the
-    kernel ends the child with the thread that started it."""
+def start_board(
+    command: BoardCommand, environ: Mapping[str, str], note: Callable[[str], None]
+) -> Callable[[], None]:
+    """Returns what ends it. note: for a line to the user, should it end earlier. Call it on a
+    thread that lives as long as the run: the kernel ends the child with the thread that started
+    it."""
     with command.log.open("ab") as log:
         argv = [*command.argv, str(os.getpid())]
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=command.environment(environ))
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=command.environment(environ)
+        )
     # The supervisor reaps all its children, so that nothing else can wait for this one.
     ended = os.pidfd_open(process.pid)
     stopping = threading.Event()

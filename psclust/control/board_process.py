@@ -1,5 +1,6 @@
-"""`python -m psclust.control.board_process FOLDER ADDRESS PORT [PARENT]`: TensorBoard, without TensorFlow, which it would load for a
-few functions on files: that takes seconds and half a gigabyte. PARENT: the pid of the process with which it ends."""
+"""`python -m psclust.control.board_process FOLDER ADDRESS PORT [PARENT]`: TensorBoard, without
+TensorFlow, which it would load for a few functions on files: that takes seconds and half a
+gigabyte. PARENT: the pid of the process with which it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def main(folder: str, address: str, port: str, parent: str | None = None) -> int
 
     board = program.TensorBoard()
     fast = "true" if _has_data_server() else "false"
-    board.configure(("tensorboard", "--logdir", folder, "--host", address, "--port", port, "--load_fast", fast))
+    board.configure(
+        ("tensorboard", "--logdir", folder, "--host", address, "--port", port, "--load_fast", fast)
+    )
     try:
         url = board.launch()
     except program.TensorBoardServerException as error:

@@ -24,7 +24,8 @@ _START_S = 60.0
 
 @dataclass(frozen=True)
 class AgentFolders:
-    """Folders on a host. package: where psclust was shipped to, None if it is installed. cwd: the program's. folder: the run's."""
+    """Folders on a host. package: where psclust was shipped to, None if it is installed. cwd: the
+    program's. folder: the run's."""
 
     package: str | None
     cwd: str
@@ -33,9 +34,10 @@ class AgentFolders:
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """What all agents of a run are started with. name: the cluster's. environ: for all tasks, may hold secrets. warm: fork servers to start
-    at once, by host. addresses: where each host was reached. ports: auto, or the range for tasks. via: hosts whose agents are reached
-    through a tunnel, and how to open it (`psclust.reach.ways.tunnels_via`)."""
+    """What all agents of a run are started with. name: the cluster's. environ: for all tasks, may
+    hold secrets. warm: fork servers to start at once, by host. addresses: where each host was
+    reached. ports: auto, or the range for tasks. via: hosts whose agents are reached through a
+    tunnel, and how to open it (`psclust.reach.ways.tunnels_via`)."""
 
     name: str
     lease_s: float
@@ -49,10 +51,13 @@ class AgentSettings:
 
 
 def start_agents(
-    pythons: HostPythons, folders: Mapping[str, AgentFolders], settings: AgentSettings, started: Callable[[AgentAccess], None]
+    pythons: HostPythons,
+    folders: Mapping[str, AgentFolders],
+    settings: AgentSettings,
+    started: Callable[[AgentAccess], None],
 ) -> dict[str, AgentReply]:
-    """Start an agent on every host of `folders`, in parallel; `started` is called with each as soon as it accepts connections. Raises
-    StartError with a line for each failure."""
+    """Start an agent on every host of `folders`, in parallel; `started` is called with each as soon
+    as it accepts connections. Raises StartError with a line for each failure."""
     authority = Authority(settings.name)
     launcher = authority.launcher()
 
@@ -76,19 +81,31 @@ def start_agents(
             how = f"its agent {describe_exit(done['code'])} as it started"
             raise HostError(f"{host}: {last_line(done['stderr']) or how}")
         reply = AgentReply.from_json(done["stdout"])
-        started(AgentAccess(host, f"{reply.address}:{reply.port}", launcher, settings.lease_s, settings.via.get(host)))
+        started(
+            AgentAccess(
+                host,
+                f"{reply.address}:{reply.port}",
+                launcher,
+                settings.lease_s,
+                settings.via.get(host),
+            )
+        )
         return reply
 
     return on_each(list(folders), start)
 
 
 def remote_hosts(
-    replies: Mapping[str, AgentReply], folders: Mapping[str, AgentFolders], addresses: Mapping[str, str]
+    replies: Mapping[str, AgentReply],
+    folders: Mapping[str, AgentFolders],
+    addresses: Mapping[str, str],
 ) -> dict[str, RemoteHost]:
     """Each host as planning needs it."""
     return {
         host: RemoteHost(
-            HostEnvironment(environ=reply.environ, cwd=folders[host].cwd, python=reply.python, shim=reply.shim),
+            HostEnvironment(
+                environ=reply.environ, cwd=folders[host].cwd, python=reply.python, shim=reply.shim
+            ),
             reply.folder,
             addresses[host],
         )

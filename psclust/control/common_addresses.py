@@ -19,10 +19,15 @@ class AddressProbe(Protocol):
     def probe(self, addresses: Sequence[str]) -> dict[str, list[str]]: ...
 
 
-def common_addresses(supervisor: AddressProbe, replies: Mapping[str, AgentReply], settings: AgentSettings) -> dict[str, str]:
-    """For each host an address to which all hosts can connect, tried on a port from the range for tasks: the one its agent listens on, else
-    the first other one that works, unless the user chose an interface. Raises StartError, which names the hosts that cannot connect."""
-    listening = on_each(list(replies), lambda host: supervisor.listen(host, [replies[host].address], settings.ports))
+def common_addresses(
+    supervisor: AddressProbe, replies: Mapping[str, AgentReply], settings: AgentSettings
+) -> dict[str, str]:
+    """For each host an address to which all hosts can connect, tried on a port from the range for
+    tasks: the one its agent listens on, else the first other one that works, unless the user chose
+    an interface. Raises StartError, which names the hosts that cannot connect."""
+    listening = on_each(
+        list(replies), lambda host: supervisor.listen(host, [replies[host].address], settings.ports)
+    )
     own = {address: host for host, found in listening.items() for address in found}
     found, missing = _reached_by_all(supervisor, own)
     if missing and settings.interface is None:
@@ -32,8 +37,8 @@ def common_addresses(supervisor: AddressProbe, replies: Mapping[str, AgentReply]
         more, _ = _reached_by_all(supervisor, others)
         found |= more
     lines = [
-        f"{host}: not reached at {replies[host].address} from {', '.join(missing[host])}; open the firewall between the hosts, or choose "
-        "another network with `interface:`"
+        f"{host}: not reached at {replies[host].address} from {', '.join(missing[host])}; "
+        "open the firewall between the hosts, or choose another network with `interface:`"
         for host in missing
         if host not in found
     ]
@@ -42,8 +47,11 @@ def common_addresses(supervisor: AddressProbe, replies: Mapping[str, AgentReply]
     return {host: found[host] for host in replies}
 
 
-def _reached_by_all(supervisor: AddressProbe, addresses: Mapping[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Host -> its first address that all hosts reach; for a host without one, the hosts that do not reach the last."""
+def _reached_by_all(
+    supervisor: AddressProbe, addresses: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Host -> its first address that all hosts reach; for a host without one, the hosts that do not
+    reach the last."""
     reached = supervisor.probe(list(addresses)) if addresses else {}
     found: dict[str, str] = {}
     missing: dict[str, list[str]] = {}

@@ -16,8 +16,8 @@ _POLL_S = 0.02
 
 
 def force_stop(folder: RunFolder, timeout_s: float) -> bool:
-    """KILL the supervisor of a live run and continue its guard, which then ends all other processes. Returns whether the run has ended,
-    within `timeout_s`."""
+    """KILL the supervisor of a live run and continue its guard, which then ends all other
+    processes. Returns whether the run has ended, within `timeout_s`."""
     cluster = ClusterFolder(folder.path.parent)
     deadline = time.monotonic() + timeout_s
     below: set[psutil.Process] = set()
@@ -27,7 +27,9 @@ def force_stop(folder: RunFolder, timeout_s: float) -> bool:
         for process in holders:
             with suppress(psutil.Error):
                 # The guard, the parent, must live to clean up.
-                process.send_signal(signal.SIGCONT if _is_parent(process, holders) else signal.SIGKILL)
+                process.send_signal(
+                    signal.SIGCONT if _is_parent(process, holders) else signal.SIGKILL
+                )
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
@@ -43,7 +45,9 @@ def _holders(lock: Path, log: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             descriptors = Path(f"/proc/{process.pid}/fd")
-            if (descriptors / "1").samefile(log) and any(_is(path, lock) for path in descriptors.iterdir()):
+            if (descriptors / "1").samefile(log) and any(
+                _is(path, lock) for path in descriptors.iterdir()
+            ):
                 found.append(process)
     return found
 

@@ -16,7 +16,8 @@ _IDLE_S = 30.0  # of a connection, whose thread then ends
 
 
 def serve_metrics(supervisor: Supervisor, cluster: str, listener: int) -> Callable[[], None]:
-    """Serve at a listening socket until the returned function is called. Nothing is gathered but when it is asked for."""
+    """Serve at a listening socket until the returned function is called. Nothing is gathered but
+    when it is asked for."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(RunMetrics(cluster, supervisor.readings, lambda: supervisor.status().began))
     handler = type("Handler", (MetricsHandler,), {"registry": registry, "timeout": _IDLE_S})

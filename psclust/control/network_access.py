@@ -1,5 +1,5 @@
-"""A supervisor's service for other machines that share the run's folder: mutual TLS on a port, and a record of it in the folder, which only
-the owner can read."""
+"""A supervisor's service for other machines that share the run's folder: mutual TLS on a port, and
+a record of it in the folder, which only the owner can read."""
 
 from __future__ import annotations
 
@@ -23,17 +23,23 @@ _HOST = "supervisor"  # in its certificate
 
 
 def open_to_other_machines(server: grpc.Server, folder: RunFolder, ports: str) -> None:
-    """Add a port, one of `ports` (a range, or auto), to a server that has not started. Raises OSError, StartError."""
+    """Add a port, one of `ports` (a range, or auto), to a server that has not started. Raises
+    OSError, StartError."""
     from psclust.control.certificates import Authority
 
     authority = Authority(f"{folder.path.parent.name}.{folder.id}")
     own = authority.agent(_HOST)
-    credentials = grpc.ssl_server_credentials([(own.key, own.certificate)], own.authority, require_client_auth=True)
+    credentials = grpc.ssl_server_credentials(
+        [(own.key, own.certificate)], own.authority, require_client_auth=True
+    )
     port = add_secure_port(server, credentials, "0.0.0.0", ports)
     addresses = [f"{address}:{port}" for each in own_addresses().values() for address in each]
     with replacing(folder.access) as aside:
         aside.touch(mode=0o600)
-        aside.write_text(json.dumps({"addresses": addresses, "identity": authority.launcher().to_json()}), encoding="utf-8")
+        aside.write_text(
+            json.dumps({"addresses": addresses, "identity": authority.launcher().to_json()}),
+            encoding="utf-8",
+        )
 
 
 def lives_elsewhere(folder: RunFolder) -> bool:
@@ -48,9 +54,13 @@ def channel_from_elsewhere(folder: RunFolder, options: list[tuple[str, Any]]) ->
         data = json.loads(folder.access.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         name = folder.path.parent.name
-        raise NoRunError(f"the supervisor of {name} is not there yet, or not any more; see `psclust ps {name}`.") from None
+        raise NoRunError(
+            f"the supervisor of {name} is not there yet, or not any more; see `psclust ps {name}`."
+        ) from None
     identity = Identity.from_json(data["identity"])
-    credentials = grpc.ssl_channel_credentials(identity.authority, identity.key, identity.certificate)
+    credentials = grpc.ssl_channel_credentials(
+        identity.authority, identity.key, identity.certificate
+    )
     # Of the addresses, gRPC takes the first that accepts the certificate.
     options = [*options, ("grpc.ssl_target_name_override", server_name(_HOST))]
     return grpc.secure_channel(f"ipv4:{','.join(data['addresses'])}", credentials, options=options)

@@ -27,8 +27,9 @@ _T = TypeVar("_T")
 
 
 class RemoteTransport(Transport):
-    """Passes each call about a task to the agent of its host, or to `local` if the host has no agent. Like every Transport it is called on
-    one thread, the supervisor's; other threads may call `probe` and `listen` of the clients that `agents` returns."""
+    """Passes each call about a task to the agent of its host, or to `local` if the host has no
+    agent. Like every Transport it is called on one thread, the supervisor's; other threads may call
+    `probe` and `listen` of the clients that `agents` returns."""
 
     def __init__(self, local: LocalTransport, folder: RunFolder, listener: HostListener) -> None:
         self._local = local
@@ -41,7 +42,9 @@ class RemoteTransport(Transport):
 
     def add_agents(self, agents: Iterable[AgentAccess]) -> None:
         for access in agents:
-            self._agents[access.host] = AgentClient(access, self._folder, self._listener, self._suspended)
+            self._agents[access.host] = AgentClient(
+                access, self._folder, self._listener, self._suspended
+            )
 
     def agents(self) -> dict[str, AgentClient]:
         """By host."""
@@ -59,12 +62,21 @@ class RemoteTransport(Transport):
             self._hosts[request.task] = request.on
             groups.setdefault(request.on, []).append(request)
         remote = {host: wanted for host, wanted in groups.items() if host in self._agents}
-        ports = self._local.reserve([request for host, wanted in groups.items() if host not in remote for request in wanted])
+        ports = self._local.reserve(
+            [request for host, wanted in groups.items() if host not in remote for request in wanted]
+        )
         if any(is_fixed(request.wanted) for wanted in remote.values() for request in wanted):
-            # If two launchers want the same fixed ports, asking hosts in the order of their addresses lets one of the two get all.
-            found = [self._agents[host].reserve(remote[host]) for host in sorted(remote, key=lambda host: remote[host][0].host)]
+            # If two launchers want the same fixed ports, asking hosts in the order of their
+            # addresses lets one of the two get all.
+            found = [
+                self._agents[host].reserve(remote[host])
+                for host in sorted(remote, key=lambda host: remote[host][0].host)
+            ]
         else:
-            found = on_all({host: self._agents[host] for host in remote}, lambda agent: agent.reserve(remote[agent.access.host]))
+            found = on_all(
+                {host: self._agents[host] for host in remote},
+                lambda agent: agent.reserve(remote[agent.access.host]),
+            )
         for each in found:
             ports |= each
         return ports
@@ -86,10 +98,14 @@ class RemoteTransport(Transport):
         agent = self._agent(plan.task)
         return agent.tasks.serving(plan.task) if agent else self._local.serving(plan)
 
-    def inspector(self) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
+    def inspector(
+        self,
+    ) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
         agents, gpus = self.agents(), self._gpus
 
-        def inspect(processes: Collection[Inspected], addresses: Collection[str]) -> Mapping[str, HostFacts]:
+        def inspect(
+            processes: Collection[Inspected], addresses: Collection[str]
+        ) -> Mapping[str, HostFacts]:
             groups: dict[str, list[Inspected]] = {}
             for each in processes:
                 groups.setdefault(each.host, []).append(each)
@@ -132,7 +148,10 @@ class RemoteTransport(Transport):
 
     def close(self) -> None:
         stopped = on_all(self._agents, AgentClient.stop)
-        keep_agents(self._folder, [host for host, ended in zip(self._agents, stopped, strict=True) if not ended])
+        keep_agents(
+            self._folder,
+            [host for host, ended in zip(self._agents, stopped, strict=True) if not ended],
+        )
         self._local.close()
 
     def _agent(self, task: Task) -> AgentClient | None:

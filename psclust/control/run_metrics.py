@@ -1,4 +1,5 @@
-"""The metrics of a run, for Prometheus: what `psclust top` shows, gathered when it is asked for. docs/metrics.md is their reference."""
+"""The metrics of a run, for Prometheus: what `psclust top` shows, gathered when it is asked for.
+docs/metrics.md is their reference."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _TASK = ("cluster", "task", "job", "host")
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """What a task has used on a host, over all its attempts there. None: unknown. attempt, last: of the last look at its process."""
+    """What a task has used on a host, over all its attempts there. None: unknown. attempt, last: of
+    the last look at its process."""
 
     attempt: int = 0
     last: Usage | None = None
@@ -47,22 +49,56 @@ class _Series:
 
 
 _SERIES = (
-    _Series("psclust_task_restarts_total", "Attempts of the task after its first", lambda task, used: max(0, task.attempt - 1)),
-    _Series("psclust_task_cpu_seconds_total", "CPU time of the task and its child processes", lambda task, used: used.cpu_s),
+    _Series(
+        "psclust_task_restarts_total",
+        "Attempts of the task after its first",
+        lambda task, used: max(0, task.attempt - 1),
+    ),
+    _Series(
+        "psclust_task_cpu_seconds_total",
+        "CPU time of the task and its child processes",
+        lambda task, used: used.cpu_s,
+    ),
     _Series(
         "psclust_task_resident_memory_bytes",
         "Memory of the task and its child processes",
         lambda task, used: task.usage.memory if task.usage else None,
     ),
-    _Series("psclust_task_gpu_memory_bytes", "GPU memory of the task", lambda task, used: _gpu(task).memory),
-    _Series("psclust_task_gpu_busy_ratio", "Share of time in which its busiest GPU was at work", lambda task, used: _gpu(task).busy),
-    _Series("psclust_task_received_bytes_total", "Bytes received on TCP connections", lambda task, used: used.received),
-    _Series("psclust_task_sent_bytes_total", "Bytes sent on TCP connections, and acknowledged", lambda task, used: used.sent),
-    _Series("psclust_task_global_step", "The global step that the task knows of", lambda task, used: task.step),
     _Series(
-        "psclust_task_step_age_seconds", "Time since the step, or what the task does, last changed", lambda task, used: task.step_age_s
+        "psclust_task_gpu_memory_bytes",
+        "GPU memory of the task",
+        lambda task, used: _gpu(task).memory,
     ),
-    _Series("psclust_task_examples_per_second", "Examples a second of this task", lambda task, used: task.examples_per_s),
+    _Series(
+        "psclust_task_gpu_busy_ratio",
+        "Share of time in which its busiest GPU was at work",
+        lambda task, used: _gpu(task).busy,
+    ),
+    _Series(
+        "psclust_task_received_bytes_total",
+        "Bytes received on TCP connections",
+        lambda task, used: used.received,
+    ),
+    _Series(
+        "psclust_task_sent_bytes_total",
+        "Bytes sent on TCP connections, and acknowledged",
+        lambda task, used: used.sent,
+    ),
+    _Series(
+        "psclust_task_global_step",
+        "The global step that the task knows of",
+        lambda task, used: task.step,
+    ),
+    _Series(
+        "psclust_task_step_age_seconds",
+        "Time since the step, or what the task does, last changed",
+        lambda task, used: task.step_age_s,
+    ),
+    _Series(
+        "psclust_task_examples_per_second",
+        "Examples a second of this task",
+        lambda task, used: task.examples_per_s,
+    ),
     _Series("psclust_task_loss", "Loss of the last step", lambda task, used: task.loss),
     _Series(
         "psclust_task_staleness_steps",
@@ -78,9 +114,12 @@ _SERIES = (
 
 
 class RunMetrics(Collector):
-    """Gathers on each scrape, at most once a second. began: when the run began, in seconds since the epoch."""
+    """Gathers on each scrape, at most once a second. began: when the run began, in seconds since
+    the epoch."""
 
-    def __init__(self, cluster: str, readings: Callable[[], Sequence[Reading]], began: Callable[[], float]) -> None:
+    def __init__(
+        self, cluster: str, readings: Callable[[], Sequence[Reading]], began: Callable[[], float]
+    ) -> None:
         self._cluster = cluster
         self._readings = readings
         self._began = began
@@ -96,8 +135,15 @@ class RunMetrics(Collector):
                 self._look()
             except RunEndedError:
                 return
-            tasks = [(reading, self._used.get((reading.task, reading.host), _Used())) for reading in self._last]
-        began = GaugeMetricFamily("psclust_run_start_time_seconds", "When the run began, since the epoch", labels=["cluster"])
+            tasks = [
+                (reading, self._used.get((reading.task, reading.host), _Used()))
+                for reading in self._last
+            ]
+        began = GaugeMetricFamily(
+            "psclust_run_start_time_seconds",
+            "When the run began, since the epoch",
+            labels=["cluster"],
+        )
         began.add_metric([self._cluster], self._began())
         yield began
         yield self._states([reading for reading, _ in tasks])
@@ -111,10 +157,16 @@ class RunMetrics(Collector):
         for reading in self._last:
             if reading.usage is not None:
                 place = reading.task, reading.host
-                self._used[place] = _more(self._used.get(place, _Used()), reading.attempt, reading.usage)
+                self._used[place] = _more(
+                    self._used.get(place, _Used()), reading.attempt, reading.usage
+                )
 
     def _states(self, readings: Sequence[Reading]) -> Metric:
-        family = GaugeMetricFamily("psclust_tasks", "How many tasks of a job are in a state", labels=["cluster", "job", "state"])
+        family = GaugeMetricFamily(
+            "psclust_tasks",
+            "How many tasks of a job are in a state",
+            labels=["cluster", "job", "state"],
+        )
         for job in dict.fromkeys(_job(reading) for reading in readings):
             for state in _STATES:
                 count = sum(_job(reading) == job and reading.state == state for reading in readings)
@@ -132,10 +184,19 @@ class RunMetrics(Collector):
 
 
 def _more(before: _Used, attempt: int, now: Usage) -> _Used:
-    """A counter must not fall when a connection closes or a child process ends, so increases are added up."""
-    last = before.last if before.last is not None and before.attempt == attempt else Usage(sockets={})
+    """A counter must not fall when a connection closes or a child process ends, so increases are
+    added up."""
+    last = (
+        before.last if before.last is not None and before.attempt == attempt else Usage(sockets={})
+    )
     cpu_s, received, sent = now.rates(last, 1.0)
-    return _Used(attempt, now, _plus(before.cpu_s, cpu_s), _plus(before.received, received), _plus(before.sent, sent))
+    return _Used(
+        attempt,
+        now,
+        _plus(before.cpu_s, cpu_s),
+        _plus(before.received, received),
+        _plus(before.sent, sent),
+    )
 
 
 def _plus(total: float | None, more: float | None) -> float | None:

@@ -30,25 +30,34 @@ _T = TypeVar("_T")
 
 
 class SupervisorClient(AbstractContextManager["SupervisorClient"]):
-    """Calls have deadlines. They raise the PsclustError that the supervisor raised, or NoRunError if it is gone."""
+    """Calls have deadlines. They raise the PsclustError that the supervisor raised, or NoRunError
+    if it is gone."""
 
-    # A supervisor on this machine is reached by the socket in the run's folder, one on another by the network.
+    # A supervisor on this machine is reached by the socket in the run's folder, one on another by
+    # the network.
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         # No proxy from the environment.
-        options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        options = [
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+        ]
         if lives_elsewhere(folder):
             self._channel = channel_from_elsewhere(folder, options)
         else:
-            self._channel = grpc.insecure_channel(folder.socket_address(), options=[*options, ("grpc.default_authority", "localhost")])
+            self._channel = grpc.insecure_channel(
+                folder.socket_address(), options=[*options, ("grpc.default_authority", "localhost")]
+            )
         self._stub = supervisor_pb2_grpc.SupervisorStub(self._channel)
 
     def __exit__(self, *details: object) -> None:
         self._channel.close()
 
     def watch(self) -> Iterator[RunStatus]:
-        """The run's status, again after every change, until it has `ended` or the supervisor is gone."""
+        """The run's status, again after every change, until it has `ended` or the supervisor is
+        gone."""
         try:
             for message in self._stub.Watch(pb.Empty()):
                 yield RunStatus.from_json(message.json)
@@ -60,7 +69,11 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
 
     def add_agents(self, agents: Sequence[AgentAccess]) -> None:
         """Run tasks on the hosts of these agents too."""
-        self._call(lambda: self._stub.AddAgents(pb.Agents(json=[access.to_json() for access in agents]), timeout=_CALL_S))
+        self._call(
+            lambda: self._stub.AddAgents(
+                pb.Agents(json=[access.to_json() for access in agents]), timeout=_CALL_S
+            )
+        )
 
     def listen(self, host: str, addresses: Sequence[str], ports: str) -> list[str]:
         """See `AgentClient.listen`."""
@@ -69,12 +82,21 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
 
     def probe(self, addresses: Sequence[str]) -> dict[str, list[str]]:
         """Host -> the addresses (host:port) that accept a connection from there."""
-        reply = self._call(lambda: self._stub.Probe(pb.Addresses(addresses=addresses), timeout=2 * _CALL_S))
+        reply = self._call(
+            lambda: self._stub.Probe(pb.Addresses(addresses=addresses), timeout=2 * _CALL_S)
+        )
         return {host.name: list(host.addresses) for host in reply.hosts}
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        ports = [pb.ReserveRequest.Port(task=_id(entry.task), address=entry.host, wanted=entry.wanted, host=entry.on) for entry in requests]
-        reply = self._call(lambda: self._stub.Reserve(pb.ReserveRequest(ports=ports), timeout=_CALL_S))
+        ports = [
+            pb.ReserveRequest.Port(
+                task=_id(entry.task), address=entry.host, wanted=entry.wanted, host=entry.on
+            )
+            for entry in requests
+        ]
+        reply = self._call(
+            lambda: self._stub.Reserve(pb.ReserveRequest(ports=ports), timeout=_CALL_S)
+        )
         return {entry.task: port for entry, port in zip(requests, reply.ports, strict=True)}
 
     def apply(self, plan: Plan) -> RunStatus:
@@ -88,18 +110,30 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
 
     def readings(self) -> list[Reading]:
         """How far every task is and what it uses, in the order of the plan."""
-        return [Reading.from_json(text) for text in self._call(lambda: self._stub.Read(pb.Empty(), timeout=_CALL_S)).json]
+        return [
+            Reading.from_json(text)
+            for text in self._call(lambda: self._stub.Read(pb.Empty(), timeout=_CALL_S)).json
+        ]
 
     def restart(self, task: Task) -> None:
         self._call(lambda: self._stub.Restart(_id(task), timeout=_CALL_S))
 
-    def stop(self, reason: str, *, exit_code: int, now: bool = False, save: bool = False, timeout_s: float = _CALL_S) -> None:
+    def stop(
+        self,
+        reason: str,
+        *,
+        exit_code: int,
+        now: bool = False,
+        save: bool = False,
+        timeout_s: float = _CALL_S,
+    ) -> None:
         """See `events.Stop`; `now`: `events.Kill`."""
         request = pb.StopRequest(reason=reason, now=now, exit_code=exit_code, save=save)
         self._call(lambda: self._stub.Stop(request, timeout=timeout_s))
 
     def wait_until_answering(self, timeout_s: float, alive: Callable[[], bool]) -> bool:
-        """Wait until the socket accepts connections; False after `timeout_s`, or when the supervisor is not `alive`."""
+        """Wait until the socket accepts connections; False after `timeout_s`, or when the
+        supervisor is not `alive`."""
         end = time.monotonic() + timeout_s
         # If gRPC connects too early, it waits a second before it tries again.
         while not self._folder.socket.exists() and time.monotonic() < end and alive():
@@ -123,7 +157,10 @@ class SupervisorClient(AbstractContextManager["SupervisorClient"]):
                 raise refused from None
             name, log = self._folder.path.parent.name, self._folder.supervisor_log
             # gRPC describes a socket without a server in a paragraph.
-            gone = error.code() is grpc.StatusCode.UNAVAILABLE and not ClusterFolder(self._folder.path.parent).is_locked()
+            gone = (
+                error.code() is grpc.StatusCode.UNAVAILABLE
+                and not ClusterFolder(self._folder.path.parent).is_locked()
+            )
             found = "is gone" if gone else f"does not answer ({error.details()})"
             raise NoRunError(f"The supervisor of {name} {found}. Its log: {log}") from None
 

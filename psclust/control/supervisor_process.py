@@ -1,4 +1,5 @@
-"""The process of a run's supervisor: forked by `up`, under a guard, it serves RPCs and supervises until the run has ended."""
+"""The process of a run's supervisor: forked by `up`, under a guard, it serves RPCs and supervises
+until the run has ended."""
 
 from __future__ import annotations
 
@@ -32,10 +33,16 @@ LOG = logging.getLogger(__name__)
 
 
 def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
-    """Fork the guard, which forks the supervisor, both without the file descriptors `close`; returns the guard's pid. The caller must have
-    a single thread. Raises OSError when no process can be created."""
+    """Fork the guard, which forks the supervisor, both without the file descriptors `close`;
+    returns the guard's pid. The caller must have a single thread. Raises OSError when no process
+    can be created."""
     log = request.folder.supervisor_log
-    return guard.launch(log, lambda own_guard: supervise(request, own_guard), lambda code: died(request.folder, code), close=close)
+    return guard.launch(
+        log,
+        lambda own_guard: supervise(request, own_guard),
+        lambda code: died(request.folder, code),
+        close=close,
+    )
 
 
 def died(folder: RunFolder, code: int) -> None:
@@ -55,11 +62,16 @@ def _remove_made_hosts(folder: RunFolder) -> None:
         LOG.warning("hosts were not removed: %s", error)  # `psclust down` tries again
 
 
-def supervise(request: SupervisorRequest, own_guard: guard.Guard, early: EarlyForkServer | None = None) -> int:
-    """Be the supervisor until the run has ended. early: a fork server that this process has started already."""
+def supervise(
+    request: SupervisorRequest, own_guard: guard.Guard, early: EarlyForkServer | None = None
+) -> int:
+    """Be the supervisor until the run has ended. early: a fork server that this process has started
+    already."""
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
-    own_guard.on_term(lambda: supervisor.post(_stop_by_signal(own_guard, save=request.job_ports is not None)))
+    own_guard.on_term(
+        lambda: supervisor.post(_stop_by_signal(own_guard, save=request.job_ports is not None))
+    )
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
     if early is not None:
         local.adopt(early)
@@ -67,15 +79,27 @@ def supervise(request: SupervisorRequest, own_guard: guard.Guard, early: EarlyFo
     if request.warm is not None:
         local.warm(*request.warm)
     local.end_unused()
-    # Imports gRPC, which must not be in use when its process forks, and for which TensorFlow need not wait.
+    # Imports gRPC, which must not be in use when its process forks, and for which TensorFlow need
+    # not wait.
     from psclust.control.remote_transport import RemoteTransport
 
     transport = RemoteTransport(local, request.folder, supervisor)
     detached = threading.Event()
     server = serve(supervisor, transport, request.folder, detached, ports=request.job_ports)
-    stop_board = start_board(request.board, request.environ, supervisor.note) if request.board is not None else lambda: None
-    stop_metrics = _serve_metrics(supervisor, request) if request.metrics is not None else lambda: None
-    threading.Thread(target=_watch_launcher, args=(request.lease, supervisor, detached), name="lease", daemon=True).start()
+    stop_board = (
+        start_board(request.board, request.environ, supervisor.note)
+        if request.board is not None
+        else lambda: None
+    )
+    stop_metrics = (
+        _serve_metrics(supervisor, request) if request.metrics is not None else lambda: None
+    )
+    threading.Thread(
+        target=_watch_launcher,
+        args=(request.lease, supervisor, detached),
+        name="lease",
+        daemon=True,
+    ).start()
     over = threading.Event()
     sampler = Sampler(supervisor.readings, SamplesFile(request.folder.samples))
     threading.Thread(target=sampler.run, args=(over,), name="samples", daemon=True).start()
@@ -117,17 +141,27 @@ def _watch_launcher(lease: int, supervisor: Supervisor, detached: threading.Even
 
 
 def serve(  # type: ignore[no-untyped-def]
-    supervisor: Supervisor, transport: RemoteTransport, folder: RunFolder, detached: threading.Event, *, ports: str | None = None
+    supervisor: Supervisor,
+    transport: RemoteTransport,
+    folder: RunFolder,
+    detached: threading.Event,
+    *,
+    ports: str | None = None,
 ):
-    """Start the run's SupervisorService on the socket in its folder, and for other machines on one of `ports`; returns the gRPC server."""
+    """Start the run's SupervisorService on the socket in its folder, and for other machines on one
+    of `ports`; returns the gRPC server."""
     import grpc
 
     from psclust.control import supervisor_pb2_grpc
     from psclust.control.network_access import open_to_other_machines
     from psclust.control.supervisor_service import SupervisorService
 
-    server = grpc.server(ThreadPoolExecutor(max_workers=32), options=[("grpc.max_receive_message_length", -1)])
-    supervisor_pb2_grpc.add_SupervisorServicer_to_server(SupervisorService(supervisor, transport, detached), server)
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=32), options=[("grpc.max_receive_message_length", -1)]
+    )
+    supervisor_pb2_grpc.add_SupervisorServicer_to_server(
+        SupervisorService(supervisor, transport, detached), server
+    )
     server.add_insecure_port(folder.socket_address())
     if ports is not None:
         open_to_other_machines(server, folder, ports)

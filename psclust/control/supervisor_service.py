@@ -25,10 +25,13 @@ _WATCH_S = 1.0  # between checks whether a stream's client is still there
 
 
 class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore[misc]
-    """Handles RPCs on gRPC's threads. The transport is called on the supervisor's thread only; calls to agents that change no state, and
-    may be slow, are made here. `detached` is set when the run must outlive its `psclust up`."""
+    """Handles RPCs on gRPC's threads. The transport is called on the supervisor's thread only;
+    calls to agents that change no state, and may be slow, are made here. `detached` is set when the
+    run must outlive its `psclust up`."""
 
-    def __init__(self, supervisor: Supervisor, transport: RemoteTransport, detached: threading.Event) -> None:
+    def __init__(
+        self, supervisor: Supervisor, transport: RemoteTransport, detached: threading.Event
+    ) -> None:
         self._supervisor = supervisor
         self._transport = transport
         self._detached = detached
@@ -57,17 +60,25 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
     def Listen(self, request: pb.ListenRequest, context: grpc.ServicerContext) -> pb.Addresses:
         with _refusing(context):
             agents = self._supervisor.call(self._transport.agents)
-            return pb.Addresses(addresses=agents[request.host].listen(list(request.addresses), request.ports))
+            return pb.Addresses(
+                addresses=agents[request.host].listen(list(request.addresses), request.ports)
+            )
 
     def Probe(self, request: pb.Addresses, context: grpc.ServicerContext) -> pb.ProbeReply:
         with _refusing(context):
             agents = self._supervisor.call(self._transport.agents)
             found = on_all(agents, lambda agent: agent.probe(list(request.addresses)))
-        hosts = [pb.ProbeReply.Host(name=name, addresses=each) for name, each in zip(agents, found, strict=True)]
+        hosts = [
+            pb.ProbeReply.Host(name=name, addresses=each)
+            for name, each in zip(agents, found, strict=True)
+        ]
         return pb.ProbeReply(hosts=hosts)
 
     def Reserve(self, request: pb.ReserveRequest, context: grpc.ServicerContext) -> pb.ReserveReply:
-        wanted = [PortRequest(_task(port.task), port.address, port.wanted, port.host) for port in request.ports]
+        wanted = [
+            PortRequest(_task(port.task), port.address, port.wanted, port.host)
+            for port in request.ports
+        ]
         with _refusing(context):
             ports = self._supervisor.call(lambda: self._transport.reserve(wanted))
         return pb.ReserveReply(ports=[ports[entry.task] for entry in wanted])
@@ -78,7 +89,9 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
 
     def Explain(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Explanation:
         with _refusing(context):
-            return pb.Explanation(findings=[json.dumps(each.to_dict()) for each in self._supervisor.explain()])
+            return pb.Explanation(
+                findings=[json.dumps(each.to_dict()) for each in self._supervisor.explain()]
+            )
 
     def Read(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Readings:
         with _refusing(context):
@@ -92,7 +105,12 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
         if request.now:
             self._supervisor.post(events.Kill(request.reason, request.exit_code))
         else:
-            stop = events.Stop(request.reason, ok=request.exit_code == 0, exit_code=request.exit_code, save=request.save)
+            stop = events.Stop(
+                request.reason,
+                ok=request.exit_code == 0,
+                exit_code=request.exit_code,
+                save=request.save,
+            )
             self._supervisor.post(stop)
         return pb.Empty()
 
@@ -104,7 +122,8 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
 
 @contextmanager
 def _refusing(context: grpc.ServicerContext) -> Iterator[None]:
-    """End the RPC with an error of its work. UNAVAILABLE, once the run has ended, is a NoRunError of the client's."""
+    """End the RPC with an error of its work. UNAVAILABLE, once the run has ended, is a NoRunError
+    of the client's."""
     try:
         yield
     except RunEndedError as error:

@@ -1,4 +1,5 @@
-"""Detects time in which this process did not run: its machine slept, or it was stopped with a signal."""
+"""Detects time in which this process did not run: its machine slept, or it was stopped with a
+signal."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _SLOW_S = 2.0  # a longer gap between samples is not just a busy machine
 
 
 class SuspendDetector:
-    """Samples the clock at short intervals; a gap means that the process did not run. Thread-safe."""
+    """Samples the clock at short intervals; a gap means that the process did not run.
+    Thread-safe."""
 
     def __init__(self, now: float) -> None:
         self._lock = threading.Lock()
@@ -35,7 +37,9 @@ class SuspendDetector:
 def start_suspend_detector() -> SuspendDetector:
     """A detector that a thread samples until it is garbage-collected."""
     detector = SuspendDetector(clock())
-    threading.Thread(target=_sample, args=(ref(detector),), name="suspend-detector", daemon=True).start()
+    threading.Thread(
+        target=_sample, args=(ref(detector),), name="suspend-detector", daemon=True
+    ).start()
     return detector
 
 

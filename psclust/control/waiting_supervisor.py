@@ -1,9 +1,10 @@
 """A supervisor that is forked before its run is known, with a fork server that loads meanwhile.
 
-A fork server's tasks are to be the supervisor's children, so no other process can start it, and TensorFlow would not load while the
-launcher reads and plans what it is asked for, which takes a fifth as long. So the guard and the supervisor are forked while they are
-small, and load what they need themselves. What comes later reaches them through sockets: the run's folder for the guard, the whole request
-for the supervisor.
+A fork server's tasks are to be the supervisor's children, so no other process can start it, and
+TensorFlow would not load while the launcher reads and plans what it is asked for, which takes a
+fifth as long. So the guard and the supervisor are forked while they are small, and load what they
+need themselves. What comes later reaches them through sockets: the run's folder for the guard, the
+whole request for the supervisor.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 
 
 class WaitingSupervisor:
-    """As a context, it ends guard, supervisor and fork server at the end of the block, unless they have a run then.
+    """As a context, it ends guard, supervisor and fork server at the end of the block, unless they
+    have a run then.
 
-    python, load, environ: of the fork server; its tasks must want exactly these, else another one is started. The caller must have a single
-    thread. Raises OSError when no process can be created."""
+    python, load, environ: of the fork server; its tasks must want exactly these, else another one
+    is started. The caller must have a single thread. Raises OSError when no process can be
+    created."""
 
     def __init__(self, python: str, load: Load, environ: Mapping[str, str]) -> None:
         self._to_guard, guards = socket.socketpair()
@@ -60,7 +63,9 @@ class WaitingSupervisor:
     def begin(self, request: SupervisorRequest) -> int:
         """Give it its run; returns the guard's pid. Raises OSError if it is gone."""
         assert self._guard is not None
-        files = [file for file in (request.lock, request.lease, request.metrics) if file is not None]
+        files = [
+            file for file in (request.lock, request.lease, request.metrics) if file is not None
+        ]
         framing.send(self._to_supervisor, pickle.dumps(request), files)
         framing.send(self._to_guard, pickle.dumps(request.folder), [request.lock])
         begun, self._guard = self._guard, None
@@ -68,7 +73,8 @@ class WaitingSupervisor:
 
 
 class _Begun:
-    """The guard's side. supervisors: the end that only the supervisor is to hold, so that a request to a dead one fails."""
+    """The guard's side. supervisors: the end that only the supervisor is to hold, so that a request
+    to a dead one fails."""
 
     def __init__(self, requests: socket.socket, supervisors: socket.socket) -> None:
         self._requests, self._supervisors = requests, supervisors
@@ -92,15 +98,27 @@ class _Begun:
         died(self._folder, code)
 
 
-def _wait(own_guard: guard.Guard, requests: socket.socket, python: str, load: Load, environ: Mapping[str, str]) -> int:
+def _wait(
+    own_guard: guard.Guard,
+    requests: socket.socket,
+    python: str,
+    load: Load,
+    environ: Mapping[str, str],
+) -> int:
     """Be the supervisor, as soon as there is a run."""
     early = EarlyForkServer(python, load, environ)
     message, files = framing.receive(requests, max_files=3)
     requests.close()
-    # Loads all that a supervisor is, for which there is time until TensorFlow is loaded: not before, while the launcher needs the cores.
+    # Loads all that a supervisor is, for which there is time until TensorFlow is loaded: not
+    # before, while the launcher needs the cores.
     from psclust.control.supervisor_process import supervise
 
     request: SupervisorRequest = pickle.loads(message)
-    request = replace(request, lock=files[0], lease=files[1], metrics=files[2] if request.metrics is not None else None)
+    request = replace(
+        request,
+        lock=files[0],
+        lease=files[1],
+        metrics=files[2] if request.metrics is not None else None,
+    )
     guard.write_to(request.folder.supervisor_log)
     return supervise(request, own_guard, early)

@@ -1,4 +1,5 @@
-"""The names that model functions use of `tf.estimator`, which TensorFlow removed in 2.16: `EstimatorSpec`, `ModeKeys` and `export`.
+"""The names that model functions use of `tf.estimator`, which TensorFlow removed in 2.16:
+`EstimatorSpec`, `ModeKeys` and `export`.
 
 After `install()`, a model function written for TensorFlow 1.15 runs unchanged.
 """
@@ -19,7 +20,8 @@ __all__ = ["EstimatorSpec", "ModeKeys", "export", "install"]
 
 def install() -> None:
     """Makes this module `tf.estimator` and `tf.compat.v1.estimator` if TensorFlow has none."""
-    # The first `import tensorflow.compat.v1` creates a module other than the attribute tf.compat.v1; programs use both.
+    # The first `import tensorflow.compat.v1` creates a module other than the attribute
+    # tf.compat.v1; programs use both.
     modules: list[Any] = [tf, tf.compat.v1, importlib.import_module("tensorflow.compat.v1")]
     for module in modules:
         if not hasattr(module, "estimator"):

@@ -1,4 +1,5 @@
-"""The inputs and outputs of an exported model, with the names of `tf.estimator.export`: receivers of requests, outputs as signatures."""
+"""The inputs and outputs of an exported model, with the names of `tf.estimator.export`: receivers
+of requests, outputs as signatures."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from psclust.errors import UsageError
 
 @dataclass(frozen=True)
 class ServingInputReceiver:
-    """features: for the model function. receiver_tensors: name -> tensor that a request feeds, or one tensor, then named `input`.
-    receiver_tensors_alternatives: name -> other tensors to feed instead."""
+    """features: for the model function. receiver_tensors: name -> tensor that a request feeds, or
+    one tensor, then named `input`. receiver_tensors_alternatives: name -> other tensors to feed
+    instead."""
 
     features: Any
     receiver_tensors: Any
@@ -28,7 +30,9 @@ class PredictOutput:
     outputs: Any
 
     def as_signature_def(self, receiver_tensors: Mapping[str, Any]) -> Any:
-        return tf.compat.v1.saved_model.predict_signature_def(dict(receiver_tensors), named(self.outputs, "output"))
+        return tf.compat.v1.saved_model.predict_signature_def(
+            dict(receiver_tensors), named(self.outputs, "output")
+        )
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,9 @@ class ClassificationOutput:
     def as_signature_def(self, receiver_tensors: Mapping[str, Any]) -> Any:
         """Raises UsageError unless requests are serialized examples."""
         examples = _serialized(receiver_tensors, "classification")
-        return tf.compat.v1.saved_model.classification_signature_def(examples, self.classes, self.scores)
+        return tf.compat.v1.saved_model.classification_signature_def(
+            examples, self.classes, self.scores
+        )
 
 
 @dataclass(frozen=True)
@@ -52,28 +58,40 @@ class RegressionOutput:
 
     def as_signature_def(self, receiver_tensors: Mapping[str, Any]) -> Any:
         """Raises UsageError unless requests are serialized examples."""
-        return tf.compat.v1.saved_model.regression_signature_def(_serialized(receiver_tensors, "regression"), self.value)
+        return tf.compat.v1.saved_model.regression_signature_def(
+            _serialized(receiver_tensors, "regression"), self.value
+        )
 
 
 def build_parsing_serving_input_receiver_fn(
     feature_spec: Mapping[str, Any], default_batch_size: int | None = None
 ) -> Callable[[], ServingInputReceiver]:
-    """Requests are serialized `tf.train.Example` protos, string [batch], parsed by `feature_spec`."""
+    """Requests are serialized `tf.train.Example` protos, string [batch], parsed by
+    `feature_spec`."""
 
     def receive() -> ServingInputReceiver:
-        examples = tf.compat.v1.placeholder(tf.string, [default_batch_size], name="input_example_tensor")
-        return ServingInputReceiver(tf.io.parse_example(examples, dict(feature_spec)), {"examples": examples})
+        examples = tf.compat.v1.placeholder(
+            tf.string, [default_batch_size], name="input_example_tensor"
+        )
+        return ServingInputReceiver(
+            tf.io.parse_example(examples, dict(feature_spec)), {"examples": examples}
+        )
 
     return receive
 
 
-def build_raw_serving_input_receiver_fn(features: Any, default_batch_size: int | None = None) -> Callable[[], ServingInputReceiver]:
-    """Requests are the features themselves. features: name -> anything with a shape and a dtype (a tensor, a `tf.TensorSpec`), or a single
-    one."""
+def build_raw_serving_input_receiver_fn(
+    features: Any, default_batch_size: int | None = None
+) -> Callable[[], ServingInputReceiver]:
+    """Requests are the features themselves. features: name -> anything with a shape and a dtype (a
+    tensor, a `tf.TensorSpec`), or a single one."""
 
     def receive() -> ServingInputReceiver:
         if isinstance(features, Mapping):
-            made = {name: _placeholder(name, like, default_batch_size) for name, like in features.items()}
+            made = {
+                name: _placeholder(name, like, default_batch_size)
+                for name, like in features.items()
+            }
             return ServingInputReceiver(made, made)
         single = _placeholder("input", features, default_batch_size)
         return ServingInputReceiver(single, single)
@@ -96,7 +114,7 @@ def _serialized(receiver_tensors: Mapping[str, Any], kind: str) -> Any:
     tensors = list(receiver_tensors.values())
     if len(tensors) != 1 or tensors[0].dtype != tf.string:
         raise UsageError(
-            f"a {kind} signature takes serialized examples; build the receiver with build_parsing_serving_input_receiver_fn, or export a "
-            "PredictOutput"
+            f"a {kind} signature takes serialized examples; build the receiver with "
+            "build_parsing_serving_input_receiver_fn, or export a PredictOutput"
         )
     return tensors[0]

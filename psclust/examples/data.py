@@ -1,4 +1,5 @@
-"""Data of the examples, all real and none downloaded: data sets that scikit-learn ships, and a text that Python ships."""
+"""Data of the examples, all real and none downloaded: data sets that scikit-learn ships, and a text
+that Python ships."""
 
 from __future__ import annotations
 
@@ -19,11 +20,15 @@ def sklearn_datasets() -> Any:
     try:
         return import_module("sklearn.datasets")
     except ModuleNotFoundError as error:
-        raise UsageError("this example reads its data from scikit-learn, which is not installed: pip install psclust[examples]") from error
+        raise UsageError(
+            "this example reads its data from scikit-learn, which is not installed: "
+            "pip install psclust[examples]"
+        ) from error
 
 
 def digits(*, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
-    """(images [n, 8, 8] uint8 in 0..16, labels [n] int64): 1,437 handwritten digits to train on, or the other 360. Raises UsageError."""
+    """(images [n, 8, 8] uint8 in 0..16, labels [n] int64): 1,437 handwritten digits to train on, or
+    the other 360. Raises UsageError."""
     found = sklearn_datasets().load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
     part = order[DIGITS_TRAINED_ON:] if held_out else order[:DIGITS_TRAINED_ON]
@@ -31,7 +36,8 @@ def digits(*, held_out: bool) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paragraphs() -> list[tuple[int, list[str]]]:
-    """(number of the topic, words in lower case) of every distinct paragraph of the Python language reference in `help()`."""
+    """(number of the topic, words in lower case) of every distinct paragraph of the Python language
+    reference in `help()`."""
     from pydoc_data.topics import topics  # half a megabyte that other examples do not need
 
     found: dict[str, tuple[int, list[str]]] = {}

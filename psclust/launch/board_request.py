@@ -29,15 +29,23 @@ def board_problem() -> str | None:
     """Why no TensorBoard can be started, as a line for the user."""
     if importlib.util.find_spec("tensorboard") is not None:
         return None
-    return "tensorboard: TensorBoard is not installed beside psclust. Install it (pip install 'psclust[tensorboard]'), or leave it out."
+    return (
+        "tensorboard: TensorBoard is not installed beside psclust. "
+        "Install it (pip install 'psclust[tensorboard]'), or leave it out."
+    )
 
 
 def board_command(request: UpRequest, folder: RunFolder) -> BoardCommand | None:
-    """Of the folder that the chief writes to, or of what comes here from its host; None without a request for it. Raises StartError."""
+    """Of the folder that the chief writes to, or of what comes here from its host; None without a
+    request for it. Raises StartError."""
     chief = chief_of(request.draft.tasks)
     if not request.file.tensorboard or chief is None:
         return None
-    log_dir = str(folder.summaries) if other_hosts(request.file) else summary_folder(request.file.tensorboard, chief, str(folder.path))
+    log_dir = (
+        str(folder.summaries)
+        if other_hosts(request.file)
+        else summary_folder(request.file.tensorboard, chief, str(folder.path))
+    )
     with closing(listen_in(_ADDRESS, _PORTS)) as free:
         port = free.getsockname()[1]
     argv = (sys.executable, "-m", "psclust.control.board_process", log_dir, _ADDRESS, str(port))
@@ -45,10 +53,16 @@ def board_command(request: UpRequest, folder: RunFolder) -> BoardCommand | None:
 
 
 def keep_board(command: BoardCommand) -> str:
-    """Start it again, for the run that has ended, as a process of its own; returns a line for the user. Raises StartError."""
+    """Start it again, for the run that has ended, as a process of its own; returns a line for the
+    user. Raises StartError."""
     with command.log.open("ab") as log:
         process = subprocess.Popen(
-            [*command.argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=command.environment(os.environ)
+            [*command.argv],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=command.environment(os.environ),
         )
     deadline = time.monotonic() + _START_S
     while not accepts(command.address):

@@ -1,4 +1,5 @@
-"""The cluster file of a run as it was when the run was started, flags included, in the run's folder."""
+"""The cluster file of a run as it was when the run was started, flags included, in the run's
+folder."""
 
 from __future__ import annotations
 
@@ -15,19 +16,31 @@ from psclust.spec.cluster_file import ClusterFile
 
 def cluster_text(file: ClusterFile, hosts: object) -> str:
     """The keys that the user has set, flags included, with absolute paths, and `hosts`."""
-    given = file.model_dump(mode="json", exclude_unset=True, exclude={"hosts", "found", "suited", "array_task", "kubernetes"})
+    given = file.model_dump(
+        mode="json",
+        exclude_unset=True,
+        exclude={"hosts", "found", "suited", "array_task", "kubernetes"},
+    )
     for job in given.get("jobs", {}).values():
-        if (
-            job.get("hosts") and hosts == "slurm"
-        ):  # het-0 stands for all nodes of a group, which are het-0.1, het-0.2, ... (`BatchSystem.nodes_of`)
+        # het-0 stands for all nodes of a group, which are het-0.1, het-0.2, ...
+        # (`BatchSystem.nodes_of`).
+        if job.get("hosts") and hosts == "slurm":
             job["hosts"] = list(dict.fromkeys(name.partition(".")[0] for name in job["hosts"]))
-    return yaml.safe_dump({"name": file.name, "hosts": hosts} | given, sort_keys=False, width=1000, default_flow_style=None)
+    return yaml.safe_dump(
+        {"name": file.name, "hosts": hosts} | given,
+        sort_keys=False,
+        width=1000,
+        default_flow_style=None,
+    )
 
 
 def record_cluster(request: UpRequest, folder: RunFolder) -> None:
-    """For those who look at the run later; a job of a batch system was submitted with such a copy, and keeps it. A full disk costs the
-    copy, nothing else."""
-    hosts = [{key: value for key, value in asdict(host).items() if value is not None} for host in request.file.hosts]
+    """For those who look at the run later; a job of a batch system was submitted with such a copy,
+    and keeps it. A full disk costs the copy, nothing else."""
+    hosts = [
+        {key: value for key, value in asdict(host).items() if value is not None}
+        for host in request.file.hosts
+    ]
     if not folder.job_script.exists():
         with suppress(OSError):
             write_atomically(folder.cluster_file, cluster_text(request.file, hosts or "local"))

@@ -11,7 +11,9 @@ from psclust.errors import UsageError
 # Editors know the second kind by its ending, too.
 DEFAULT_FILES = ("psclust.yaml", "cluster.psclust.yaml")
 _MOST_FILES = 50
-_LOOKS_LIKE_ONE = re.compile(r"^(?:program:|jobs:(?:.*\n)*?.*\b(?:ps|worker|chief|master)\b)", re.MULTILINE)
+_LOOKS_LIKE_ONE = re.compile(
+    r"^(?:program:|jobs:(?:.*\n)*?.*\b(?:ps|worker|chief|master)\b)", re.MULTILINE
+)
 
 
 def default_file() -> str | None:
@@ -23,12 +25,17 @@ def default_file() -> str | None:
 
 
 def unread_file() -> str | None:
-    """A sentence about a cluster file of the current folder that has a name of its own, for a request that names neither file nor program;
-    None if there is none."""
-    for path in sorted(path for pattern in ("*.yaml", "*.yml") for path in Path().glob(pattern))[:_MOST_FILES]:
+    """A sentence about a cluster file of the current folder that has a name of its own, for a
+    request that names neither file nor program; None if there is none."""
+    for path in sorted(path for pattern in ("*.yaml", "*.yml") for path in Path().glob(pattern))[
+        :_MOST_FILES
+    ]:
         with suppress(OSError, UnicodeDecodeError):
             if _LOOKS_LIKE_ONE.search(path.read_text(encoding="utf-8")):
-                return f"{path} here is not read, because of its name; to start it: psclust up -f {path}"
+                return (
+                    f"{path} here is not read, because of its name; to start it: "
+                    f"psclust up -f {path}"
+                )
     return None
 
 

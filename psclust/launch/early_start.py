@@ -20,32 +20,45 @@ from psclust.transport.server_shim import server_shim
 
 # They may say that tasks run elsewhere, or in another Python.
 _DECIDE = ("hosts", "hostfile", "python", "no_preload", "module", "kubernetes", "env")
-_DECIDE_IN_FILE = frozenset({"hosts", "hostfile", "reach_by", "python", "preload", "kubernetes", "env", "env_file"})
+_DECIDE_IN_FILE = frozenset(
+    {"hosts", "hostfile", "reach_by", "python", "preload", "kubernetes", "env", "env_file"}
+)
 _DECIDE_IN_JOB = frozenset({"hosts", "run", "server", "python", "env", "task_env"})
 
 
 def early_start(flags: Mapping[str, Any]) -> AbstractContextManager[WaitingSupervisor | None]:
-    """For a psclust program or bare servers, where nothing says that they do not run here, a supervisor that waits for its run. flags: of
-    `up`. Whether its fork server is the right one shows when the plan is there; until then it has taken a tenth of a second of one core."""
-    elsewhere = any(flags[name] for name in _DECIDE) or batch_system().own_job(os.environ) is not None
+    """For a psclust program or bare servers, where nothing says that they do not run here, a
+    supervisor that waits for its run. flags: of `up`. Whether its fork server is the right one
+    shows when the plan is there; until then it has taken a tenth of a second of one core."""
+    elsewhere = (
+        any(flags[name] for name in _DECIDE) or batch_system().own_job(os.environ) is not None
+    )
     load = None if elsewhere else load_of(flags["program"], flags["path"])
     if load is None:
         return nullcontext()
-    here = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
+    here = HostEnvironment(
+        environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim()
+    )
     try:
-        return WaitingSupervisor(sys.executable, load, {**inherited(here.environ), **library_environment(here)})
+        return WaitingSupervisor(
+            sys.executable, load, {**inherited(here.environ), **library_environment(here)}
+        )
     except OSError:
         return nullcontext()  # no process can be made, as the one that is planned will find
 
 
 def load_of(words: Sequence[str], path: str | None) -> Load | None:
-    """What the tasks are forked from, if that can be said before they are planned. words: of the program and its arguments; path: of the
-    cluster file."""
+    """What the tasks are forked from, if that can be said before they are planned. words: of the
+    program and its arguments; path: of the cluster file."""
     try:
         keys = _keys(path if path is not None or words else default_file())
     except PsclustError:
         return None  # the reader of cluster files will say why
-    if keys is None or keys.keys() & _DECIDE_IN_FILE or any(job.keys() & _DECIDE_IN_JOB for job in _detailed_jobs(keys)):
+    if (
+        keys is None
+        or keys.keys() & _DECIDE_IN_FILE
+        or any(job.keys() & _DECIDE_IN_JOB for job in _detailed_jobs(keys))
+    ):
         return None
     program = words[0] if words else keys.get("program")
     if not program:
@@ -54,8 +67,8 @@ def load_of(words: Sequence[str], path: str | None) -> Load | None:
 
 
 def _keys(path: str | None) -> Mapping[str, Any] | None:
-    """Those of the cluster file, none without one; None for what is no regular file or has no keys. Raises ClusterFileError if it cannot be
-    read."""
+    """Those of the cluster file, none without one; None for what is no regular file or has no keys.
+    Raises ClusterFileError if it cannot be read."""
     if path is None:
         return {}
     if not Path(path).is_file():

@@ -1,4 +1,5 @@
-"""A run that this process started and holds: it ends when this process does, unless it is detached."""
+"""A run that this process started and holds: it ends when this process does, unless it is
+detached."""
 
 from __future__ import annotations
 
@@ -37,8 +38,9 @@ _POLL_S = 0.02
 
 @dataclass
 class HeldRun:
-    """`guard`: the pid of the run's guard, a child of this process. `interrupts`: how often the user has asked to stop. `board`: its
-    TensorBoard. `killed`: whether the supervisor had to be killed."""
+    """`guard`: the pid of the run's guard, a child of this process. `interrupts`: how often the
+    user has asked to stop. `board`: its TensorBoard. `killed`: whether the supervisor had to be
+    killed."""
 
     client: SupervisorClient
     folder: RunFolder
@@ -55,8 +57,8 @@ class HeldRun:
             raise NoRunError("the supervisor does not answer")
 
     def ask_to_end(self, reason: str, exit_code: int, *, now: bool) -> bool:
-        """Whether the supervisor has taken the request. If it does not answer for ten seconds, or at once with `now`, it is killed with
-        everything it has started."""
+        """Whether the supervisor has taken the request. If it does not answer for ten seconds, or
+        at once with `now`, it is killed with everything it has started."""
         self._asked = self._asked or time.monotonic()
         self._reason = reason, exit_code
         try:
@@ -69,7 +71,8 @@ class HeldRun:
         return True
 
     def ask_to_save(self, reason: str, exit_code: int) -> bool:
-        """Have the programs save their work, and end the run then; whether the supervisor has taken the request."""
+        """Have the programs save their work, and end the run then; whether the supervisor has taken
+        the request."""
         try:
             self.client.stop(reason, exit_code=exit_code, save=True, timeout_s=_ANSWER_S)
         except NoRunError:
@@ -77,23 +80,29 @@ class HeldRun:
         return True
 
     def end(self, reason: str, exit_code: int) -> None:
-        """End the run, and wait until nothing of it is alive. The user's second interrupt cuts the wait short."""
+        """End the run, and wait until nothing of it is alive. The user's second interrupt cuts the
+        wait short."""
         with suppress(PsclustError):
-            while not self.ask_to_end(reason, exit_code, now=self.interrupts() > 1) and self.is_alive():
+            while (
+                not self.ask_to_end(reason, exit_code, now=self.interrupts() > 1)
+                and self.is_alive()
+            ):
                 time.sleep(_POLL_S)
         self.wait()
 
     @contextmanager
     def ended_on_failure(self) -> Iterator[None]:
-        """End the run if the block fails. A supervisor that is gone becomes a StartError with its last words; an interrupt is left to the
-        caller."""
+        """End the run if the block fails. A supervisor that is gone becomes a StartError with its
+        last words; an interrupt is left to the caller."""
         try:
             yield
         except KeyboardInterrupt:
             raise
         except NoRunError:
             self.end("the supervisor did not answer", StartError.exit_code)
-            raise StartError(f"{read_status(self.folder).text}. Its log: {self.folder.supervisor_log}") from None
+            raise StartError(
+                f"{read_status(self.folder).text}. Its log: {self.folder.supervisor_log}"
+            ) from None
         except BaseException:
             self.end("the cluster could not be started", StartError.exit_code)
             raise
@@ -116,12 +125,15 @@ class HeldRun:
             time.sleep(_POLL_S)
 
     def final_status(self, status: RunStatus | None) -> RunStatus:
-        """How the run ended: `status`, the supervisor's last, else what the guard recorded; recorded here where the supervisor was killed
-        because it did not take a request to end."""
+        """How the run ended: `status`, the supervisor's last, else what the guard recorded;
+        recorded here where the supervisor was killed because it did not take a request to end."""
         if not self.killed or self._reason is None:
             return status if status is not None and status.ended else read_status(self.folder)
         reason, exit_code = self._reason
-        text = f"{reason}; the supervisor did not answer, so it and everything that it had started was killed"
+        text = (
+            f"{reason}; the supervisor did not answer, "
+            "so it and everything that it had started was killed"
+        )
         final = replace(read_status(self.folder), exit_code=exit_code, text=text)
         with suppress(OSError):
             write_status(self.folder, final)
@@ -138,8 +150,8 @@ class HeldRun:
 
 
 def _slowest_load(draft: Plan) -> tuple[str, Load, Mapping[str, str]] | None:
-    """What some task is forked from: interpreter, preload and environment. Other fork servers start with their tasks: each takes a core
-    while it loads."""
+    """What some task is forked from: interpreter, preload and environment. Other fork servers start
+    with their tasks: each takes a core while it loads."""
     loads = [(task.argv[0], task.preload, task.env) for task in draft.tasks if task.preload]
     return min(loads, key=lambda load: load[1] == "library", default=None)
 
@@ -160,9 +172,10 @@ def hold_run(
     interrupts: Callable[[], int] = lambda: 0,
     waiting: WaitingSupervisor | None = None,
 ) -> Iterator[HeldRun]:
-    """Fork the run's supervisor, or have the `waiting` one be it; it begins to load what tasks here are forked from. `lock`: of
-    `ClusterFolder.lock`, closed here. This process must have a single thread. Raises StartError where there can be no more processes, or
-    the port for metrics is taken."""
+    """Fork the run's supervisor, or have the `waiting` one be it; it begins to load what tasks here
+    are forked from. `lock`: of `ClusterFolder.lock`, closed here. This process must have a single
+    thread. Raises StartError where there can be no more processes, or the port for metrics is
+    taken."""
     warm = None if other_hosts(request.file) else _slowest_load(request.draft)
     # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
     lease, held = os.pipe()
@@ -172,7 +185,18 @@ def hold_run(
         job_ports = ports if request.file.reach_by == "slurm" else None
         board = board_command(request, folder)
         with listen_for_metrics(request.file.metrics) as metrics:
-            wanted = SupervisorRequest(folder, request.cluster.name, environ, library, warm, lock, lease, job_ports, metrics, board)
+            wanted = SupervisorRequest(
+                folder,
+                request.cluster.name,
+                environ,
+                library,
+                warm,
+                lock,
+                lease,
+                job_ports,
+                metrics,
+                board,
+            )
             guard = _fork_supervisor(wanted, held) if waiting is None else waiting.begin(wanted)
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
@@ -181,7 +205,9 @@ def hold_run(
         os.close(lock)
         os.close(lease)
     try:
-        from psclust.control.supervisor_client import SupervisorClient  # gRPC must not be at work in a process that forks
+        from psclust.control.supervisor_client import (
+            SupervisorClient,
+        )  # gRPC must not be at work in a process that forks
 
         with SupervisorClient(folder) as client:
             yield HeldRun(client, folder, guard, interrupts, board)

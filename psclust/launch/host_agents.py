@@ -1,4 +1,5 @@
-"""What `up` does on other hosts before it completes the plan: ship files, start an agent on each host, find their addresses."""
+"""What `up` does on other hosts before it completes the plan: ship files, start an agent on each
+host, find their addresses."""
 
 from __future__ import annotations
 
@@ -36,10 +37,11 @@ _LOCAL = {LOCALHOST.name, "127.0.0.1"}
 
 
 def other_hosts(file: ClusterFile) -> Sequence[Host]:
-    """The hosts whose tasks agents run; none if all tasks run on this machine. Raises UsageError for a mixture: the other hosts could not
-    reach tasks on 127.0.0.1."""
+    """The hosts whose tasks agents run; none if all tasks run on this machine. Raises UsageError
+    for a mixture: the other hosts could not reach tasks on 127.0.0.1."""
     if file.reach_by != "ssh":
-        # On this node of a Slurm job, too: Slurm signals all that a batch script has started, but not what is in a step of its own.
+        # On this node of a Slurm job, too: Slurm signals all that a batch script has started, but
+        # not what is in a step of its own.
         return file.hosts
     names = {host.name for host in file.hosts}
     local = names & (_LOCAL | {socket.gethostname()})
@@ -47,15 +49,23 @@ def other_hosts(file: ClusterFile) -> Sequence[Host]:
         return ()
     if names & _LOCAL:
         here = ", ".join(sorted(names & _LOCAL))
-        raise UsageError(f"hosts: {here} means another machine on every host; name this machine as the others reach it.")
+        raise UsageError(
+            f"hosts: {here} means another machine on every host; "
+            "name this machine as the others reach it."
+        )
     return file.hosts
 
 
 def start_host_agents(
-    request: UpRequest, folder: RunFolder, client: SupervisorClient, connections: Connections, say: Callable[[str], None]
+    request: UpRequest,
+    folder: RunFolder,
+    client: SupervisorClient,
+    connections: Connections,
+    say: Callable[[str], None],
 ) -> dict[str, RemoteHost]:
-    """Start an agent on every host and connect the supervisor to it; returns what the plan needs to know about each host. `say` gets lines
-    for the user. Raises StartError with all failures together."""
+    """Start an agent on every host and connect the supervisor to it; returns what the plan needs to
+    know about each host. `say` gets lines for the user. Raises StartError with all failures
+    together."""
     from psclust.control.bootstrap import AgentSettings, remote_hosts, start_agents
     from psclust.control.common_addresses import common_addresses
     from psclust.reach.python.host_pythons import HostPythons
@@ -66,7 +76,10 @@ def start_host_agents(
     with HostPythons(connections, candidates(file.python)) as pythons:
         facts = _fit_hosts(pythons, _seen_here(request))
         own = {host: each.address for host, each in facts.items() if each.address is not None}
-        folders = {host: agent_folder(each.state, request.cluster.name, folder.id, host) for host, each in facts.items()}
+        folders = {
+            host: agent_folder(each.state, request.cluster.name, folder.id, host)
+            for host, each in facts.items()
+        }
         run = f"{request.cluster.name}.{folder.id}"
         if host_maker(file.reach_by) is None:
             # Before anything is left there.
@@ -80,11 +93,17 @@ def start_host_agents(
             interface=file.interface,
             environ=_passed(file),
             warm=_loads(request),
-            addresses={host: address for host in agent_folders if (address := own.get(host) or connections.address_of(host))},
+            addresses={
+                host: address
+                for host in agent_folders
+                if (address := own.get(host) or connections.address_of(host))
+            },
             ports=file.ports if is_range(file.ports) else "auto",
             via=tunnels_via(file, hosts),
         )
-        replies = start_agents(pythons, agent_folders, settings, lambda access: client.add_agents([access]))
+        replies = start_agents(
+            pythons, agent_folders, settings, lambda access: client.add_agents([access])
+        )
         addresses = common_addresses(client, replies, settings)
     return remote_hosts(replies, agent_folders, addresses)
 
@@ -93,7 +112,9 @@ def _agents_of(file: ClusterFile) -> LiveAgents:
     keys = file.deadlines
     more_s = SSH_LOGIN_S + keys.stop
     hosts = tuple(host.name for host in file.hosts)
-    return LiveAgents(hosts, granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, keys.stop)
+    return LiveAgents(
+        hosts, granted_s(keys.lease) + more_s, granted_s(keys.detached) + more_s, keys.stop
+    )
 
 
 def _agent_folders(
@@ -118,22 +139,31 @@ def _agent_folders(
     sent = sum(each.files for each in shipped.values())
     if sent:
         size = sum(each.size for each in shipped.values())
-        say(f"sent {counted(sent, 'file')}, {size / 1e6:.1f} MB, to {counted(len(shipped), 'host')}")
+        say(
+            f"sent {counted(sent, 'file')}, {size / 1e6:.1f} MB, to {counted(len(shipped), 'host')}"
+        )
     below = os.path.relpath(cwd, root) if root and cwd.is_relative_to(root) else "."
     return {
-        host: AgentFolders(each.psclust, os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd), folders[host])
+        host: AgentFolders(
+            each.psclust,
+            os.path.normpath(os.path.join(each.program, below)) if each.program else str(cwd),
+            folders[host],
+        )
         for host, each in shipped.items()
     }
 
 
 def _fit_hosts(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, HostFacts]:
-    """The facts about every host. Raises StartError with all problems of all hosts, failed log-ins among them."""
+    """The facts about every host. Raises StartError with all problems of all hosts, failed log-ins
+    among them."""
     from psclust.reach.doctor.finding import refuse_problems
     from psclust.reach.doctor.quick_checks import quick
     from psclust.reach.python.host_facts import try_gather_facts
 
     outcomes = try_gather_facts(pythons, files)
-    facts = {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+    facts = {
+        host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)
+    }
     failures = [
         *pythons.connections.failures.values(),
         *(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError)),
@@ -143,9 +173,17 @@ def _fit_hosts(pythons: HostPythons, files: Mapping[str, int]) -> dict[str, Host
 
 
 def _seen_here(request: UpRequest) -> dict[str, int]:
-    """Modification times of the calling folder and the script, by which a host can tell whether it shares that folder."""
+    """Modification times of the calling folder and the script, by which a host can tell whether it
+    shares that folder."""
     program = request.file.program_command
-    names = [request.launcher.cwd, *([os.path.join(request.launcher.cwd, program.words[0])] if program.kind is ProgramKind.SCRIPT else [])]
+    names = [
+        request.launcher.cwd,
+        *(
+            [os.path.join(request.launcher.cwd, program.words[0])]
+            if program.kind is ProgramKind.SCRIPT
+            else []
+        ),
+    ]
     return {name: os.stat(name).st_mtime_ns // 1000 for name in names if os.path.exists(name)}
 
 
@@ -154,7 +192,9 @@ def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
     found: dict[str, dict[Load, None]] = {}
     common = library_environment(request.launcher).items()
     for task in request.draft.tasks:
-        if task.preload is not None and not any(is_read(name, task.preload) for name, _ in task.env.items() - common):
+        if task.preload is not None and not any(
+            is_read(name, task.preload) for name, _ in task.env.items() - common
+        ):
             found.setdefault(task.host, {})[task.preload] = None
     return {host: tuple(loads) for host, loads in found.items()}
 

@@ -1,4 +1,5 @@
-"""Runs of batch jobs, seen from any machine that shares their folders: what the batch system says of a job is laid over what is on disk."""
+"""Runs of batch jobs, seen from any machine that shares their folders: what the batch system says
+of a job is laid over what is on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ CANCELLED_CODE = 143
 
 
 class JobRuns:
-    """Asks the batch system at most every two seconds. `warn` gets a line where it does not answer: what is on disk counts then."""
+    """Asks the batch system at most every two seconds. `warn` gets a line where it does not answer:
+    what is on disk counts then."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
@@ -37,7 +39,11 @@ class JobRuns:
 
     def settle(self, clusters: Iterable[ClusterFolder]) -> None:
         """Record the end of runs whose job is gone."""
-        elsewhere = [folder for cluster in clusters if _is_elsewhere(cluster) and (folder := cluster.current())]
+        elsewhere = [
+            folder
+            for cluster in clusters
+            if _is_elsewhere(cluster) and (folder := cluster.current())
+        ]
         self._ask([job.id for folder in elsewhere if (job := BatchJob.read(folder.job))])
         for folder in elsewhere:
             self._settle(folder)
@@ -58,11 +64,21 @@ class JobRuns:
         if state.waiting:
             # Of a job that Slurm has put back into the queue, nothing runs any more.
             tasks = tuple(replace(task, phase=QUEUED, pid=None) for task in status.tasks)
-            return replace(status, phase=QUEUED, tasks=tasks, notes=(*status.notes, f"waiting for Slurm job {job.id} ({state})"))
-        return replace(status, notes=(*status.notes, f"Slurm job {job.id} is {state}")) if status.phase == QUEUED else status
+            return replace(
+                status,
+                phase=QUEUED,
+                tasks=tasks,
+                notes=(*status.notes, f"waiting for Slurm job {job.id} ({state})"),
+            )
+        return (
+            replace(status, notes=(*status.notes, f"Slurm job {job.id} is {state}"))
+            if status.phase == QUEUED
+            else status
+        )
 
     def cancel(self, cluster: ClusterFolder) -> str:
-        """End the job of a run elsewhere, and wait until it is gone; returns its id. Raises UsageError, StartError."""
+        """End the job of a run elsewhere, and wait until it is gone; returns its id. Raises
+        UsageError, StartError."""
         folder = cluster.current()
         job = BatchJob.read(folder.job) if folder else None
         assert folder is not None
@@ -71,13 +87,20 @@ class JobRuns:
         end = time.monotonic() + _ENDING_S
         while not batch_system().states([job.id])[job.id].over:
             if time.monotonic() > end:
-                raise StartError(f"{cluster.name}: Slurm job {job.id} is still there {_ENDING_S:g} s after `scancel {job.id}`.")
+                raise StartError(
+                    f"{cluster.name}: "
+                    f"Slurm job {job.id} is still there {_ENDING_S:g} s after `scancel {job.id}`."
+                )
             time.sleep(_POLL_S)
-        record_lost_job(folder, exit_code=CANCELLED_CODE, text=f"psclust down cancelled Slurm job {job.id}")
+        record_lost_job(
+            folder, exit_code=CANCELLED_CODE, text=f"psclust down cancelled Slurm job {job.id}"
+        )
         return job.id
 
     def _ask(self, jobs: list[str]) -> None:
-        due = [job for job in jobs if time.monotonic() - self._asked.get(job, float("-inf")) > _ASK_S]
+        due = [
+            job for job in jobs if time.monotonic() - self._asked.get(job, float("-inf")) > _ASK_S
+        ]
         if not due:
             return
         try:
@@ -97,11 +120,14 @@ class JobRuns:
         last = "".join(tail_of(folder.job_output, 1))
         where = f": {last}; all of its output: {folder.job_output}" if last else ""
         with suppress(OSError):  # another user's
-            record_lost_job(folder, exit_code=1, text=f"Slurm job {job.id} is gone ({state}), {how}{where}")
+            record_lost_job(
+                folder, exit_code=1, text=f"Slurm job {job.id} is gone ({state}), {how}{where}"
+            )
 
 
 def job_folder(request: UpRequest, job: str | None) -> RunFolder | None:
-    """The folder of the queued run that `job` is to take over, if there is one. Raises UsageError where the name belongs to another job."""
+    """The folder of the queued run that `job` is to take over, if there is one. Raises UsageError
+    where the name belongs to another job."""
     cluster = request.cluster
     folder = cluster.current()
     if folder is None:
@@ -126,8 +152,8 @@ def refuse_if_elsewhere(cluster: ClusterFolder) -> None:
     phase = runs.status(folder).phase
     what = "is queued" if phase == QUEUED else "runs"
     raise UsageError(
-        f"{cluster.name} {what} as Slurm job {job.id if job else '?'}: follow it (psclust logs -f {cluster.name}), end it (psclust down "
-        f"{cluster.name}), or give this one another --name."
+        f"{cluster.name} {what} as Slurm job {job.id if job else '?'}: follow it (psclust logs -f "
+        f"{cluster.name}), end it (psclust down {cluster.name}), or give this one another --name."
     )
 
 

@@ -26,8 +26,8 @@ _POLL_S = 0.05
 
 
 def claim_or_change(request: UpRequest) -> tuple[RunFolder, int] | Changes:
-    """A new run's folder and its lock (`claim_name`), or, where a run of that name is live, how it is being changed. Raises StartError,
-    UsageError."""
+    """A new run's folder and its lock (`claim_name`), or, where a run of that name is live, how it
+    is being changed. Raises StartError, UsageError."""
     patience_s = _LIVE_RUN_S + (_HOSTS_UP_S if other_hosts(request.file) else 0)
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
@@ -39,7 +39,10 @@ def claim_or_change(request: UpRequest) -> tuple[RunFolder, int] | Changes:
         if changes is not None:
             return changes
         time.sleep(_POLL_S)
-    raise StartError(f"{request.cluster.name}: another run is still beginning, or ending, after {patience_s:g} s; see `psclust ps`.")
+    raise StartError(
+        f"{request.cluster.name}: another run is still beginning, or ending, "
+        f"after {patience_s:g} s; see `psclust ps`."
+    )
 
 
 def _change(request: UpRequest) -> Changes | None:
@@ -68,14 +71,15 @@ def _change(request: UpRequest) -> Changes | None:
 
 
 def refuse_another_origin(request: UpRequest, folder: RunFolder) -> None:
-    """Raises UsageError where the live run was started from another cluster file or folder, and only its name is the same."""
+    """Raises UsageError where the live run was started from another cluster file or folder, and
+    only its name is the same."""
     theirs = Origin.read(folder)
     if theirs is not None and not theirs.is_of(request.origin):
         name = request.cluster.name
         raise UsageError(
-            f"{name} is up already, started from {theirs}, and this is another cluster of that name ({request.origin}). "
-            f"Give this one a name of its own (psclust up --name {_free_name(request.cluster)} ...), or end that one first "
-            f"(psclust down {name})."
+            f"{name} is up already, started from {theirs}, and this is another cluster of "
+            f"that name ({request.origin}). Give this one a name of its own (psclust up --name "
+            f"{_free_name(request.cluster)} ...), or end that one first (psclust down {name})."
         )
 
 
@@ -83,20 +87,25 @@ def _refuse_another_version(status: RunStatus) -> None:
     """Plans are written for the version that carries them out."""
     if status.psclust != __version__:
         raise UsageError(
-            f"{status.name} is up, started by psclust {status.psclust or 'of another version'}, and this is {__version__}: change it with "
-            f"that one, or end it first (psclust down {status.name})."
+            f"{status.name} is up, started by psclust {status.psclust or 'of another version'}, "
+            f"and this is {__version__}: change it with that one, "
+            f"or end it first (psclust down {status.name})."
         )
 
 
 def _refuse_other_hosts(request: UpRequest, remote_hosts: Mapping[str, RemoteHost]) -> None:
     """`remote_hosts`: those with an agent of the run."""
     wanted = {host.name for host in request.layout.hosts.values()}
-    missing = wanted - remote_hosts.keys() if remote_hosts else wanted & {host.name for host in other_hosts(request.file)}
+    missing = (
+        wanted - remote_hosts.keys()
+        if remote_hosts
+        else wanted & {host.name for host in other_hosts(request.file)}
+    )
     if missing:
         name, there = request.cluster.name, ", ".join(remote_hosts) or "this machine alone"
         raise UsageError(
-            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps its hosts. End it first (psclust down "
-            f"{name}), or give this one another --name."
+            f"hosts: {', '.join(sorted(missing))}: {name} is up, on {there}, and a live run keeps "
+            f"its hosts. End it first (psclust down {name}), or give this one another --name."
         )
 
 

@@ -14,8 +14,8 @@ from psclust.transport.ports import port_holder
 
 @contextmanager
 def listen_for_metrics(place: str | None) -> Iterator[int | None]:
-    """The file descriptor of a socket that listens at `place` ([address:]port), open within the block; None without a place. Raises
-    StartError."""
+    """The file descriptor of a socket that listens at `place` ([address:]port), open within the
+    block; None without a place. Raises StartError."""
     if place is None:
         yield None
         return
@@ -28,7 +28,13 @@ def listen_for_metrics(place: str | None) -> Iterator[int | None]:
         if error.errno == errno.EADDRINUSE:
             holder = port_holder(int(port))
             by = f" by {holder}" if holder else ""
-            raise StartError(f"{shown} is already in use{by}. Stop that process, or choose another port (--metrics).") from None
-        raise StartError(f"{shown}: cannot listen there ({error.strerror}). Name a free port and an address of this machine.") from None
+            raise StartError(
+                f"{shown} is already in use{by}. Stop that process, "
+                "or choose another port (--metrics)."
+            ) from None
+        raise StartError(
+            f"{shown}: cannot listen there ({error.strerror}). "
+            "Name a free port and an address of this machine."
+        ) from None
     with listener:
         yield listener.fileno()

@@ -1,4 +1,5 @@
-"""Whether `-m module` and `module:program` name something that exists, found without importing it."""
+"""Whether `-m module` and `module:program` name something that exists, found without importing
+it."""
 
 from __future__ import annotations
 
@@ -10,30 +11,52 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # A module with one of these may define names that no statement shows.
-_HIDES = ("__getattr__", "globals()", "exec(", "setattr(", "vars()", "locals()", "sys.modules", "import *")
+_HIDES = (
+    "__getattr__",
+    "globals()",
+    "exec(",
+    "setattr(",
+    "vars()",
+    "locals()",
+    "sys.modules",
+    "import *",
+)
 
 
 def module_problem(program: str, roots: Sequence[Path], *, own_interpreter: bool) -> str | None:
-    """Why `-m a.b` or `a.b:program` cannot be run, as a sentence; None if it can, or if that is not known. roots: searched first;
-    own_interpreter: whether this interpreter runs it, so that the installed packages are the same."""
+    """Why `-m a.b` or `a.b:program` cannot be run, as a sentence; None if it can, or if that is not
+    known. roots: searched first; own_interpreter: whether this interpreter runs it, so that the
+    installed packages are the same."""
     name, _, attribute = program.removeprefix("-m ").strip().partition(":")
     paths = [str(root) for root in roots]
     top, *below = name.split(".")
     spec = PathFinder.find_spec(top, paths)
-    if spec is None or spec.origin is None:  # a folder without __init__.py: any other module of that name wins
+    if (
+        spec is None or spec.origin is None
+    ):  # a folder without __init__.py: any other module of that name wins
         spec = _installed(top) or spec if own_interpreter else None
     if spec is None:
         return _missing(program, top) if own_interpreter else None
     for length in range(len(below)):
         found = ".".join((top, *below[: length + 1]))
-        inner = PathFinder.find_spec(found, spec.submodule_search_locations) if spec.submodule_search_locations is not None else None
+        inner = (
+            PathFinder.find_spec(found, spec.submodule_search_locations)
+            if spec.submodule_search_locations is not None
+            else None
+        )
         if inner is None:
             return None if "__path__" in _source(spec) else _missing(program, found)
         spec = inner
     if not attribute:
         is_package = spec.submodule_search_locations is not None
-        if is_package and PathFinder.find_spec(f"{name}.__main__", spec.submodule_search_locations) is None:
-            return f"{program}: {name} is a package without __main__.py, which cannot be run; name a module in it."
+        if (
+            is_package
+            and PathFinder.find_spec(f"{name}.__main__", spec.submodule_search_locations) is None
+        ):
+            return (
+                f"{program}: {name} is a package without __main__.py, which cannot be run; "
+                "name a module in it."
+            )
         return None
     return _attribute_problem(program, name, attribute, _source(spec))
 
@@ -46,7 +69,10 @@ def _installed(top: str) -> ModuleSpec | None:
 
 
 def _missing(program: str, name: str) -> str:
-    return f"{program}: there is no module {name!r} in the tasks' folder, on PYTHONPATH or installed; check its name."
+    return (
+        f"{program}: there is no module {name!r} in the tasks' folder, "
+        "on PYTHONPATH or installed; check its name."
+    )
 
 
 def _attribute_problem(program: str, module: str, attribute: str, source: str) -> str | None:
@@ -61,7 +87,13 @@ def _attribute_problem(program: str, module: str, attribute: str, source: str) -
         return None
     programs = list(_programs(tree))
     near = get_close_matches(attribute, names, 1)
-    hint = f"it has {', '.join(programs)}" if programs else f"did you mean {near[0]!r}?" if near else "it has no psclust.Program"
+    hint = (
+        f"it has {', '.join(programs)}"
+        if programs
+        else f"did you mean {near[0]!r}?"
+        if near
+        else "it has no psclust.Program"
+    )
     return f"{program}: module {module!r} has no {attribute!r}; {hint}"
 
 
@@ -70,7 +102,9 @@ def _programs(tree: ast.Module) -> Iterator[str]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             called = node.value.func
-            if (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) == "Program":
+            if (
+                called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            ) == "Program":
                 yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
@@ -85,11 +119,17 @@ def _source(spec: ModuleSpec) -> str:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """Names that a module's own statements bind, in any branch; of names inside functions and classes only global ones."""
+    """Names that a module's own statements bind, in any branch; of names inside functions and
+    classes only global ones."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield child.name
-            yield from (name for inner in ast.walk(child) if isinstance(inner, ast.Global) for name in inner.names)
+            yield from (
+                name
+                for inner in ast.walk(child)
+                if isinstance(inner, ast.Global)
+                for name in inner.names
+            )
         elif isinstance(child, (ast.Import, ast.ImportFrom)):
             yield from ((alias.asname or alias.name).partition(".")[0] for alias in child.names)
         elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):

@@ -23,33 +23,45 @@ from psclust.spec.spelling import nearest
 from psclust.transport.server_shim import server_shim
 
 
-def plan_in_pod(environ: Mapping[str, str], job: str, index: int | None, folder: str) -> tuple[Task, Plan]:
-    """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has set. `folder`: of the run, in this pod.
-    Raises UsageError."""
+def plan_in_pod(
+    environ: Mapping[str, str], job: str, index: int | None, folder: str
+) -> tuple[Task, Plan]:
+    """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has
+    set. `folder`: of the run, in this pod. Raises UsageError."""
     file = read_file(environ)
     layout = lay_out(with_pods(file))
     known = [entry.name for entry in layout.jobs]
     if job not in known:
         near = nearest(job, known)
         raise UsageError(
-            f"{job}: the cluster has no such job; " + (f"did you mean {near}?" if near else f"its jobs are {', '.join(known)}.")
+            f"{job}: the cluster has no such job; "
+            + (f"did you mean {near}?" if near else f"its jobs are {', '.join(known)}.")
         )
     task = Task(job, _index(environ) if index is None else index)
     count = layout.job(job).job.count
     if task.index >= count:
-        raise UsageError(f"{task}: {job} has {count} tasks, the last one is {job}:{count - 1}; indices begin at 0.")
-    here = HostEnvironment(environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
+        raise UsageError(
+            f"{task}: {job} has {count} tasks, "
+            f"the last one is {job}:{count - 1}; indices begin at 0."
+        )
+    here = HostEnvironment(
+        environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim()
+    )
     run = Run(environ.get(RUN_VARIABLE) or file.name, folder)
     return task, plan_pods(file, here, run, read_scripts(file, layout, environ))
 
 
 @contextmanager
 def folder_in_pod() -> Iterator[str]:
-    """The run's folder in this pod, which is gone afterwards: restarts of its container may share /tmp. Raises StartError."""
+    """The run's folder in this pod, which is gone afterwards: restarts of its container may share
+    /tmp. Raises StartError."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="psclust-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise StartError(f"no temporary folder can be made in this pod ({error.strerror}); mount an emptyDir at /tmp.") from None
+        raise StartError(
+            f"no temporary folder can be made in this pod ({error.strerror}); "
+            "mount an emptyDir at /tmp."
+        ) from None
     with folder as name:
         yield name
 
@@ -58,5 +70,8 @@ def _index(environ: Mapping[str, str]) -> int:
     text = environ.get(INDEX, "")
     if not text.isdecimal():
         found = f"found '{text}' in {INDEX}" if text else f"{INDEX} is not set"
-        raise UsageError(f"{found}: the pods of an indexed Job have it; elsewhere give the task's index with --index.")
+        raise UsageError(
+            f"{found}: the pods of an indexed Job have it; "
+            "elsewhere give the task's index with --index."
+        )
     return int(text)

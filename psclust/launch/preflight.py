@@ -1,4 +1,5 @@
-"""Checks before anything starts: scripts, modules, interpreters, commands and folders that do not exist, too few open files."""
+"""Checks before anything starts: scripts, modules, interpreters, commands and folders that do not
+exist, too few open files."""
 
 from __future__ import annotations
 
@@ -21,10 +22,15 @@ from psclust.transport.open_files import needed
 
 
 def refuse_what_cannot_start(request: UpRequest, *, in_job: bool = False) -> None:
-    """Raises UsageError with a line for each thing that does not exist. On other hosts, only files that are sent there are checked; the
-    nodes of a job to be submitted (`in_job`) share this machine's files, but lines of its script may bring commands."""
+    """Raises UsageError with a line for each thing that does not exist. On other hosts, only files
+    that are sent there are checked; the nodes of a job to be submitted (`in_job`) share this
+    machine's files, but lines of its script may bring commands."""
     here = not request.file.slurm.setup if in_job else not other_hosts(request.file)
-    found = (problem for entry in request.layout.jobs for problem in _problems(request, entry, request.draft[Task(entry.name, 0)], here))
+    found = (
+        problem
+        for entry in request.layout.jobs
+        for problem in _problems(request, entry, request.draft[Task(entry.name, 0)], here)
+    )
     board = [board_problem()] if request.file.tensorboard and not in_job else []
     lines = list(dict.fromkeys(line for line in (*board, *found) if line is not None))
     if lines:
@@ -32,13 +38,17 @@ def refuse_what_cannot_start(request: UpRequest, *, in_job: bool = False) -> Non
 
 
 def refuse_too_few_files(request: UpRequest) -> None:
-    """Raises StartError where this shell's limit is too low for the supervisor of so many tasks here, or of agents on so many hosts."""
+    """Raises StartError where this shell's limit is too low for the supervisor of so many tasks
+    here, or of agents on so many hosts."""
     hosts = len(other_hosts(request.file))
     tasks = 0 if hosts else len(request.draft.tasks)
     have, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], needed(tasks, hosts)
     if have != resource.RLIM_INFINITY and have < need:
         what = f"{tasks} tasks" if tasks else f"{hosts} hosts"
-        raise StartError(f"{what} need about {need} open files; this shell allows {have} (ulimit -Hn). Raise the limit, or start fewer.")
+        raise StartError(
+            f"{what} need about {need} open files; this shell allows {have} (ulimit -Hn). "
+            "Raise the limit, or start fewer."
+        )
 
 
 def _problems(request: UpRequest, entry: JobPlan, task: TaskPlan, here: bool) -> Iterator[str]:
@@ -66,7 +76,9 @@ def _problems(request: UpRequest, entry: JobPlan, task: TaskPlan, here: bool) ->
     else:
         path = task.env.get("PYTHONPATH", request.launcher.environ.get("PYTHONPATH", ""))
         roots = [folder, *(folder / part for part in path.split(os.pathsep) if part)]
-        problem = module_problem(program, roots, own_interpreter=here and task.argv[0] == sys.executable)
+        problem = module_problem(
+            program, roots, own_interpreter=here and task.argv[0] == sys.executable
+        )
         if problem is not None:
             yield problem
 
@@ -79,23 +91,35 @@ def _script_problem(script: str, folder: Path) -> Iterator[str]:
         yield f"{script}: {error.strerror} in {folder.resolve()}. Name a script that can be read."
 
 
-def _command_problem(request: UpRequest, entry: JobPlan, task: TaskPlan, folder: Path) -> Iterator[str]:
+def _command_problem(
+    request: UpRequest, entry: JobPlan, task: TaskPlan, folder: Path
+) -> Iterator[str]:
     name = task.argv[0]
     is_python = entry.program is None or entry.program.is_python
     if _finds(name, folder, task.env.get("PATH", request.launcher.environ.get("PATH"))):
         return
     if is_python:
-        yield f"{name}: there is no such interpreter, or it cannot be executed; name one that exists (--python, or python: in the file)."
+        yield (
+            f"{name}: there is no such interpreter, or it cannot be executed; "
+            "name one that exists (--python, or python: in the file)."
+        )
     elif os.path.dirname(name):
-        what = "cannot be executed: it is a folder or lacks execute permission" if (folder / name).exists() else "there is no such command"
+        what = (
+            "cannot be executed: it is a folder or lacks execute permission"
+            if (folder / name).exists()
+            else "there is no such command"
+        )
         yield f"{name}: {what}. Check its name and place."
     else:
         yield f"{name}: there is no such command on the PATH; check its name, or write where it is."
 
 
 def _finds(name: str, folder: Path, search_path: str | None) -> bool:
-    """Whether a task in this folder finds the command; an interpreter may also be relative to where `up` is called."""
+    """Whether a task in this folder finds the command; an interpreter may also be relative to where
+    `up` is called."""
     name = os.path.expanduser(name)
     if not os.path.dirname(name):
         return shutil.which(name, path=search_path) is not None
-    return any(os.path.isfile(path) and os.access(path, os.X_OK) for path in (folder / name, Path(name)))
+    return any(
+        os.path.isfile(path) and os.access(path, os.X_OK) for path in (folder / name, Path(name))
+    )

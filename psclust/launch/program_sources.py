@@ -1,5 +1,5 @@
-"""The sources of Python programs: the script or module that a job runs, and the modules beside it that it imports. Sources are read, never
-imported: the launcher does not load TensorFlow."""
+"""The sources of Python programs: the script or module that a job runs, and the modules beside it
+that it imports. Sources are read, never imported: the launcher does not load TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ _MOST_FILES = 50
 _MOST_BYTES = 500_000
 
 
-def read_scripts(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> dict[str, ScriptFacts]:
+def read_scripts(
+    file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]
+) -> dict[str, ScriptFacts]:
     """Job -> facts about its Python program, for programs whose source can be read."""
     sources = _sources_of_jobs(file, layout, environ)
     facts = {id(found): read_facts(found) for found in sources.values()}
-    return {job: replace(facts[id(found)], hides=_hidden_module(file, layout.job(job))) for job, found in sources.items()}
+    return {
+        job: replace(facts[id(found)], hides=_hidden_module(file, layout.job(job)))
+        for job, found in sources.items()
+    }
 
 
 def suited_to_script(text: ClusterText) -> tuple[ClusterText, str | None]:
@@ -35,16 +40,24 @@ def suited_to_script(text: ClusterText) -> tuple[ClusterText, str | None]:
         return text, None
     python_path = str(text.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
     sources = sources_of(name, Path(text.cwd or "."), python_path)
-    return coordinated(text, name, read_facts(sources)) if may_coordinate(text, sources) else (text, None)
+    return (
+        coordinated(text, name, read_facts(sources))
+        if may_coordinate(text, sources)
+        else (text, None)
+    )
 
 
 def source_text(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> str | None:
     """The source of all Python programs; None if none can be read."""
-    found = [source for sources in _sources_of_jobs(file, layout, environ).values() for source in sources]
+    found = [
+        source for sources in _sources_of_jobs(file, layout, environ).values() for source in sources
+    ]
     return "\n".join(dict.fromkeys(found)) if found else None
 
 
-def _sources_of_jobs(file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]) -> dict[str, list[str]]:
+def _sources_of_jobs(
+    file: ClusterFile, layout: ClusterLayout, environ: Mapping[str, str]
+) -> dict[str, list[str]]:
     """By job; jobs that run the same program in the same place share one list."""
     known: dict[tuple[str, str, str], list[str]] = {}
     found = {}
@@ -53,7 +66,11 @@ def _sources_of_jobs(file: ClusterFile, layout: ClusterLayout, environ: Mapping[
         if program is None:
             continue
         folder = entry.job.cwd or file.cwd or "."
-        python_path = str(entry.job.env.get("PYTHONPATH", file.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))))
+        python_path = str(
+            entry.job.env.get(
+                "PYTHONPATH", file.env.get("PYTHONPATH", environ.get("PYTHONPATH", ""))
+            )
+        )
         key = (program, folder, python_path)
         if key not in known:
             known[key] = sources_of(program, Path(folder), python_path)
@@ -63,7 +80,8 @@ def _sources_of_jobs(file: ClusterFile, layout: ClusterLayout, environ: Mapping[
 
 
 def module_file(name: str, roots: Sequence[Path]) -> Path | None:
-    """The file of the module with this dotted name below the first root that has it; of a package, its `__init__.py`."""
+    """The file of the module with this dotted name below the first root that has it; of a package,
+    its `__init__.py`."""
     for root in roots:
         base = root.joinpath(*name.split("."))
         for path in (base.with_name(f"{base.name}.py"), base / "__init__.py"):
@@ -89,7 +107,8 @@ def _home(program: str, folder: Path) -> Path:
 
 
 def sources_of(program: str, folder: Path, python_path: str) -> list[str]:
-    """Of a script or `-m module` in `folder`, and of the modules beside it that it imports; none if it cannot be read."""
+    """Of a script or `-m module` in `folder`, and of the modules beside it that it imports; none if
+    it cannot be read."""
     more = [folder / entry for entry in python_path.split(os.pathsep) if entry]
     if program.startswith("-m "):
         roots = [folder, *more]

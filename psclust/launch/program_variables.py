@@ -1,5 +1,6 @@
-"""The variables of a psclust program and their placement, for `psclust plan`. The launcher never imports TensorFlow: a process of its own
-describes the program, with the interpreter, folder and environment of its first task."""
+"""The variables of a psclust program and their placement, for `psclust plan`. The launcher never
+imports TensorFlow: a process of its own describes the program, with the interpreter, folder and
+environment of its first task."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ _DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
-    """way: such as `between-graph sync`; replicas: how many train. one_way: way -> what keeps variables from coming back while gradients
-    leave."""
+    """way: such as `between-graph sync`; replicas: how many train. one_way: way -> what keeps
+    variables from coming back while gradients leave."""
 
     table: Table
     policy: str
@@ -39,7 +40,8 @@ class PlannedPlacement:
 
 
 def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None:
-    """None if the program is no psclust program. Raises UsageError, in one sentence, if its variables cannot be found out."""
+    """None if the program is no psclust program. Raises UsageError, in one sentence, if its
+    variables cannot be found out."""
     task = _program_task(request.layout, plan)
     if task is None:
         return None
@@ -47,10 +49,21 @@ def planned_placement(request: UpRequest, plan: Plan) -> PlannedPlacement | None
     counts = {entry.name: entry.job.count for entry in request.layout.jobs}
     replicas = sum(counts.get(job, 0) for job in replica_jobs(request.layout.replication))
     policy = placement_settings(request.file.placement)
-    one_way = _one_way(found, request, unstreamed(partition(found.variables, policy.max_shard_bytes), counts[PS]))
-    table = tabulate(found.variables, counts[PS], policy, workers=replicas, wire_dtype=found.wire_dtype, one_way=one_way)
+    one_way = _one_way(
+        found, request, unstreamed(partition(found.variables, policy.max_shard_bytes), counts[PS])
+    )
+    table = tabulate(
+        found.variables,
+        counts[PS],
+        policy,
+        workers=replicas,
+        wire_dtype=found.wire_dtype,
+        one_way=one_way,
+    )
     way = f"{request.layout.replication or BETWEEN_GRAPH} {request.file.update}"
-    return PlannedPlacement(table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way)
+    return PlannedPlacement(
+        table, policy.render(), counts[PS], replicas, way, found.wire_dtype, one_way
+    )
 
 
 def _one_way(found: Description, request: UpRequest, in_step: str | None) -> Mapping[str, str]:
@@ -72,7 +85,11 @@ def _ask(task: TaskPlan, request: UpRequest) -> Description:
     python, dash_m, module, *words = task.argv
     environ = inherited(request.launcher.environ)
     # A description needs neither the shim nor GPUs.
-    added = {name: value for name, value in task.env.items() if not is_foreign(name) and name != "LD_PRELOAD"}
+    added = {
+        name: value
+        for name, value in task.env.items()
+        if not is_foreign(name) and name != "LD_PRELOAD"
+    }
     try:
         done = subprocess.run(
             [python, dash_m, module, "--describe", *words],
@@ -86,11 +103,21 @@ def _ask(task: TaskPlan, request: UpRequest) -> Description:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UsageError(f"{words[0]}: its variables are not known: building the model took more than {_DEADLINE_S:g} s.") from None
+        raise UsageError(
+            f"{words[0]}: its variables are not known: "
+            f"building the model took more than {_DEADLINE_S:g} s."
+        ) from None
     except OSError as error:
-        raise UsageError(f"{words[0]}: its variables are not known: {error.filename}: {os.strerror(error.errno or 0)}.") from None
+        raise UsageError(
+            f"{words[0]}: its variables are not known: {error.filename}: "
+            f"{os.strerror(error.errno or 0)}."
+        ) from None
     found = Description.find(done.stdout)
     if done.returncode != 0 or found is None:
         reason = last_line(done.stderr) or f"exit code {done.returncode}"
-        raise UsageError(reason if reason.startswith(f"{words[0]}:") else f"{words[0]}: its variables are not known: {reason}")
+        raise UsageError(
+            reason
+            if reason.startswith(f"{words[0]}:")
+            else f"{words[0]}: its variables are not known: {reason}"
+        )
     return found

@@ -1,4 +1,5 @@
-"""Where runs are on other hosts, and how those are reached: recorded before anything is there, for what is to be done there later."""
+"""Where runs are on other hosts, and how those are reached: recorded before anything is there, for
+what is to be done there later."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ _T = TypeVar("_T")
 Place = Mapping[str, Any]
 
 
-def record_places(cluster: ClusterFolder, run: str, file: ClusterFile, facts: Mapping[str, HostFacts], folders: Mapping[str, str]) -> None:
+def record_places(
+    cluster: ClusterFolder,
+    run: str,
+    file: ClusterFile,
+    facts: Mapping[str, HostFacts],
+    folders: Mapping[str, str],
+) -> None:
     """`run`: its name on the hosts; `folders`: its own on each of them. Call with the lock held."""
     places = {
         host.name: {
@@ -50,15 +57,24 @@ def write_places(cluster: ClusterFolder, runs: Mapping[str, Mapping[str, Place]]
     write_atomically(cluster.hosts, json.dumps(runs, indent=1))
 
 
-def on_places(name: str, places: Mapping[str, Place], work: Callable[[str, HostPython], _T]) -> dict[str, _T | str]:
+def on_places(
+    name: str, places: Mapping[str, Place], work: Callable[[str, HostPython], _T]
+) -> dict[str, _T | str]:
     """host -> what `work` returned there, or why it could not be asked. name: the cluster's."""
     outcomes: dict[str, _T | str] = {}
     for reach_by in dict.fromkeys(place["reach_by"] for place in places.values()):
-        outcomes |= _reached(name, reach_by, {host: place for host, place in places.items() if place["reach_by"] == reach_by}, work)
+        outcomes |= _reached(
+            name,
+            reach_by,
+            {host: place for host, place in places.items() if place["reach_by"] == reach_by},
+            work,
+        )
     return outcomes
 
 
-def _reached(name: str, reach_by: Any, places: Mapping[str, Place], work: Callable[[str, HostPython], _T]) -> dict[str, _T | str]:
+def _reached(
+    name: str, reach_by: Any, places: Mapping[str, Place], work: Callable[[str, HostPython], _T]
+) -> dict[str, _T | str]:
     from psclust.reach.fan_out import attempt_on_each
     from psclust.reach.python.host_python import start_python
     from psclust.reach.ways import connect
@@ -74,5 +90,8 @@ def _reached(name: str, reach_by: Any, places: Mapping[str, Place], work: Callab
         outcomes = attempt_on_each(connections.names, ask)
         return {
             **connections.failures,
-            **{host: str(outcome) if isinstance(outcome, PsclustError) else outcome for host, outcome in outcomes.items()},
+            **{
+                host: str(outcome) if isinstance(outcome, PsclustError) else outcome
+                for host, outcome in outcomes.items()
+            },
         }

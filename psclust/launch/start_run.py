@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
 
 def claim_name(request: UpRequest) -> tuple[RunFolder, int] | None:
-    """A new run's folder, and the lock that makes it the live run of its name; None while another one is live. Raises StartError where
-    the folder cannot be made, UsageError where the name belongs to a batch job that is queued or runs elsewhere."""
+    """A new run's folder, and the lock that makes it the live run of its name; None while another
+    one is live. Raises StartError where the folder cannot be made, UsageError where the name
+    belongs to a batch job that is queued or runs elsewhere."""
     job = batch_system().own_job(os.environ) if request.file.reach_by == "slurm" else None
     try:
         queued = job_folder(request, job)
@@ -49,7 +50,9 @@ def claim_name(request: UpRequest) -> tuple[RunFolder, int] | None:
         prune_beyond_limit(request.cluster.path.parent)
     except OSError as error:
         place = error.filename or request.cluster.path
-        raise StartError(f"{place}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
+        raise StartError(
+            f"{place}: {error.strerror}; runs are kept there. Choose another place with --run-dir."
+        ) from None
     return folder, lock
 
 
@@ -63,14 +66,20 @@ def _new_run(request: UpRequest, job: str | None) -> RunFolder:
 
 
 def start_run(
-    run: HeldRun, request: UpRequest, log_in: Callable[[], AbstractContextManager[Connections]], say: Callable[[str], None]
+    run: HeldRun,
+    request: UpRequest,
+    log_in: Callable[[], AbstractContextManager[Connections]],
+    say: Callable[[str], None],
 ) -> tuple[Plan, StatusStream]:
-    """Start agents on the hosts, complete the plan and have the supervisor start it. `log_in` is called if there are other hosts; `say`
-    gets lines for the user. Raises StartError, UsageError, NoRunError; call it in `run.ended_on_failure()`."""
+    """Start agents on the hosts, complete the plan and have the supervisor start it. `log_in` is
+    called if there are other hosts; `say` gets lines for the user. Raises StartError, UsageError,
+    NoRunError; call it in `run.ended_on_failure()`."""
     run.wait_for_supervisor()
     statuses = StatusStream(run.client.watch())
     remote_hosts: Mapping[str, RemoteHost] = {}
-    earlier = [each for each in request.cluster.runs() if each.id != run.folder.id]  # dead, as their name is ours
+    earlier = [
+        each for each in request.cluster.runs() if each.id != run.folder.id
+    ]  # dead, as their name is ours
     end_earlier_agents(request.cluster, earlier, say)
     if other_hosts(request.file):
         for each in earlier:
@@ -88,13 +97,26 @@ def start_run(
 
 
 def complete_plan(
-    request: UpRequest, folder: RunFolder, client: SupervisorClient, remote_hosts: Mapping[str, RemoteHost], lost: Sequence[str] = ()
+    request: UpRequest,
+    folder: RunFolder,
+    client: SupervisorClient,
+    remote_hosts: Mapping[str, RemoteHost],
+    lost: Sequence[str] = (),
 ) -> Plan:
-    """The draft with what only the hosts know, and ports reserved there. Also records what a plan without one of these hosts needs."""
+    """The draft with what only the hosts know, and ports reserved there. Also records what a plan
+    without one of these hosts needs."""
     file, run = request.file, Run(folder.id, str(folder.path))
     layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
     ports = client.reserve(layout.port_requests(file.ports))
-    plan = build_plan(file, request.launcher, run, ports, scripts=request.scripts, remote_hosts=remote_hosts, lost=lost)
+    plan = build_plan(
+        file,
+        request.launcher,
+        run,
+        ports,
+        scripts=request.scripts,
+        remote_hosts=remote_hosts,
+        lost=lost,
+    )
     if remote_hosts:
         write_plan_inputs(folder, PlanInputs(file, request.scripts, remote_hosts))
     return plan

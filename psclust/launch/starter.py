@@ -1,4 +1,5 @@
-"""What `psclust init --from train.py` fills in: the script's way to learn its role, read from its source."""
+"""What `psclust init --from train.py` fills in: the script's way to learn its role, read from its
+source."""
 
 from __future__ import annotations
 
@@ -15,29 +16,43 @@ from psclust.spec.starter_file import Starter
 
 
 def look_at(name: str, script: str) -> tuple[Starter, str]:
-    """A cluster file's contents for `script`, and a sentence that says why. Raises UsageError if it cannot be read."""
+    """A cluster file's contents for `script`, and a sentence that says why. Raises UsageError if it
+    cannot be read."""
     sources = sources_of(script, Path(), os.environ.get("PYTHONPATH", ""))
     if not sources:
-        raise UsageError(f"--from {script}: there is no such file here, or it cannot be read; name a Python script.")
+        raise UsageError(
+            f"--from {script}: there is no such file here, or it cannot be read; "
+            "name a Python script."
+        )
     program, facts = _psclust_program(sources[0]), read_facts(sources)
     if program is not None:
         module = Path(script).with_suffix("").as_posix().replace("/", ".")
-        return Starter(name, f"{module}:{program}"), f"{script} makes a psclust.Program: in-graph or between-graph is one word in the file"
+        return Starter(
+            name, f"{module}:{program}"
+        ), f"{script} makes a psclust.Program: in-graph or between-graph is one word in the file"
     if facts.coordinates and not facts.starts_servers:
         return Starter(
             name, script, replication=COORDINATOR
         ), f"{script} coordinates workers: its chief alone runs it (replication: {COORDINATOR})"
     classic = [flag for flag in facts.flags if flag_name(flag) in CLASSIC_FLAGS]
     if len(classic) == len(CLASSIC_FLAGS) and not facts.reads_tf_config:
-        return Starter(name, script, role_by="flags"), f"{script} defines {', '.join(facts.flags)}: each task gets them (role_by: flags)"
+        return Starter(
+            name, script, role_by="flags"
+        ), f"{script} defines {', '.join(facts.flags)}: each task gets them (role_by: flags)"
     if len(classic) > 1:
         # `flags` would also give those that it does not know.
         what = ", ".join(facts.flags) + (" and reads TF_CONFIG" if facts.reads_tf_config else "")
-        return Starter(name, script), f"{script} defines {what}: each task gets that (role_by: auto)"
+        return Starter(
+            name, script
+        ), f"{script} defines {what}: each task gets that (role_by: auto)"
     if facts.may_read_role:
-        return Starter(name, script, role_by="tf_config"), f"{script} reads its role from TF_CONFIG: each task gets it (role_by: tf_config)"
+        return Starter(
+            name, script, role_by="tf_config"
+        ), f"{script} reads its role from TF_CONFIG: each task gets it (role_by: tf_config)"
     flags = ", ".join(f"--{flag}" for flag in CLASSIC_FLAGS)
-    return Starter(name, script), f"{script} defines none of {flags} and does not read TF_CONFIG; see role_by in the file"
+    return Starter(
+        name, script
+    ), f"{script} defines none of {flags} and does not read TF_CONFIG; see role_by in the file"
 
 
 def _psclust_program(source: str) -> str | None:
@@ -47,7 +62,11 @@ def _psclust_program(source: str) -> str | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     for node in body:
-        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)):
+        if not (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.targets[0], ast.Name)
+        ):
             continue
         if ast.unparse(node.value.func) in ("Program", "psclust.Program"):
             return node.targets[0].id

@@ -13,7 +13,8 @@ class StatusStream:
     """Reads `statuses` on a thread of its own."""
 
     def __init__(self, statuses: Iterable[RunStatus]) -> None:
-        # Not a SimpleQueue: its `get` waits for ever if a signal comes and the handler returns after the timeout.
+        # Not a SimpleQueue: its `get` waits for ever if a signal comes and the handler returns
+        # after the timeout.
         self._queue: queue.Queue[RunStatus] = queue.Queue()
         self._done = threading.Event()
         threading.Thread(target=self._read, args=(statuses,), name="statuses", daemon=True).start()

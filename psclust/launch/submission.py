@@ -33,7 +33,8 @@ ReadRequest = Callable[[str | None], UpRequest]
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """requests: one for each task of an array, else one. array_tasks: theirs, empty if it is no array. run_id: of all their runs."""
+    """requests: one for each task of an array, else one. array_tasks: theirs, empty if it is no
+    array. run_id: of all their runs."""
 
     requests: Sequence[UpRequest]
     array_tasks: Sequence[str]
@@ -45,7 +46,11 @@ class Submission:
 def check_for_slurm(file: ClusterFile) -> Iterator[Problem]:
     """Every reason why the file cannot become a job."""
     if file.found is None:
-        yield Problem(("hosts",), "Slurm chooses the nodes of a job; remove hosts and hostfile, or write hosts: slurm.", (("hostfile",),))
+        yield Problem(
+            ("hosts",),
+            "Slurm chooses the nodes of a job; remove hosts and hostfile, or write hosts: slurm.",
+            (("hostfile",),),
+        )
 
 
 def prepare(read: ReadRequest) -> Submission:
@@ -55,30 +60,49 @@ def prepare(read: ReadRequest) -> Submission:
     tasks = batch_system().array_tasks(template.file.slurm)
     if tasks and ARRAY_TASK not in template.file.name:
         name = template.file.name
-        raise UsageError(f"name: {name}: the {len(tasks)} runs of an array need names of their own; write name: {name}-{ARRAY_TASK}.")
+        raise UsageError(
+            f"name: {name}: the {len(tasks)} runs of an array need names of their own; write name: "
+            f"{name}-{ARRAY_TASK}."
+        )
     requests = [read(task) for task in tasks] or [read(None)]
     for request in requests:
         refuse_what_cannot_start(request, in_job=True)
     run_id = max(request.cluster.next_id() for request in requests)
     folder = RunFolder(template.cluster.path / run_id)
     state = str(template.cluster.path.parent)
-    command = [sys.executable, "-m", "psclust", "up", "--run-dir", state, "-f", str(folder.cluster_file)]
-    script = batch_system().script(template.file, command, Path(template.launcher.cwd), folder.job_output)
+    command = [
+        sys.executable,
+        "-m",
+        "psclust",
+        "up",
+        "--run-dir",
+        state,
+        "-f",
+        str(folder.cluster_file),
+    ]
+    script = batch_system().script(
+        template.file, command, Path(template.launcher.cwd), folder.job_output
+    )
     return Submission(requests, tasks, run_id, script, cluster_text(template.file, "slurm"))
 
 
 def check(submission: Submission) -> str:
-    """Slurm's answer. Raises UsageError where a run of that name is queued or live, or Slurm refuses the job."""
+    """Slurm's answer. Raises UsageError where a run of that name is queued or live, or Slurm
+    refuses the job."""
     for request in submission.requests:
         refuse_if_elsewhere(request.cluster)
         if request.cluster.is_live():
             name = request.cluster.name
-            raise UsageError(f"{name} is up on this machine: end it (psclust down {name}), or give this one another --name.")
+            raise UsageError(
+                f"{name} is up on this machine: end it (psclust down {name}), "
+                "or give this one another --name."
+            )
     return batch_system().check(submission.script)
 
 
 def submit(submission: Submission) -> str:
-    """The job's id; its run is queued. Raises UsageError, or StartError where a folder cannot be made."""
+    """The job's id; its run is queued. Raises UsageError, or StartError where a folder cannot be
+    made."""
     folders: list[RunFolder] = []
     try:
         for request in submission.requests:
@@ -88,7 +112,10 @@ def submit(submission: Submission) -> str:
         job = batch_system().submit(submission.script)
     except OSError as error:
         _remove(folders)
-        raise StartError(f"{error.filename}: {error.strerror}; runs are kept there. Choose another place with --run-dir.") from None
+        raise StartError(
+            f"{error.filename}: {error.strerror}; runs are kept there. "
+            "Choose another place with --run-dir."
+        ) from None
     except PsclustError:
         _remove(folders)
         raise
@@ -98,18 +125,29 @@ def submit(submission: Submission) -> str:
     return job
 
 
-def queued_run(request: UpRequest, origin: Origin, *, run_id: str | None = None, job: str | None = None) -> RunFolder:
+def queued_run(
+    request: UpRequest, origin: Origin, *, run_id: str | None = None, job: str | None = None
+) -> RunFolder:
     """The folder of a run that waits for its job. Raises OSError, StartError."""
     cluster, now = request.cluster, time.time()
     folder = _locked(cluster, run_id, job)
     origin.write(folder)
-    tasks = tuple(TaskStatus(str(task.task), task.role, QUEUED, "-", None, None, 0, 0, None, now, None) for task in request.draft.tasks)
-    write_status(folder, RunStatus(cluster.name, folder.id, str(folder.path), QUEUED, 0, now, tasks, psclust=__version__))
+    tasks = tuple(
+        TaskStatus(str(task.task), task.role, QUEUED, "-", None, None, 0, 0, None, now, None)
+        for task in request.draft.tasks
+    )
+    write_status(
+        folder,
+        RunStatus(
+            cluster.name, folder.id, str(folder.path), QUEUED, 0, now, tasks, psclust=__version__
+        ),
+    )
     return folder
 
 
 def queue_run(request: UpRequest, last: RunFolder) -> None:
-    """Before the job of the run in `last`, which has ended, starts again: the folder of its next run."""
+    """Before the job of the run in `last`, which has ended, starts again: the folder of its next
+    run."""
     job = BatchJob.read(last.job)
     if job is not None:
         with suppress(OSError):  # a full disk, say: the job then makes the folder itself
@@ -119,7 +157,9 @@ def queue_run(request: UpRequest, last: RunFolder) -> None:
 def _locked(cluster: ClusterFolder, run_id: str | None, job: str | None) -> RunFolder:
     lock = cluster.lock()
     if lock is None:
-        raise StartError(f"{cluster.name}: another run is just beginning, or ending; see `psclust ps`.")
+        raise StartError(
+            f"{cluster.name}: another run is just beginning, or ending; see `psclust ps`."
+        )
     try:
         return cluster.new_run(run_id=run_id, job=BatchJob(job) if job is not None else None)
     finally:

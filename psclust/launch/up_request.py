@@ -1,4 +1,5 @@
-"""The request behind `up` and `plan`: a cluster file with flags laid over it, checked and planned without any host or port."""
+"""The request behind `up` and `plan`: a cluster file with flags laid over it, checked and planned
+without any host or port."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ from psclust.transport.server_shim import server_shim
 
 @dataclass(frozen=True, slots=True)
 class UpRequest:
-    """file: the cluster file with the flags laid over it; scripts: facts about each job's program; draft: the plan, without
-    the ports that psclust chooses and what only other hosts know."""
+    """file: the cluster file with the flags laid over it; scripts: facts about each job's program;
+    draft: the plan, without the ports that psclust chooses and what only other hosts know."""
 
     file: ClusterFile
     layout: ClusterLayout
@@ -49,8 +50,8 @@ def read_request(
     nodes_of: Callable[[ClusterText], FoundHosts] | None = None,
     array_task: str | None = None,
 ) -> UpRequest:
-    """path: of the cluster file; None: the flags alone. The others: see `psclust.spec.load.load`. Raises ClusterFileError with every
-    mistake, or UsageError."""
+    """path: of the cluster file; None: the flags alone. The others: see `psclust.spec.load.load`.
+    Raises ClusterFileError with every mistake, or UsageError."""
     file = load(
         Path(path) if path else None,
         overrides,
@@ -61,12 +62,16 @@ def read_request(
         suit=suited_to_script if path else _suited_without_file,
         array_task=array_task or os.environ.get("SLURM_ARRAY_TASK_ID"),
     )
-    launcher = HostEnvironment(environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim())
+    launcher = HostEnvironment(
+        environ=dict(os.environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim()
+    )
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
     scripts = read_scripts(file, layout, os.environ)
     ports = layout.fixed_ports(file.ports)
-    draft = build_plan(file, launcher, Run("<run>", str(cluster.path / "<run>")), ports, scripts=scripts)
+    draft = build_plan(
+        file, launcher, Run("<run>", str(cluster.path / "<run>")), ports, scripts=scripts
+    )
     return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), draft)
 
 

@@ -12,8 +12,9 @@ _MARK = "psclust-variables: "
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """variables: unpartitioned, in the order of creation. wire_dtype: the dtype in which float32 values travel. one_way: the setting that
-    keeps variables from coming back while gradients leave; None if there is none. in_step: the same between-graph synchronous."""
+    """variables: unpartitioned, in the order of creation. wire_dtype: the dtype in which float32
+    values travel. one_way: the setting that keeps variables from coming back while gradients leave;
+    None if there is none. in_step: the same between-graph synchronous."""
 
     variables: tuple[Variable, ...]
     wire_dtype: str = "float32"
@@ -22,7 +23,9 @@ class Description:
 
     def render(self) -> str:
         others = {"wire_dtype": self.wire_dtype, "one_way": self.one_way, "in_step": self.in_step}
-        return _MARK + json.dumps({"variables": [variable.as_dict() for variable in self.variables], **others})
+        return _MARK + json.dumps(
+            {"variables": [variable.as_dict() for variable in self.variables], **others}
+        )
 
     @classmethod
     def find(cls, output: str) -> Description | None:
@@ -31,4 +34,9 @@ class Description:
         if line is None:
             return None
         data = json.loads(line.removeprefix(_MARK))
-        return cls(tuple(Variable.from_dict(entry) for entry in data["variables"]), data["wire_dtype"], data["one_way"], data["in_step"])
+        return cls(
+            tuple(Variable.from_dict(entry) for entry in data["variables"]),
+            data["wire_dtype"],
+            data["one_way"],
+            data["in_step"],
+        )

@@ -10,7 +10,8 @@ from psclust.placement.variable import Variable
 
 
 def place(variables: Iterable[Variable], ps: int, settings: PlacementSettings) -> dict[str, int]:
-    """name -> ps index of all variables, which are partitioned already. Raises UsageError for a pin beyond the last ps."""
+    """name -> ps index of all variables, which are partitioned already. Raises UsageError for a pin
+    beyond the last ps."""
     settings.check(ps)
     pinned: dict[str, int] = {}
     free: list[Variable] = []

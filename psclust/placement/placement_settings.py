@@ -14,26 +14,31 @@ from psclust.placement.policies import BALANCED, POLICIES
 
 @dataclass(frozen=True)
 class PlacementSettings:
-    """policy: a key of `POLICIES`. pin: pattern of variable names -> ps index, see `pins`. max_shard_bytes: larger variables are
-    partitioned; None partitions none."""
+    """policy: a key of `POLICIES`. pin: pattern of variable names -> ps index, see `pins`.
+    max_shard_bytes: larger variables are partitioned; None partitions none."""
 
     policy: str = BALANCED
     pin: Mapping[str, int] = field(default_factory=dict)
     max_shard_bytes: int | None = None
 
     def pinned(self, name: str, whole: str | None = None) -> int | None:
-        """The ps that the variable `name`, perhaps a shard of `whole`, is pinned to; None if to none."""
+        """The ps that the variable `name`, perhaps a shard of `whole`, is pinned to; None if to
+        none."""
         return pinned_ps(self.pin, name, whole)
 
     def check(self, ps: int) -> None:
         """Raises UsageError for a pin to a ps that does not exist."""
         for pattern, index in impossible_pins(self.pin, ps):
             there = "is 1 ps" if ps == 1 else f"are {ps} ps"
-            raise UsageError(f"placement: pin: {pattern!r} is pinned to ps:{index}, and there {there}; write a number from 0 on")
+            raise UsageError(
+                f"placement: pin: {pattern!r} is pinned to ps:{index}, and there {there}; "
+                "write a number from 0 on"
+            )
 
     @classmethod
     def parse(cls, text: str) -> PlacementSettings:
-        """Reads a word, or JSON such as `{"policy": "balanced", "pin": {"a*": 0}, "max_shard_bytes": 8000000}`. Raises UsageError."""
+        """Reads a word, or JSON such as `{"policy": "balanced", "pin": {"a*": 0},
+        "max_shard_bytes": 8000000}`. Raises UsageError."""
         text = text.strip() or BALANCED
         try:
             data: Any = json.loads(text) if text.startswith("{") else {"policy": text}
@@ -44,11 +49,18 @@ class PlacementSettings:
                 None if shard is None else int(shard),
             )
         except (ValueError, AttributeError, TypeError) as error:
-            raise UsageError(f"placement {text!r} cannot be read ({error}); write {' or '.join(POLICIES)}, or a mapping in JSON") from error
+            raise UsageError(
+                f"placement {text!r} cannot be read ({error}); write {' or '.join(POLICIES)}, "
+                "or a mapping in JSON"
+            ) from error
         if settings.policy not in POLICIES:
-            raise UsageError(f"placement is {settings.policy!r}; it must be one of {', '.join(POLICIES)}")
+            raise UsageError(
+                f"placement is {settings.policy!r}; it must be one of {', '.join(POLICIES)}"
+            )
         if settings.max_shard_bytes is not None and settings.max_shard_bytes < 1:
-            raise UsageError(f"placement: max_shard_bytes is {settings.max_shard_bytes}; it must be positive")
+            raise UsageError(
+                f"placement: max_shard_bytes is {settings.max_shard_bytes}; it must be positive"
+            )
         return settings
 
     def render(self) -> str:

@@ -8,5 +8,6 @@ from psclust.placement.variable import Variable
 
 
 def round_robin(variables: Sequence[Variable], load: Sequence[int]) -> dict[str, int]:
-    """Each variable on the next ps, in the order in which the model makes them, as in TensorFlow."""
+    """Each variable on the next ps, in the order in which the model makes them, as in
+    TensorFlow."""
     return {variable.name: index % len(load) for index, variable in enumerate(variables)}

@@ -1,4 +1,5 @@
-"""Which models' synchronous between-graph steps are streamed: each variable comes back while gradients of others leave."""
+"""Which models' synchronous between-graph steps are streamed: each variable comes back while
+gradients of others leave."""
 
 from __future__ import annotations
 
@@ -8,19 +9,24 @@ from psclust.placement.table import format_bytes
 from psclust.placement.variable import Variable
 from psclust.placement.wire_bytes import SMALL_BYTES
 
-# Smaller models take the wire so little time that the messages of streaming cost more than it saves, unless they are partitioned for it.
+# Smaller models take the wire so little time that the messages of streaming cost more than it
+# saves, unless they are partitioned for it.
 _STREAMED_BYTES = 1_000_000
 _SHARDS_A_PS = 2
 
 
 def takes_long(whole: Sequence[int], shards: Sequence[int], ps: int) -> bool:
-    """Whether a step takes the wire so long that streaming it saves time. whole, shards: bytes of each trained variable that is not
-    partitioned, and of each shard of one that is."""
-    return sum(whole) + sum(shards) >= _STREAMED_BYTES or sum(size > SMALL_BYTES for size in shards) >= _SHARDS_A_PS * ps
+    """Whether a step takes the wire so long that streaming it saves time. whole, shards: bytes of
+    each trained variable that is not partitioned, and of each shard of one that is."""
+    return (
+        sum(whole) + sum(shards) >= _STREAMED_BYTES
+        or sum(size > SMALL_BYTES for size in shards) >= _SHARDS_A_PS * ps
+    )
 
 
 def unstreamed(pieces: Sequence[Variable], ps: int) -> str | None:
-    """What about a model's variables and shards keeps its steps from being streamed; None if nothing does."""
+    """What about a model's variables and shards keeps its steps from being streamed; None if
+    nothing does."""
     trained = [piece for piece in pieces if piece.trained]
     rows = [piece.whole or piece.name for piece in trained if piece.sparse]
     if rows:
@@ -29,4 +35,7 @@ def unstreamed(pieces: Sequence[Variable], ps: int) -> str | None:
     shards = [piece.bytes for piece in trained if piece.whole is not None]
     if takes_long(whole, shards, ps):
         return None
-    return f"less than {format_bytes(_STREAMED_BYTES)} of trained variables, in less than {_SHARDS_A_PS} shards a ps"
+    return (
+        f"less than {format_bytes(_STREAMED_BYTES)} of trained variables, "
+        f"in less than {_SHARDS_A_PS} shards a ps"
+    )

@@ -1,4 +1,5 @@
-"""The effect of a placement: bytes on each ps, their imbalance, bytes on the wire per step, and advice where a ps holds too much."""
+"""The effect of a placement: bytes on each ps, their imbalance, bytes on the wire per step, and
+advice where a ps holds too much."""
 
 from __future__ import annotations
 
@@ -39,11 +40,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Bytes between ps and replicas in one step of one way to train. busiest: bytes of the ps with the most traffic.
+    """Bytes between ps and replicas in one step of one way to train. busiest: bytes of the ps with
+    the most traffic.
 
-    one_direction: the most that one task's link carries in one direction while every replica makes a step; both_directions: in both.
-    A synchronous step takes one gradient of every replica, an asynchronous step one of a single replica. A replica pulls every trained
-    variable once and pushes its gradient once. at_least: sparse variables are not counted, because the rows a batch touches are unknown.
+    one_direction: the most that one task's link carries in one direction while every replica makes
+    a step; both_directions: in both. A synchronous step takes one gradient of every replica, an
+    asynchronous step one of a single replica. A replica pulls every trained variable once and
+    pushes its gradient once. at_least: sparse variables are not counted, because the rows a batch
+    touches are unknown.
     """
 
     way: str
@@ -55,14 +59,16 @@ class Wire:
     both_directions: int
 
     def seconds(self, gbit: float, *, at_once: bool) -> float:
-        """How long the busiest link of `gbit` Gbit/s is in use. at_once: variables come back while gradients leave."""
+        """How long the busiest link of `gbit` Gbit/s is in use. at_once: variables come back while
+        gradients leave."""
         return (self.one_direction if at_once else self.both_directions) / (gbit * _GBIT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """rows: in the order of the variables. totals: bytes of each ps. imbalance: the largest total over the mean. sparse: variables of
-    which only rows travel. warning: a sentence if one ps holds too much. advised: `wire` after the change that it advises."""
+    """rows: in the order of the variables. totals: bytes of each ps. imbalance: the largest total
+    over the mean. sparse: variables of which only rows travel. warning: a sentence if one ps holds
+    too much. advised: `wire` after the change that it advises."""
 
     rows: tuple[Row, ...]
     totals: tuple[int, ...]
@@ -85,12 +91,20 @@ def tabulate(
     wire_dtype: str | None = None,
     one_way: Collection[str] = (),
 ) -> Table:
-    """The table of whole `variables` on `ps` parameter servers and `workers` replicas. one_way: those of WAYS in which workers do not
-    compute from copies of their own. Raises UsageError for an impossible pin."""
+    """The table of whole `variables` on `ps` parameter servers and `workers` replicas. one_way:
+    those of WAYS in which workers do not compute from copies of their own. Raises UsageError for an
+    impossible pin."""
     pieces, placed, totals = _place(variables, ps, settings)
     total, better = sum(totals), _better(variables, ps, settings)
     rows = tuple(
-        Row(piece.name, piece.shape, piece.dtype, piece.bytes, placed[piece.name], piece.bytes / total if total else 0.0)
+        Row(
+            piece.name,
+            piece.shape,
+            piece.dtype,
+            piece.bytes,
+            placed[piece.name],
+            piece.bytes / total if total else 0.0,
+        )
         for piece in pieces
     )
     return Table(
@@ -98,7 +112,9 @@ def tabulate(
         totals=totals,
         imbalance=imbalance(totals),
         wire=_wires(variables, ps, settings, workers, wire_dtype, one_way),
-        sparse=tuple(variable.name for variable in variables if variable.trained and variable.sparse),
+        sparse=tuple(
+            variable.name for variable in variables if variable.trained and variable.sparse
+        ),
         warning=warning(variables, ps, settings),
         advised=_wires(variables, ps, better, workers, wire_dtype, one_way) if better else (),
     )
@@ -106,8 +122,8 @@ def tabulate(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What one ps holds, optimizer slots not counted. variables: how many, or shards of them. largest: the name of one with the most
-    bytes; None if there are none."""
+    """What one ps holds, optimizer slots not counted. variables: how many, or shards of them.
+    largest: the name of one with the most bytes; None if there are none."""
 
     variables: int
     bytes: int
@@ -115,11 +131,15 @@ class Held:
 
 
 def held(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> tuple[Held, ...]:
-    """Of whole `variables` on each of `ps` parameter servers. Raises UsageError for an impossible pin."""
+    """Of whole `variables` on each of `ps` parameter servers. Raises UsageError for an impossible
+    pin."""
     pieces, placed, totals = _place(variables, ps, settings)
     there = [[piece for piece in pieces if placed[piece.name] == index] for index in range(ps)]
     largest = (max(each, key=lambda piece: piece.bytes).name if each else None for each in there)
-    return tuple(Held(len(each), total, name) for each, total, name in zip(there, totals, largest, strict=True))
+    return tuple(
+        Held(len(each), total, name)
+        for each, total, name in zip(there, totals, largest, strict=True)
+    )
 
 
 def imbalance(totals: Sequence[int]) -> float:
@@ -129,49 +149,76 @@ def imbalance(totals: Sequence[int]) -> float:
 
 
 def warning(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> str | None:
-    """One sentence if the fullest ps holds more than 1.2 times the mean of a model that is not tiny: which ps, how much, and a change that
-    was verified to help."""
+    """One sentence if the fullest ps holds more than 1.2 times the mean of a model that is not
+    tiny: which ps, how much, and a change that was verified to help."""
     pieces, placed, totals = _place(variables, ps, settings)
     uneven = imbalance(totals)
     if uneven <= IMBALANCE_LIMIT or sum(totals) < _WORTH_PLACING:
         return None
     largest = max(range(ps), key=totals.__getitem__)
-    cause = max((piece for piece in pieces if placed[piece.name] == largest), key=lambda piece: piece.bytes)
+    cause = max(
+        (piece for piece in pieces if placed[piece.name] == largest), key=lambda piece: piece.bytes
+    )
     share = totals[largest] / sum(totals)
-    text = f"ps:{largest} holds {int(100 * share)} % of the variables' bytes ({uneven:.1f} times the mean)"
+    text = (
+        f"ps:{largest} holds {int(100 * share)} % of the variables' bytes "
+        f"({uneven:.1f} times the mean)"
+    )
     alone = cause.bytes * ps > IMBALANCE_LIMIT * sum(totals)
     if alone:
         text += f", {format_bytes(cause.bytes)} of them in {cause.name}"
     return f"{text}; {_advice(variables, ps, settings, cause)}"
 
 
-def _better(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> PlacementSettings | None:
-    """The smallest change that brings the imbalance under the limit; None if it is under it already, or none does."""
+def _better(
+    variables: Sequence[Variable], ps: int, settings: PlacementSettings
+) -> PlacementSettings | None:
+    """The smallest change that brings the imbalance under the limit; None if it is under it
+    already, or none does."""
     if imbalance(_place(variables, ps, settings)[2]) <= IMBALANCE_LIMIT:
         return None
     candidates = [replace(settings, policy=BALANCED)] if settings.policy != BALANCED else []
     for size in _shard_sizes(variables, ps, settings):
         candidates.append(replace(settings, policy=BALANCED, max_shard_bytes=size))
-    return next((candidate for candidate in candidates if imbalance(_place(variables, ps, candidate)[2]) <= IMBALANCE_LIMIT), None)
+    return next(
+        (
+            candidate
+            for candidate in candidates
+            if imbalance(_place(variables, ps, candidate)[2]) <= IMBALANCE_LIMIT
+        ),
+        None,
+    )
 
 
-def _advice(variables: Sequence[Variable], ps: int, settings: PlacementSettings, cause: Variable) -> str:
+def _advice(
+    variables: Sequence[Variable], ps: int, settings: PlacementSettings, cause: Variable
+) -> str:
     found = _better(variables, ps, settings)
     if found is not None and found.max_shard_bytes == settings.max_shard_bytes:
-        return f"write placement: {BALANCED}" if not settings.pin and settings.max_shard_bytes is None else f"write policy: {BALANCED}"
+        return (
+            f"write placement: {BALANCED}"
+            if not settings.pin and settings.max_shard_bytes is None
+            else f"write policy: {BALANCED}"
+        )
     if found is not None:
         limit = format_size(found.max_shard_bytes or 0)
-        return f"write placement: {{policy: {BALANCED}, max_shard_bytes: {limit}}} to partition {cause.whole or cause.name}"
+        return (
+            f"write placement: {{policy: {BALANCED}, max_shard_bytes: "
+            f"{limit}}} to partition {cause.whole or cause.name}"
+        )
     if settings.pinned(cause.name, cause.whole) is not None:
         return f"{cause.name} is pinned there: change the pin, or pin it by shards"
     if not cause.divisible and cause.whole is None:
-        return f"{cause.name} was not made with tf.compat.v1.get_variable, so it cannot be partitioned: make it so, or use fewer ps"
+        return (
+            f"{cause.name} was not made with tf.compat.v1.get_variable, "
+            "so it cannot be partitioned: make it so, or use fewer ps"
+        )
     return f"no other placement of these {len(variables)} variables is even; use fewer ps"
 
 
 def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> list[int]:
-    """Powers of two, the largest first: up to the mean of the ps, and the next one if most bytes are in a table, of which only rows travel,
-    so that its shards need not be small."""
+    """Powers of two, the largest first: up to the mean of the ps, and the next one if most bytes
+    are in a table, of which only rows travel, so that its shards need not be small."""
     mean = max(1, sum(variable.bytes for variable in variables) // ps)
     largest = max(variables, key=lambda variable: variable.bytes)
     size = 1 << (mean.bit_length() - (not largest.sparse))
@@ -183,7 +230,9 @@ def _shard_sizes(variables: Sequence[Variable], ps: int, settings: PlacementSett
     return sizes[:8]
 
 
-def _place(variables: Sequence[Variable], ps: int, settings: PlacementSettings) -> tuple[list[Variable], dict[str, int], tuple[int, ...]]:
+def _place(
+    variables: Sequence[Variable], ps: int, settings: PlacementSettings
+) -> tuple[list[Variable], dict[str, int], tuple[int, ...]]:
     """(variables and shards, name -> ps index of each, bytes on each ps)."""
     pieces = partition(variables, settings.max_shard_bytes)
     placed, totals = place(pieces, ps, settings), [0] * ps
@@ -193,14 +242,25 @@ def _place(variables: Sequence[Variable], ps: int, settings: PlacementSettings) 
 
 
 def _wires(
-    variables: Sequence[Variable], ps: int, settings: PlacementSettings, workers: int, wire_dtype: str | None, one_way: Collection[str]
+    variables: Sequence[Variable],
+    ps: int,
+    settings: PlacementSettings,
+    workers: int,
+    wire_dtype: str | None,
+    one_way: Collection[str],
 ) -> tuple[Wire, ...]:
     pieces, placed, _ = _place(variables, ps, settings)
     return tuple(_wire(way, pieces, placed, ps, workers, wire_dtype, one_way) for way in WAYS)
 
 
 def _wire(
-    way: str, pieces: Sequence[Variable], placed: dict[str, int], ps: int, workers: int, wire_dtype: str | None, one_way: Collection[str]
+    way: str,
+    pieces: Sequence[Variable],
+    placed: dict[str, int],
+    ps: int,
+    workers: int,
+    wire_dtype: str | None,
+    one_way: Collection[str],
 ) -> Wire:
     replicas = workers if way.endswith(" sync") else 1
     pulled, pushed = [0] * ps, [0] * ps
@@ -227,14 +287,14 @@ def _wire(
 
 
 def _busiest_link(counts: Sequence[int], workers: int, replicas: int) -> int:
-    """counts: bytes of each ps in a step of `replicas`. The link of a ps carries as many for each worker, that of a worker those of one
-    replica from all ps."""
+    """counts: bytes of each ps in a step of `replicas`. The link of a ps carries as many for each
+    worker, that of a worker those of one replica from all ps."""
     return max(max(counts) * workers, sum(counts)) // max(1, replicas)
 
 
 def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
-    """Piece -> how many of its rows a batch touches, where known. Their spread over the shards of a table depends on the data; assume an
-    even one."""
+    """Piece -> how many of its rows a batch touches, where known. Their spread over the shards of a
+    table depends on the data; assume an even one."""
     heights: dict[str, int] = {}
     for piece in pieces:
         if piece.whole is not None:
@@ -249,7 +309,9 @@ def _touched(pieces: Sequence[Variable]) -> dict[str, int]:
             continue
         start = above.get(piece.whole, 0)
         end = above[piece.whole] = start + piece.shape[0]
-        touched[piece.name] = piece.rows * end // heights[piece.whole] - piece.rows * start // heights[piece.whole]
+        touched[piece.name] = (
+            piece.rows * end // heights[piece.whole] - piece.rows * start // heights[piece.whole]
+        )
     return touched
 
 

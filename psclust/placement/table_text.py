@@ -9,20 +9,34 @@ from psclust.placement.table import Row, Table, Wire, format_bytes
 Cells = Sequence[Sequence[str]]
 VARIABLES = ("VARIABLE", "SHAPE", "DTYPE", "BYTES", "PS", "SHARE")
 TOTALS = ("PS", "VARIABLES", "BYTES", "TIMES THE MEAN")
-# What a step with shards on a second ps took longer, at a speed at which bytes did not count: 1 to 2.5 ms with four hosts on two cores.
+# What a step with shards on a second ps took longer, at a speed at which bytes did not count: 1 to
+# 2.5 ms with four hosts on two cores.
 _MESSAGES_S = 0.001
 
 
 def variable_cells(table: Table) -> Cells:
     return [
-        (row.variable, _shape(row), row.dtype, format_bytes(row.bytes), f"ps:{row.ps}", f"{100 * row.share:.1f} %") for row in table.rows
+        (
+            row.variable,
+            _shape(row),
+            row.dtype,
+            format_bytes(row.bytes),
+            f"ps:{row.ps}",
+            f"{100 * row.share:.1f} %",
+        )
+        for row in table.rows
     ]
 
 
 def total_cells(table: Table) -> Cells:
     mean = sum(table.totals) / len(table.totals)
     return [
-        (f"ps:{index}", str(sum(row.ps == index for row in table.rows)), format_bytes(total), f"{total / mean:.2f}" if mean else "-")
+        (
+            f"ps:{index}",
+            str(sum(row.ps == index for row in table.rows)),
+            format_bytes(total),
+            f"{total / mean:.2f}" if mean else "-",
+        )
         for index, total in enumerate(table.totals)
     ]
 
@@ -32,7 +46,8 @@ def wire_heads(gbit: float) -> Sequence[str]:
 
 
 def wire_cells(table: Table, way: str, gbit: float, one_way: Mapping[str, str]) -> Cells:
-    """`way`: the plan's own, which is marked. gbit: speed of the links, in Gbit/s. one_way: as in `one_way_note`."""
+    """`way`: the plan's own, which is marked. gbit: speed of the links, in Gbit/s. one_way: as in
+    `one_way_note`."""
     return [
         (
             f"{wire.way} (as planned)" if wire.way == way else wire.way,
@@ -53,27 +68,44 @@ def _seconds(wire: Wire, gbit: float, one_way: Mapping[str, str]) -> str:
 
 
 def gain_note(table: Table, way: str, gbit: float, one_way: Mapping[str, str]) -> str | None:
-    """How much sooner a step's last byte arrives after the change that the table's warning advises."""
-    now, then = (next((w for w in wires if w.way == way), None) for wires in (table.wire, table.advised))
+    """How much sooner a step's last byte arrives after the change that the table's warning
+    advises."""
+    now, then = (
+        next((w for w in wires if w.way == way), None) for wires in (table.wire, table.advised)
+    )
     if now is None or then is None:
         return None
-    text = f"With it, a step would take the busiest link {_seconds(then, gbit, one_way)} in place of {_seconds(now, gbit, one_way)}."
+    text = (
+        f"With it, a step would take the busiest link {_seconds(then, gbit, one_way)} in place of "
+        f"{_seconds(now, gbit, one_way)}."
+    )
     saved = _time(now, gbit, one_way) - _time(then, gbit, one_way)
-    return text if saved > _MESSAGES_S else f"{text} The messages to more ps may take longer than that saves."
+    return (
+        text
+        if saved > _MESSAGES_S
+        else f"{text} The messages to more ps may take longer than that saves."
+    )
 
 
 def wire_note(table: Table) -> str | None:
     """A note if the numbers of `wire_cells` leave something out."""
     if not any(wire.at_least for wire in table.wire):
         return None
-    return f"at least: how many rows a batch touches is not known before training ({', '.join(table.sparse)})"
+    return (
+        "at least: how many rows a batch touches is not known before training "
+        f"({', '.join(table.sparse)})"
+    )
 
 
 def one_way_note(one_way: Mapping[str, str], way: str) -> str | None:
-    """A note if variables are pulled only when all gradients have been pushed. one_way: way -> the reason, of those where it is so."""
+    """A note if variables are pulled only when all gradients have been pushed. one_way: way -> the
+    reason, of those where it is so."""
     if way not in one_way:
         return None
-    return f"{one_way[way]}: a step pushes all gradients before it pulls the first variable, so it takes the time of both"
+    return (
+        f"{one_way[way]}: a step pushes all gradients before it pulls the first variable, "
+        "so it takes the time of both"
+    )
 
 
 def _shape(row: Row) -> str:

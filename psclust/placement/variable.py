@@ -12,7 +12,8 @@ _BYTES = {"bool": 1, "string": 8, "resource": 8, "bfloat16": 2, "half": 2}
 
 
 def dtype_bytes(dtype: str) -> int:
-    """Bytes of one element of a TensorFlow dtype: 4 for `float32`. A string counts as its pointer; an unknown dtype as 4."""
+    """Bytes of one element of a TensorFlow dtype: 4 for `float32`. A string counts as its pointer;
+    an unknown dtype as 4."""
     if dtype in _BYTES:
         return _BYTES[dtype]
     if dtype.startswith("float8"):
@@ -25,8 +26,9 @@ def dtype_bytes(dtype: str) -> int:
 class Variable:
     """name: without `:0`. shape: fully known. dtype: TensorFlow's name, such as `float32`.
 
-    trained: it gets a gradient. sparse: the gradient has some rows only (IndexedSlices); None: unknown. rows: how many rows a step touches
-    in each replica, if the graph shows it. divisible: it may be partitioned (made with `get_variable`).
+    trained: it gets a gradient. sparse: the gradient has some rows only (IndexedSlices); None:
+    unknown. rows: how many rows a step touches in each replica, if the graph shows it. divisible:
+    it may be partitioned (made with `get_variable`).
     whole: the name of the variable that this one is a shard of.
     """
 

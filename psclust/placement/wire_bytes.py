@@ -12,9 +12,11 @@ SMALL_BYTES = 32 * 1024
 _BLOCK = 1024
 
 
-def wire_bytes(variable: Variable, elements: int, wire_dtype: str | None, *, in_blocks: bool) -> int:
-    """Bytes of `elements` of the variable. Only float32 travels as `wire_dtype`, and as int8 only what is dense, large and sent
-    `in_blocks`; the rest is bfloat16 then."""
+def wire_bytes(
+    variable: Variable, elements: int, wire_dtype: str | None, *, in_blocks: bool
+) -> int:
+    """Bytes of `elements` of the variable. Only float32 travels as `wire_dtype`, and as int8 only
+    what is dense, large and sent `in_blocks`; the rest is bfloat16 then."""
     if wire_dtype is None or variable.dtype != "float32":
         return elements * dtype_bytes(variable.dtype)
     if wire_dtype != "int8":
@@ -26,6 +28,7 @@ def wire_bytes(variable: Variable, elements: int, wire_dtype: str | None, *, in_
 
 
 def blocks_of(count: int) -> tuple[int, int]:
-    """(blocks, values in each) in which `count` values travel as int8: without padding where a block need not be small for it."""
+    """(blocks, values in each) in which `count` values travel as int8: without padding where a
+    block need not be small for it."""
     block = next((size for size in range(_BLOCK, _BLOCK // 4, -1) if count % size == 0), _BLOCK)
     return math.ceil(count / block), block

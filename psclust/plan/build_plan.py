@@ -1,5 +1,5 @@
-"""Plans a cluster: every argument, variable and folder of every task. Pure: ports, environments and facts about scripts are arguments, so a
-dry run is the first half of a real one."""
+"""Plans a cluster: every argument, variable and folder of every task. Pure: ports, environments and
+facts about scripts are arguments, so a dry run is the first half of a real one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class RemoteHost:
-    """A host with an agent: what tasks inherit there, the run's folder, and the address at which others reach it."""
+    """A host with an agent: what tasks inherit there, the run's folder, and the address at which
+    others reach it."""
 
     environment: HostEnvironment
     folder: str
@@ -62,7 +63,11 @@ class _Request:
     def at(self, task: Task) -> _Request:
         """The request with the environment and the run's folder of the task's host."""
         host = self.remote_hosts.get(self.layout.hosts[task].name)
-        return replace(self, host=host.environment, run=replace(self.run, folder=host.folder)) if host else self
+        return (
+            replace(self, host=host.environment, run=replace(self.run, folder=host.folder))
+            if host
+            else self
+        )
 
 
 def build_plan(
@@ -75,18 +80,42 @@ def build_plan(
     remote_hosts: Mapping[str, RemoteHost] | None = None,
     lost: Sequence[str] = (),
 ) -> Plan:
-    """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of each job's Python program, if its source
-    can be read. `remote_hosts`: the hosts with an agent, by name; none if all tasks run on this machine. `lost`: hosts of the file that the
-    run has lost. Raises UsageError for an unknown placeholder."""
+    """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of
+    each job's Python program, if its source can be read. `remote_hosts`: the hosts with an agent,
+    by name; none if all tasks run on this machine. `lost`: hosts of the file that the run has lost.
+    Raises UsageError for an unknown placeholder."""
     remote_hosts = remote_hosts or {}
     layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
     scripts = scripts or {}
-    role_by = {entry.name: decide(file, entry, scripts.get(entry.name), layout.jobs) for entry in layout.jobs}
-    hidden = {job: facts.hides for job, facts in scripts.items() if facts.hides is not None and file.preload}
+    role_by = {
+        entry.name: decide(file, entry, scripts.get(entry.name), layout.jobs)
+        for entry in layout.jobs
+    }
+    hidden = {
+        job: facts.hides
+        for job, facts in scripts.items()
+        if facts.hides is not None and file.preload
+    }
     request = _Request(
-        file, launcher, run, layout, layout.cluster_spec(ports), role_by, remote_hosts, ports, scripts, launcher.environ.get(RESTART_COUNT)
+        file,
+        launcher,
+        run,
+        layout,
+        layout.cluster_spec(ports),
+        role_by,
+        remote_hosts,
+        ports,
+        scripts,
+        launcher.environ.get(RESTART_COUNT),
     )
-    tasks = _with_summaries(request, [_task_plan(request.at(task), entry, task) for entry in layout.jobs for task in entry.tasks])
+    tasks = _with_summaries(
+        request,
+        [
+            _task_plan(request.at(task), entry, task)
+            for entry in layout.jobs
+            for task in entry.tasks
+        ],
+    )
     return Plan(
         name=file.name,
         cluster=request.cluster,
@@ -103,12 +132,22 @@ def build_plan(
 
 
 def _deadlines(keys: cluster_file.Deadlines) -> Deadlines:
-    return Deadlines(keys.start, keys.stop, keys.finish, keys.run, keys.lease, keys.detached, keys.run_exit_code, keys.progress)
+    return Deadlines(
+        keys.start,
+        keys.stop,
+        keys.finish,
+        keys.run,
+        keys.lease,
+        keys.detached,
+        keys.run_exit_code,
+        keys.progress,
+    )
 
 
 def _hidden_notes(hidden: Mapping[str, str]) -> list[str]:
     return [
-        f"{name} in the program's folder hides a module that TensorFlow imports, so its tasks are executed, not forked: they start slower."
+        f"{name} in the program's folder hides a module that TensorFlow imports, "
+        "so its tasks are executed, not forked: they start slower."
         for name in dict.fromkeys(hidden.values())
     ]
 
@@ -116,14 +155,17 @@ def _hidden_notes(hidden: Mapping[str, str]) -> list[str]:
 def _host_notes(launcher: HostEnvironment, remote_hosts: Mapping[str, RemoteHost]) -> list[str]:
     notes = []
     if "TF_CONFIG" in launcher.environ:
-        notes.append("TF_CONFIG in your environment belongs to another cluster; it is not passed to the tasks.")
+        notes.append(
+            "TF_CONFIG in your environment belongs to another cluster; "
+            "it is not passed to the tasks."
+        )
     open_hosts = [name for name, host in remote_hosts.items() if host.environment.shim is None]
     if open_hosts or (launcher.shim is None and not remote_hosts):
         where = f" on {', '.join(open_hosts)}" if open_hosts else ""
         notes.append(
-            f"The server shim is missing{where}, so TensorFlow's servers listen on every interface, without authentication, "
-            "and a session may wait for ever for a machine that is cut off. "
-            "Install a C compiler (apt-get install gcc) and install psclust again."
+            f"The server shim is missing{where}, so TensorFlow's servers listen on every "
+            "interface, without authentication, and a session may wait for ever for a machine that "
+            "is cut off. Install a C compiler (apt-get install gcc) and install psclust again."
         )
     return notes
 
@@ -135,14 +177,22 @@ def _task_plan(request: _Request, entry: JobPlan, task: Task) -> TaskPlan:
     python = job.python or (here.python if request.remote_hosts else file.python or here.python)
     free_port = request.ports.get(extra_port(task)) if entry.free_port else None
     values = placeholder_values(
-        request.cluster, task, address, name=file.name, run_dir=request.run.folder, free_port=free_port, array_task=file.array_task
+        request.cluster,
+        task,
+        address,
+        name=file.name,
+        run_dir=request.run.folder,
+        free_port=free_port,
+        array_task=file.array_task,
     )
     argv, preload = _command(request, entry, task, python)
     return TaskPlan(
         task=task,
         host=request.layout.hosts[task].name,
         address=address,
-        argv=tuple(fill(word, values, where=f"jobs.{task.job}: args") for word in argv) if entry.program else argv,
+        argv=tuple(fill(word, values, where=f"jobs.{task.job}: args") for word in argv)
+        if entry.program
+        else argv,
         env=_environment(request, entry, task, values),
         cwd=_folder(request, job),
         preload=preload if preload and not _differs(request, entry, task, preload) else None,
@@ -167,28 +217,45 @@ def _folder(request: _Request, job: Job) -> str:
     return os.path.join(request.host.cwd, chosen)
 
 
-def _command(request: _Request, entry: JobPlan, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
+def _command(
+    request: _Request, entry: JobPlan, task: Task, python: str
+) -> tuple[tuple[str, ...], Preload | None]:
     file, job, program = request.file, entry.job, entry.program
     if program is None:
         return _server_command(request, entry, task, python)
-    args = [*file.arguments(job), *request.role_by[entry.name].flags, *job.task_args.get(task.index, [])]
+    args = [
+        *file.arguments(job),
+        *request.role_by[entry.name].flags,
+        *job.task_args.get(task.index, []),
+    ]
     facts = request.scripts.get(entry.name, ScriptFacts())
     preload: Preload | None = None
     if file.preload and facts.hides is None and program.is_forkable(args):
-        preload = "keras" if facts.names_keras else "psclust" if program.is_psclust else "tensorflow"
+        preload = (
+            "keras" if facts.names_keras else "psclust" if program.is_psclust else "tensorflow"
+        )
     return (*program.argv(python), *args), preload
 
 
 def _differs(request: _Request, entry: JobPlan, task: Task, load: Preload) -> bool:
-    """Whether the task has its own value for a variable that fork servers read; then it is executed, because no other task could share its
-    fork server."""
+    """Whether the task has its own value for a variable that fork servers read; then it is
+    executed, because no other task could share its fork server."""
     shared = [*request.file.env.items(), *entry.job.env.items()]
-    own = [*entry.job.task_env.get(task.index, {}), *(name for name, value in shared if any(placeholders(str(value))))]
+    own = [
+        *entry.job.task_env.get(task.index, {}),
+        *(name for name, value in shared if any(placeholders(str(value)))),
+    ]
     return any(is_read(name, load) for name in own)
 
 
-def _server_command(request: _Request, entry: JobPlan, task: Task, python: str) -> tuple[tuple[str, ...], Preload | None]:
-    module = "psclust.runtime.python_server" if entry.job.server == "python" else "psclust.runtime.bare_server"
+def _server_command(
+    request: _Request, entry: JobPlan, task: Task, python: str
+) -> tuple[tuple[str, ...], Preload | None]:
+    module = (
+        "psclust.runtime.python_server"
+        if entry.job.server == "python"
+        else "psclust.runtime.bare_server"
+    )
     cluster = task_environment.render_cluster(request.cluster)
     preload: Preload = "tensorflow" if entry.job.server == "python" else "library"
     flags = ["--cluster", cluster, "--job", task.job, "--task", str(task.index)]
@@ -197,7 +264,9 @@ def _server_command(request: _Request, entry: JobPlan, task: Task, python: str) 
     return (python, "-m", module, *flags), preload if request.file.preload else None
 
 
-def _environment(request: _Request, entry: JobPlan, task: Task, values: PlaceholderValues) -> dict[str, str]:
+def _environment(
+    request: _Request, entry: JobPlan, task: Task, values: PlaceholderValues
+) -> dict[str, str]:
     file, job, program = request.file, entry.job, entry.program
     env = task_environment.task_environment(
         request.host,
@@ -208,13 +277,17 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Placehol
         address=request.cluster.address(task),
         gpus=_gpus(request, entry, task),
         # Those of this machine say nothing about another host.
-        allowed_gpus=request.host.environ.get("CUDA_VISIBLE_DEVICES", "") if request.remote_hosts or not file.hosts else "",
+        allowed_gpus=request.host.environ.get("CUDA_VISIBLE_DEVICES", "")
+        if request.remote_hosts or not file.hosts
+        else "",
     )
     if request.remote_hosts:
         env |= task_environment.peer_timeout(file.deadlines.lease)
     ports = job.ports or file.ports
     # Between-graph workers connect and do not listen.
-    if is_range(ports) and (task.job == PS or (task.job == WORKER and request.layout.replication == IN_GRAPH)):
+    if is_range(ports) and (
+        task.job == PS or (task.job == WORKER and request.layout.replication == IN_GRAPH)
+    ):
         env["PSCLUST_PORTS"] = ports
     if program is not None and program.is_psclust:
         env["PSCLUST_REPLICATION"] = request.layout.replication or BETWEEN_GRAPH
@@ -228,7 +301,10 @@ def _environment(request: _Request, entry: JobPlan, task: Task, values: Placehol
     if request.role_by[entry.name].tf_config:
         env["TF_CONFIG"] = render_tf_config(request.cluster, task)
     for mapping in (file.env, job.env, job.task_env.get(task.index, {})):
-        env |= {name: fill(str(value), values, where=f"jobs.{task.job}: env.{name}") for name, value in mapping.items()}
+        env |= {
+            name: fill(str(value), values, where=f"jobs.{task.job}: env.{name}")
+            for name, value in mapping.items()
+        }
     if request.host.shim is not None:
         env["LD_PRELOAD"] = task_environment.with_shim(request.host.shim, env["LD_PRELOAD"])
     return env
@@ -251,7 +327,9 @@ def _gpus(request: _Request, entry: JobPlan, task: Task) -> range | None:
 def _restart(request: _Request, entry: JobPlan) -> RestartPolicy:
     chosen = entry.job.restart or request.file.restart
     default: When = "failure" if entry.program is None or entry.role == "side" else "signal"
-    return RestartPolicy(chosen.when or default, chosen.max, chosen.window, chosen.backoff, chosen.max_backoff)
+    return RestartPolicy(
+        chosen.when or default, chosen.max, chosen.window, chosen.backoff, chosen.max_backoff
+    )
 
 
 def _with_summaries(request: _Request, tasks: list[TaskPlan]) -> list[TaskPlan]:

@@ -16,8 +16,8 @@ from psclust.spec.spare_slots import reassign
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """`jobs` in the order in which TensorFlow lists them; `hosts`: that of every task; `addresses`: of hosts that others reach by another
-    address than their name."""
+    """`jobs` in the order in which TensorFlow lists them; `hosts`: that of every task; `addresses`:
+    of hosts that others reach by another address than their name."""
 
     jobs: tuple[JobPlan, ...]
     hosts: Mapping[Task, Host]
@@ -31,22 +31,37 @@ class ClusterLayout:
         """The ports to reserve before addresses are known, in task order."""
         requests = []
         for entry in self.jobs:
-            requests += [self._port_request(entry.job, task, default) for task in (entry.tasks if entry.in_cluster else ())]
+            requests += [
+                self._port_request(entry.job, task, default)
+                for task in (entry.tasks if entry.in_cluster else ())
+            ]
             wanted = entry.job.ports or default
             free = wanted if is_range(wanted) else "auto"
             extra = entry.tasks if entry.free_port else ()
-            requests += [PortRequest(extra_port(task), self.advertised(task), free, self.hosts[task].name) for task in extra]
+            requests += [
+                PortRequest(extra_port(task), self.advertised(task), free, self.hosts[task].name)
+                for task in extra
+            ]
         return requests
 
     def fixed_ports(self, default: str) -> dict[Task, int]:
         """Of the tasks whose port the cluster file fixes."""
-        return {entry.task: int(entry.wanted) for entry in self.port_requests(default) if is_fixed(entry.wanted)}
+        return {
+            entry.task: int(entry.wanted)
+            for entry in self.port_requests(default)
+            if is_fixed(entry.wanted)
+        }
 
     def cluster_spec(self, ports: Mapping[Task, int]) -> ClusterSpec:
         """Addresses of all tasks in the cluster; a port not decided yet reads `auto`."""
         return ClusterSpec(
             {
-                entry.name: tuple(entry.job.addresses or (f"{self.advertised(task)}:{ports.get(task, 'auto')}" for task in entry.tasks))
+                entry.name: tuple(
+                    entry.job.addresses
+                    or (
+                        f"{self.advertised(task)}:{ports.get(task, 'auto')}" for task in entry.tasks
+                    )
+                )
                 for entry in self.jobs
                 if entry.in_cluster
             }
@@ -63,12 +78,19 @@ class ClusterLayout:
             given, _, port = job.addresses[task.index].rpartition(":")
             return PortRequest(task, given, port, on)
         wanted = job.ports or default
-        return PortRequest(task, self.advertised(task), str(int(wanted) + task.index) if is_fixed(wanted) else wanted, on)
+        return PortRequest(
+            task,
+            self.advertised(task),
+            str(int(wanted) + task.index) if is_fixed(wanted) else wanted,
+            on,
+        )
 
 
-def lay_out(file: ClusterFile, addresses: Mapping[str, str] | None = None, lost: Sequence[str] = ()) -> ClusterLayout:
-    """`lost`: hosts of the file that the run has lost, in that order. Raises UsageError when `ends_with` names a job that runs no program,
-    or when slots run out."""
+def lay_out(
+    file: ClusterFile, addresses: Mapping[str, str] | None = None, lost: Sequence[str] = ()
+) -> ClusterLayout:
+    """`lost`: hosts of the file that the run has lost, in that order. Raises UsageError when
+    `ends_with` names a job that runs no program, or when slots run out."""
     entries = plan_jobs(file)
     jobs = {entry.name: entry.job for entry in entries}
     optional = [entry.name for entry in entries if entry.role == "side"]

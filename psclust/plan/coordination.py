@@ -1,5 +1,5 @@
-"""A script that coordinates workers (`ParameterServerStrategy`, `ClusterCoordinator`) needs one chief that runs it. Where the user has not
-said how such a script runs, this does. Pure."""
+"""A script that coordinates workers (`ParameterServerStrategy`, `ClusterCoordinator`) needs one
+chief that runs it. Where the user has not said how such a script runs, this does. Pure."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ def may_coordinate(text: ClusterText, sources: Iterable[str]) -> bool:
 
 
 def coordinated(text: ClusterText, name: str, facts: ScriptFacts) -> tuple[ClusterText, str | None]:
-    """The file as its script `name` needs it, and a sentence about what was changed: `replication: coordinator` with a chief, or the chief
-    alone where the script starts the servers of ps and workers itself. None if the file stays as it is."""
+    """The file as its script `name` needs it, and a sentence about what was changed: `replication:
+    coordinator` with a chief, or the chief alone where the script starts the servers of ps and
+    workers itself. None if the file stays as it is."""
     if not facts.coordinates or not _is_open(text):
         return text, None
     chief = next((job for job in text.jobs if is_chief(job)), None)
     if not facts.starts_servers:
         who = f"only the {chief} runs it" if chief else "only a chief, which psclust adds, runs it"
         note = (
-            f"{name} coordinates the workers: {who}; ps and workers are bare servers. To run it in every task: --replication between-graph."
+            f"{name} coordinates the workers: {who}; ps and workers are bare servers. "
+            "To run it in every task: --replication between-graph."
         )
         return text.model_copy(update={"replication": COORDINATOR}), note
     if chief is None and facts.reads_tf_config:
-        note = f"{name} coordinates the workers and starts their servers: psclust adds its chief. To leave it out: --job chief=0."
+        note = (
+            f"{name} coordinates the workers and starts their servers: psclust adds its chief. "
+            "To leave it out: --job chief=0."
+        )
         return text.model_copy(update={"jobs": text.jobs | {CHIEF: Job(count=1)}}), note
     return text, None
 
@@ -39,9 +44,17 @@ def _is_open(text: ClusterText) -> bool:
     usual = all(name in (PS, WORKER) or is_chief(name) or is_observer(name) for name in text.jobs)
     has_workers = WORKER in text.jobs and text.jobs[WORKER].count > 0
     no_chief = any(is_chief(name) and not job.count for name, job in text.jobs.items())
-    by_workers = text.ends_with == "workers" or (isinstance(text.ends_with, list) and bool({PS, WORKER} & set(text.ends_with)))
+    by_workers = text.ends_with == "workers" or (
+        isinstance(text.ends_with, list) and bool({PS, WORKER} & set(text.ends_with))
+    )
     free = text.replication is None and text.role_by != "none" and not by_workers
-    return free and usual and has_workers and not no_chief and not any(map(_runs_by_the_users_word, served))
+    return (
+        free
+        and usual
+        and has_workers
+        and not no_chief
+        and not any(map(_runs_by_the_users_word, served))
+    )
 
 
 def _runs_by_the_users_word(job: Job) -> bool:

@@ -1,4 +1,5 @@
-"""The difference between two plans, for a second `up`: tasks to add, remove or restart. All others keep running."""
+"""The difference between two plans, for a second `up`: tasks to add, remove or restart. All others
+keep running."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
 
 # Only the supervisor uses these, so a change takes effect without a restart.
-_OF_SUPERVISOR = {"role", "needs", "decides", "ok_exit_codes", "restart", "elsewhere", "failure_hint", "summaries"}
+_OF_SUPERVISOR = {
+    "role",
+    "needs",
+    "decides",
+    "ok_exit_codes",
+    "restart",
+    "elsewhere",
+    "failure_hint",
+    "summaries",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,5 +52,7 @@ def compare(old: Plan, new: Plan) -> Changes:
 def _difference(old: TaskPlan, new: TaskPlan) -> str:
     names = [field.name for field in fields(TaskPlan) if field.name not in _OF_SUPERVISOR | {"env"}]
     parts = [name for name in names if getattr(old, name) != getattr(new, name)]
-    variables = sorted(name for name in {*old.env, *new.env} if old.env.get(name) != new.env.get(name))
+    variables = sorted(
+        name for name in {*old.env, *new.env} if old.env.get(name) != new.env.get(name)
+    )
     return ", ".join(parts + [f"env.{name}" for name in variables])

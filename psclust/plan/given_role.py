@@ -1,4 +1,5 @@
-"""What the user's own arguments and variables hold of the role of a job's tasks, so that psclust gives only the rest."""
+"""What the user's own arguments and variables hold of the role of a job's tasks, so that psclust
+gives only the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from psclust.plan.script_facts import flag_name, is_hosts_flag, is_role_flag
 from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.placeholders import Placeholder, placeholders, texts_of_job
 
-# A role in a cluster has three parts. A script that learns its addresses nowhere may have them written in.
+# A role in a cluster has three parts. A script that learns its addresses nowhere may have them
+# written in.
 Part = Literal["job_name", "task_index", "addresses"]
 WHO: frozenset[Part] = frozenset({"job_name", "task_index"})
 EVERY_PART: frozenset[Part] = WHO | {"addresses"}
@@ -19,9 +21,10 @@ EVERY_PART: frozenset[Part] = WHO | {"addresses"}
 
 @dataclass(frozen=True, slots=True)
 class GivenRole:
-    """`parts`: those that placeholders, or a TF_CONFIG of the user's, hold; `perhaps`: those that words of single jobs or tasks may hold;
-    `flags`: names of the role's flags that the user writes; `needed`: the parts without which two tasks that run the program would take the
-    same role; `without_addresses`: the jobs that run it, are in the cluster and have no `addresses`."""
+    """`parts`: those that placeholders, or a TF_CONFIG of the user's, hold; `perhaps`: those that
+    words of single jobs or tasks may hold; `flags`: names of the role's flags that the user writes;
+    `needed`: the parts without which two tasks that run the program would take the same role;
+    `without_addresses`: the jobs that run it, are in the cluster and have no `addresses`."""
 
     parts: frozenset[Part]
     perhaps: frozenset[Part]
@@ -37,15 +40,23 @@ class GivenRole:
 def given_role(file: ClusterFile, entry: JobPlan, jobs: Sequence[JobPlan]) -> GivenRole:
     """`jobs`: all of the plan, `entry` among them."""
     texts = texts_of_job(file, entry.job)
-    names = {name for env in (file.env, entry.job.env, *entry.job.task_env.values()) for name in env}
+    names = {
+        name for env in (file.env, entry.job.env, *entry.job.task_env.values()) for name in env
+    }
     same = [each for each in jobs if each.program == entry.program]
-    held = frozenset(part for text in texts for found in placeholders(text) for part in _parts(found))
+    held = frozenset(
+        part for text in texts for found in placeholders(text) for part in _parts(found)
+    )
     return GivenRole(
         parts=EVERY_PART if "TF_CONFIG" in names else held,
         perhaps=frozenset(_perhaps(same)),
-        flags=frozenset(filter(is_role_flag, (flag_name(text) for text in texts if text.startswith("-")))),
+        flags=frozenset(
+            filter(is_role_flag, (flag_name(text) for text in texts if text.startswith("-")))
+        ),
         needed=tuple(_needed(same)),
-        without_addresses=tuple(each.name for each in same if each.in_cluster and not each.job.addresses),
+        without_addresses=tuple(
+            each.name for each in same if each.in_cluster and not each.job.addresses
+        ),
     )
 
 
@@ -61,8 +72,13 @@ def _parts(placeholder: Placeholder) -> frozenset[Part]:
         return frozenset({"addresses"})
     if not placeholder.is_own:
         return frozenset()
-    own: dict[str, frozenset[Part]] = {"job_name": frozenset({"job_name"}), "task_index": frozenset({"task_index"})}
-    return own.get(placeholder.name, EVERY_PART)  # its own address, by which it finds itself in a list
+    own: dict[str, frozenset[Part]] = {
+        "job_name": frozenset({"job_name"}),
+        "task_index": frozenset({"task_index"}),
+    }
+    return own.get(
+        placeholder.name, EVERY_PART
+    )  # its own address, by which it finds itself in a list
 
 
 def _perhaps(same: Sequence[JobPlan]) -> Iterator[Part]:

@@ -1,4 +1,5 @@
-"""One job of a plan: the program its tasks run, whether they are in the cluster spec, and whether their end ends the run."""
+"""One job of a plan: the program its tasks run, whether they are in the cluster spec, and whether
+their end ends the run."""
 
 from __future__ import annotations
 
@@ -9,15 +10,24 @@ from psclust.errors import UsageError
 from psclust.plan.task_plan import Role
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile, Job
-from psclust.spec.jobs import BETWEEN_GRAPH, PS, WORKER, is_chief, is_in_cluster, is_observer, server_jobs, spec_position
+from psclust.spec.jobs import (
+    BETWEEN_GRAPH,
+    PS,
+    WORKER,
+    is_chief,
+    is_in_cluster,
+    is_observer,
+    server_jobs,
+    spec_position,
+)
 from psclust.spec.placeholders import FREE_PORT, placeholders, texts_of_job
 from psclust.spec.program_command import ProgramCommand, ProgramKind, parse_program
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """`program` None: its tasks are TensorFlow servers that psclust provides. `decides`: the run ends when its tasks have ended.
-    `free_port`: whether each task gets an extra port."""
+    """`program` None: its tasks are TensorFlow servers that psclust provides. `decides`: the run
+    ends when its tasks have ended. `free_port`: whether each task gets an extra port."""
 
     name: str
     job: Job
@@ -33,12 +43,16 @@ class JobPlan:
 
     def python_source(self, file: ClusterFile) -> str | None:
         """See `ProgramCommand.python_source`."""
-        return self.program.python_source([] if self.job.command else file.args) if self.program else None
+        return (
+            self.program.python_source([] if self.job.command else file.args)
+            if self.program
+            else None
+        )
 
 
 def plan_jobs(file: ClusterFile) -> tuple[JobPlan, ...]:
-    """The jobs with tasks, in the order in which TensorFlow lists them. Raises UsageError when `ends_with` names a job that runs no
-    program."""
+    """The jobs with tasks, in the order in which TensorFlow lists them. Raises UsageError when
+    `ends_with` names a job that runs no program."""
     jobs = {name: job for name, job in file.all_jobs.items() if job.count}
     programs = {name: _program(file, name, jobs[name]) for name in sorted(jobs, key=spec_position)}
     roles = {name: _role(name, program) for name, program in programs.items()}
@@ -51,14 +65,19 @@ def plan_jobs(file: ClusterFile) -> tuple[JobPlan, ...]:
             program=program,
             role=roles[name],
             decides=name in deciders,
-            free_port=any(found.name == FREE_PORT for text in texts_of_job(file, jobs[name]) for found in placeholders(text)),
+            free_port=any(
+                found.name == FREE_PORT
+                for text in texts_of_job(file, jobs[name])
+                for found in placeholders(text)
+            ),
         )
         for name, program in programs.items()
     )
 
 
 def replication_of(file: ClusterFile) -> str | None:
-    """The kind of replication; None for a script that has not been given one, and for servers alone."""
+    """The kind of replication; None for a script that has not been given one, and for servers
+    alone."""
     return file.replication or (BETWEEN_GRAPH if file.program_command.is_psclust else None)
 
 
@@ -81,13 +100,23 @@ def _role(name: str, program: ProgramCommand | None) -> Role:
 
 
 def _deciders(file: ClusterFile, roles: Mapping[str, Role]) -> Sequence[str]:
-    """The jobs whose end ends the run: `ends_with`, by default the chief, else the workers, else all that run a program."""
+    """The jobs whose end ends the run: `ends_with`, by default the chief, else the workers, else
+    all that run a program."""
     if isinstance(file.ends_with, list):
         return file.ends_with
     working = [name for name, role in roles.items() if role == "program"]
     chiefs = [name for name in working if is_chief(name)]
     workers = [name for name in working if name == WORKER]
-    found = {"auto": chiefs or workers or working, "chief": chiefs, "workers": workers, "all": working, "never": []}[file.ends_with]
+    found = {
+        "auto": chiefs or workers or working,
+        "chief": chiefs,
+        "workers": workers,
+        "all": working,
+        "never": [],
+    }[file.ends_with]
     if not found and file.ends_with in ("chief", "workers"):
-        raise UsageError(f"ends_with: no {file.ends_with.rstrip('s')} task runs a program here; name the jobs that decide, as a list.")
+        raise UsageError(
+            f"ends_with: no {file.ends_with.rstrip('s')} task runs a program here; "
+            "name the jobs that decide, as a list."
+        )
     return found

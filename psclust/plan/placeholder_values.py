@@ -1,5 +1,5 @@
-"""Replaces the placeholders in arguments and environment by the values of one task. No shell is involved: `,` `;` and `|` reach the program
-unchanged."""
+"""Replaces the placeholders in arguments and environment by the values of one task. No shell is
+involved: `,` `;` and `|` reach the program unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from psclust.spec.tf_config import render_tf_config
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderValues:
-    """Of one task. `plain`: of the placeholders without an argument; `cluster`: the addresses for the others."""
+    """Of one task. `plain`: of the placeholders without an argument; `cluster`: the addresses for
+    the others."""
 
     plain: Mapping[str, str]
     cluster: ClusterSpec
@@ -28,7 +29,9 @@ class PlaceholderValues:
         if placeholder.argument is None:
             return self.plain.get(placeholder.name)
         if placeholder.task is None:
-            joined = self.plain.get(placeholder.name) if placeholder.name.endswith("_hosts") else None
+            joined = (
+                self.plain.get(placeholder.name) if placeholder.name.endswith("_hosts") else None
+            )
             return None if joined is None else joined.replace(",", placeholder.argument)
         address = self.cluster.address(Task(*placeholder.task))
         if address is None:
@@ -38,8 +41,8 @@ class PlaceholderValues:
 
 
 def fill(text: str, values: PlaceholderValues, *, where: str) -> str:
-    """`text` with every placeholder replaced. `{{` and `}}` become braces; other braces (JSON) stay.
-    Raises UsageError for an unknown placeholder."""
+    """`text` with every placeholder replaced. `{{` and `}}` become braces; other braces (JSON)
+    stay. Raises UsageError for an unknown placeholder."""
 
     def replace(match: re.Match[str]) -> str:
         if match[1] is None:
@@ -51,7 +54,8 @@ def fill(text: str, values: PlaceholderValues, *, where: str) -> str:
         if value is None:
             known = ", ".join(sorted(values.plain))
             raise UsageError(
-                f"{where}: {text!r} has the unknown placeholder {match[0]}; known are {known}. Write {{{{ and }}}} for braces."
+                f"{where}: {text!r} has the unknown placeholder {match[0]}; known are {known}. "
+                f"Write {{{{ and }}}} for braces."
             )
         return value
 
@@ -68,7 +72,8 @@ def placeholder_values(
     free_port: int | None = None,
     array_task: str | None = None,
 ) -> PlaceholderValues:
-    """Of `task`. `{ps_hosts}`, `{worker_hosts}` and `{chief_hosts}` are empty if the cluster has no such job."""
+    """Of `task`. `{ps_hosts}`, `{worker_hosts}` and `{chief_hosts}` are empty if the cluster has no
+    such job."""
     host, _, port = (address or "").rpartition(":")
     plain = {f"{job}_hosts": "" for job in USUAL_JOBS}
     plain |= {f"{job}_hosts": ",".join(addresses) for job, addresses in cluster.jobs.items()}

@@ -1,4 +1,5 @@
-"""The inputs of the plan of a run on other hosts, kept to plan again when `up` changes the run or a host is lost."""
+"""The inputs of the plan of a run on other hosts, kept to plan again when `up` changes the run or a
+host is lost."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
-_HERE = HostEnvironment(environ={}, cwd="", python="", shim=None)  # every task runs on a remote host
+_HERE = HostEnvironment(
+    environ={}, cwd="", python="", shim=None
+)  # every task runs on a remote host
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name, including lost ones."""
+    """`scripts`: the facts of each job's Python program; `remote_hosts`: every host, by name,
+    including lost ones."""
 
     file: ClusterFile
     scripts: Mapping[str, ScriptFacts]
@@ -28,11 +32,21 @@ class PlanInputs:
 
     def lay_out(self, lost: Sequence[str]) -> ClusterLayout:
         """See `psclust.plan.cluster_layout.lay_out`."""
-        return lay_out(self.file, {name: host.address for name, host in self.remote_hosts.items()}, lost)
+        return lay_out(
+            self.file, {name: host.address for name, host in self.remote_hosts.items()}, lost
+        )
 
     def plan(self, run: Run, ports: Mapping[Task, int], lost: Sequence[str]) -> Plan:
         """See `psclust.plan.build_plan.build_plan`."""
-        return build_plan(self.file, _HERE, run, ports, scripts=self.scripts, remote_hosts=self.remote_hosts, lost=lost)
+        return build_plan(
+            self.file,
+            _HERE,
+            run,
+            ports,
+            scripts=self.scripts,
+            remote_hosts=self.remote_hosts,
+            lost=lost,
+        )
 
     def to_json(self) -> str:
         return TypeAdapter(PlanInputs).dump_json(self).decode()

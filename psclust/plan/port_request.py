@@ -11,8 +11,9 @@ _EXTRA = ".free_port"  # no job's name has a dot
 
 @dataclass(frozen=True, slots=True)
 class PortRequest:
-    """A port for a task, at the address `host` of the host that the cluster file names `on`. `wanted` is `auto`, a port, or a range `a-b`.
-    `task` is the task, or the name of its extra port (`extra_port`)."""
+    """A port for a task, at the address `host` of the host that the cluster file names `on`.
+    `wanted` is `auto`, a port, or a range `a-b`. `task` is the task, or the name of its extra port
+    (`extra_port`)."""
 
     task: Task
     host: str
@@ -21,7 +22,8 @@ class PortRequest:
 
     @property
     def is_extra(self) -> bool:
-        """Whether it is the port of `{free_port}`, which any server may bind, rather than that of the task's TensorFlow server."""
+        """Whether it is the port of `{free_port}`, which any server may bind, rather than that of
+        the task's TensorFlow server."""
         return self.task.job.endswith(_EXTRA)
 
     @property

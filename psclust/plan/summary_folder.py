@@ -16,12 +16,14 @@ _MODEL_DIR = "--model-dir"
 def chief_of(tasks: Iterable[TaskPlan]) -> TaskPlan | None:
     """The task that writes the model: the chief, or the first worker. None if only servers run."""
     programs = [entry for entry in tasks if entry.role == "program"]
-    return next((entry for entry in programs if is_chief(entry.task.job)), programs[0] if programs else None)
+    return next(
+        (entry for entry in programs if is_chief(entry.task.job)), programs[0] if programs else None
+    )
 
 
 def summary_folder(tensorboard: bool | str, chief: TaskPlan, run_dir: str) -> str:
-    """tensorboard: the key of the cluster file, a script's folder or true: a psclust program's model. run_dir: the run's folder, on the
-    chief's host."""
+    """tensorboard: the key of the cluster file, a script's folder or true: a psclust program's
+    model. run_dir: the run's folder, on the chief's host."""
     given = tensorboard if isinstance(tensorboard, str) else _model_dir(chief.argv)
     return os.path.join(chief.cwd, given) if given else str(RunFolder(Path(run_dir)).model)
 

@@ -1,5 +1,6 @@
-"""The environment variables of a task. They keep TensorFlow's servers from hanging, from listening on every interface and from taking GPUs
-they do not need. A value that the user sets, in the cluster file or in the shell, overrides each."""
+"""The environment variables of a task. They keep TensorFlow's servers from hanging, from listening
+on every interface and from taking GPUs they do not need. A value that the user sets, in the cluster
+file or in the shell, overrides each."""
 
 from __future__ import annotations
 
@@ -20,18 +21,37 @@ from psclust.spec.env_file import parse_env_file
 if TYPE_CHECKING:
     from psclust.spec.cluster_file import ClusterFile, Placement
 
-# No http_proxy between tasks. A short back-off: after a failed dial every call to that peer fails until the next one, by default for a
-# second. No keepalive: during a quiet call a TensorFlow server accepts one ping in five minutes and closes the connection at the third
-# early one. The shim's socket options detect a lost peer instead.
-GRPC_OPTIONS = "grpc.enable_http_proxy=0,grpc.initial_reconnect_backoff_ms=100,grpc.max_reconnect_backoff_ms=200"
+# No http_proxy between tasks. A short back-off: after a failed dial every call to that peer fails
+# until the next one, by default for a second. No keepalive: during a quiet call a TensorFlow server
+# accepts one ping in five minutes and closes the connection at the third early one. The shim's
+# socket options detect a lost peer instead.
+GRPC_OPTIONS = (
+    "grpc.enable_http_proxy=0,"
+    "grpc.initial_reconnect_backoff_ms=100,grpc.max_reconnect_backoff_ms=200"
+)
 
 # Variables that describe this machine, its user or this terminal, and are wrong on another host.
-_OWN = {"HOME", "HOSTNAME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LOGNAME", "MAIL", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "TERM"}
+_OWN = {
+    "HOME",
+    "HOSTNAME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LOGNAME",
+    "MAIL",
+    "OLDPWD",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "SHLVL",
+    "TERM",
+}
 _OWN |= {"TMPDIR", "USER", "VIRTUAL_ENV", "_"}
 
 
 def is_foreign(name: str) -> bool:
-    """Whether the variable, if it is set before psclust starts a task, belongs to another cluster."""
+    """Whether the variable, if it is set before psclust starts a task, belongs to another
+    cluster."""
     return name == "TF_CONFIG" or name.startswith("PSCLUST_")
 
 
@@ -42,7 +62,8 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class HostEnvironment:
-    """What tasks inherit on a host: variables, working folder, interpreter, and the shim (None: it could not be built)."""
+    """What tasks inherit on a host: variables, working folder, interpreter, and the shim (None: it
+    could not be built)."""
 
     environ: Mapping[str, str]
     cwd: str
@@ -50,15 +71,23 @@ class HostEnvironment:
     shim: str | None
 
 
-def passed(environ: Mapping[str, str], patterns: Sequence[str], file_text: str | None, *, where: str = "env_file") -> dict[str, str]:
-    """The variables that tasks on other hosts get besides those of the plan: those of `environ` that `patterns` select (`HF_TOKEN`,
-    `WANDB_*`), over those of an environment file. They may be secrets: never show them, never put them on a command line. Wildcards select
-    no variable of this machine; none selects one of another cluster. Raises ClusterFileError, with `where` and the line, for a bad
-    file."""
+def passed(
+    environ: Mapping[str, str],
+    patterns: Sequence[str],
+    file_text: str | None,
+    *,
+    where: str = "env_file",
+) -> dict[str, str]:
+    """The variables that tasks on other hosts get besides those of the plan: those of `environ`
+    that `patterns` select (`HF_TOKEN`, `WANDB_*`), over those of an environment file. They may be
+    secrets: never show them, never put them on a command line. Wildcards select no variable of this
+    machine; none selects one of another cluster. Raises ClusterFileError, with `where` and the
+    line, for a bad file."""
     found = parse_env_file(file_text, where=where) if file_text is not None else {}
     for name, value in environ.items():
-        by_pattern = any(fnmatchcase(name, pattern) for pattern in patterns) and not _is_of_this_machine(name)
-        if (by_pattern or name in patterns) and not is_foreign(name):
+        by_pattern = any(fnmatchcase(name, pattern) for pattern in patterns)
+        wanted = name in patterns or (by_pattern and not _is_of_this_machine(name))
+        if wanted and not is_foreign(name):
             found[name] = value
     return found
 
@@ -79,21 +108,27 @@ def placement_settings(placement: Placement) -> PlacementSettings:
 def pace_environment(file: ClusterFile) -> dict[str, str]:
     """How far a psclust program waits for other workers, if the file sets it."""
     backups = {"PSCLUST_BACKUP_WORKERS": str(file.backup_workers)} if file.backup_workers else {}
-    return backups | ({} if file.max_staleness is None else {"PSCLUST_MAX_STALENESS": str(file.max_staleness)})
+    return backups | (
+        {} if file.max_staleness is None else {"PSCLUST_MAX_STALENESS": str(file.max_staleness)}
+    )
 
 
 def peer_timeout(lease_s: float) -> dict[str, str]:
-    """Twice a lease that is longer than half the shim's minute, so that a network failure shorter than the lease breaks no connection."""
-    return {"PSCLUST_PEER_TIMEOUT": str(min(math.ceil(2 * lease_s), 36_000))} if lease_s > 30 else {}
+    """Twice a lease that is longer than half the shim's minute, so that a network failure shorter
+    than the lease breaks no connection."""
+    return (
+        {"PSCLUST_PEER_TIMEOUT": str(min(math.ceil(2 * lease_s), 36_000))} if lease_s > 30 else {}
+    )
 
 
 def library_environment(here: HostEnvironment) -> dict[str, str]:
-    """The variables of every task and every fork server, except those that the calling environment sets."""
+    """The variables of every task and every fork server, except those that the calling environment
+    sets."""
     defaults = {
         "TF_GRPC_DEFAULT_OPTIONS": GRPC_OPTIONS,
         "TF_GRPC_WORKER_CACHE_QUEUES": "4",  # default: 64, a thread each
-        # Memory of tensors is kept for the next step: malloc gives large ones back to the system, which clears each page for the next
-        # tensor. The limit, by default 64 GB, is out of reach.
+        # Memory of tensors is kept for the next step: malloc gives large ones back to the system,
+        # which clears each page for the next tensor. The limit, by default 64 GB, is out of reach.
         "TF_CPU_ALLOCATOR_USE_BFC": "true",
         "TF_CPU_BFC_MEM_LIMIT_IN_MB": str(16 << 20),
         "TF_CPP_MIN_LOG_LEVEL": "2",
@@ -106,7 +141,8 @@ def library_environment(here: HostEnvironment) -> dict[str, str]:
 
 
 def with_shim(shim: str, preloaded: str) -> str:
-    """LD_PRELOAD with the shim, behind the libraries of the user, some of which must come first (AddressSanitizer)."""
+    """LD_PRELOAD with the shim, behind the libraries of the user, some of which must come first
+    (AddressSanitizer)."""
     return preloaded if shim in preloaded.split(":") else ":".join(filter(None, (preloaded, shim)))
 
 
@@ -121,8 +157,9 @@ def task_environment(
     gpus: range | None,
     allowed_gpus: str = "",
 ) -> dict[str, str]:
-    """The environment psclust adds for one task. `address`: where its server listens; `gpus`: the GPUs it sees, counted among
-    `allowed_gpus`, which is CUDA_VISIBLE_DEVICES of its host; None to leave that as it is. Raises UsageError if there are not so many."""
+    """The environment psclust adds for one task. `address`: where its server listens; `gpus`: the
+    GPUs it sees, counted among `allowed_gpus`, which is CUDA_VISIBLE_DEVICES of its host; None to
+    leave that as it is. Raises UsageError if there are not so many."""
     env = library_environment(here) | {
         "PSCLUST_RUN": run_id,
         "PSCLUST_RUN_DIR": run_dir,
@@ -138,13 +175,14 @@ def task_environment(
 
 
 def devices(gpus: range, allowed: str, task: Task) -> list[str]:
-    """The GPUs in CUDA's words. A batch system allows a job some GPUs of a host by CUDA_VISIBLE_DEVICES: others belong to other jobs."""
+    """The GPUs in CUDA's words. A batch system allows a job some GPUs of a host by
+    CUDA_VISIBLE_DEVICES: others belong to other jobs."""
     names = [device for device in allowed.split(",") if device]
     if not names:
         return [str(gpu) for gpu in gpus]
     if gpus.stop > len(names):
         raise UsageError(
-            f"{task} is to see GPU {gpus.stop - 1} of its host, but CUDA_VISIBLE_DEVICES there has {len(names)}: {allowed}. "
-            "Ask for more GPUs, or lower `gpus`."
+            f"{task} is to see GPU {gpus.stop - 1} of its host, but CUDA_VISIBLE_DEVICES there has "
+            f"{len(names)}: {allowed}. Ask for more GPUs, or lower `gpus`."
         )
     return names[gpus.start : gpus.stop]

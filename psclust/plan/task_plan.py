@@ -1,5 +1,5 @@
-"""The plan of a run: one complete, printable record for each task. `psclust plan` shows it, the supervisor executes it, and a second `up`
-compares it with its own."""
+"""The plan of a run: one complete, printable record for each task. `psclust plan` shows it, the
+supervisor executes it, and a second `up` compares it with its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from psclust.plan.port_request import extra_port
 from psclust.spec.cluster import ClusterSpec, Task
 from psclust.spec.preload_limits import Preload
 
-# server: stopped when the programs have ended; side: an observer (evaluator, TensorBoard), which never ends the run.
+# server: stopped when the programs have ended; side: an observer (evaluator, TensorBoard), which
+# never ends the run.
 Role = Literal["server", "program", "side"]
 When = Literal["never", "signal", "failure"]
 
@@ -33,7 +34,8 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """One task, ready to start. `env` extends the environment of its host, without variables that belong to other clusters."""
+    """One task, ready to start. `env` extends the environment of its host, without variables that
+    belong to other clusters."""
 
     task: Task
     host: str
@@ -50,8 +52,10 @@ class TaskPlan:
     restart: RestartPolicy
     recovery_wait_s: float | None
     free_port: int | None = None  # the port of `{free_port}`, once reserved
-    elsewhere: bool = False  # a script that learns no addresses: if it serves, then not at `address`
-    failure_hint: str | None = None  # how psclust gave it its role, as a clause for a failure that is about that
+    # A script that learns no addresses: if it serves, then not at `address`.
+    elsewhere: bool = False
+    # How psclust gave it its role, as a clause for a failure that is about that.
+    failure_hint: str | None = None
     summaries: str | None = None  # the folder on its host whose event files come to the launcher
 
     @property
@@ -69,8 +73,9 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """`run_s` None: no limit; a run that reaches it ends with `run_exit_code`. `lease_s`, `detached_s`: how long an agent keeps its tasks
-    without contact to the supervisor. `progress_s`: how long a training may make no step; None: for ever."""
+    """`run_s` None: no limit; a run that reaches it ends with `run_exit_code`. `lease_s`,
+    `detached_s`: how long an agent keeps its tasks without contact to the supervisor. `progress_s`:
+    how long a training may make no step; None: for ever."""
 
     start_s: float
     stop_s: float
@@ -84,7 +89,8 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file that the run has lost, in that order."""
+    """A whole cluster, ready to start. `notes`: sentences for the user; `lost`: hosts of the file
+    that the run has lost, in that order."""
 
     name: str
     cluster: ClusterSpec
@@ -99,8 +105,14 @@ class Plan:
     def ports(self, without: Collection[Task] = ()) -> dict[Task, int]:
         """The ports of all tasks but some, including extra ports, as `reserve` returned them."""
         tasks = [entry for entry in self.tasks if entry.task not in without]
-        ports = {entry.task: int(entry.address.rpartition(":")[2]) for entry in tasks if entry.address}
-        return ports | {extra_port(entry.task): entry.free_port for entry in tasks if entry.free_port is not None}
+        ports = {
+            entry.task: int(entry.address.rpartition(":")[2]) for entry in tasks if entry.address
+        }
+        return ports | {
+            extra_port(entry.task): entry.free_port
+            for entry in tasks
+            if entry.free_port is not None
+        }
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -110,7 +122,9 @@ class Plan:
         data: dict[str, Any] = json.loads(text)
         return cls(
             name=data["name"],
-            cluster=ClusterSpec({job: tuple(addresses) for job, addresses in data["cluster"]["jobs"].items()}),
+            cluster=ClusterSpec(
+                {job: tuple(addresses) for job, addresses in data["cluster"]["jobs"].items()}
+            ),
             tasks=tuple(_task_from(entry) for entry in data["tasks"]),
             deadlines=Deadlines(**data["deadlines"]),
             notes=tuple(data["notes"]),

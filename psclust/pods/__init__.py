@@ -1,1 +1,2 @@
-"""A cluster as pods of Kubernetes: its manifest and the pods of `up --kubernetes`, which are pure, and what runs in them."""
+"""A cluster as pods of Kubernetes: its manifest and the pods of `up --kubernetes`, which are pure,
+and what runs in them."""

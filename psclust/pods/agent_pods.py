@@ -28,9 +28,12 @@ _SUFFIXES = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 def pods_of(text: ClusterText) -> FoundHosts:
-    """A pod for each task, named after it, and the spare ones. Raises UsageError where the file names hosts of another kind."""
+    """A pod for each task, named after it, and the spare ones. Raises UsageError where the file
+    names hosts of another kind."""
     if text.hosts not in (None, LOCAL):
-        raise UsageError(f"hosts: {text.hosts}: Kubernetes chooses the hosts of pods; remove the hosts here.")
+        raise UsageError(
+            f"hosts: {text.hosts}: Kubernetes chooses the hosts of pods; remove the hosts here."
+        )
     jobs = {name: job.count for name, job in text.jobs.items() if job.count}
     added = added_job(list(jobs), text.replication, parse_program(text.program).kind)
     # In the order of the cluster spec, in which tasks take hosts with one slot.
@@ -39,7 +42,12 @@ def pods_of(text: ClusterText) -> FoundHosts:
     spares = [f"{SPARE}-{index}" for index in range(text.kubernetes.spares)]
     more = f" and {counted(len(spares), 'spare one')}" if spares else ""
     found = [Host(name, slots=1) for name in (*hosts, *spares)]
-    return FoundHosts("kubernetes", found, f"hosts: {counted(len(hosts), 'pod')}{more} of {text.kubernetes.image}", python=_PYTHON)
+    return FoundHosts(
+        "kubernetes",
+        found,
+        f"hosts: {counted(len(hosts), 'pod')}{more} of {text.kubernetes.image}",
+        python=_PYTHON,
+    )
 
 
 def pod_name(cluster: str, host: str) -> str:
@@ -47,8 +55,8 @@ def pod_name(cluster: str, host: str) -> str:
 
 
 def pod_objects(file: ClusterFile, run: str, source: str | None = None) -> dict[str, Object]:
-    """Host -> its pod. `file` has the hosts of `pods_of`; `run`: the id of the run, a label; `source`: of the pod's first process, by
-    default `psclust.pods.pod_waiter`."""
+    """Host -> its pod. `file` has the hosts of `pods_of`; `run`: the id of the run, a label;
+    `source`: of the pod's first process, by default `psclust.pods.pod_waiter`."""
     source = source or Path(pod_waiter.__file__).read_text(encoding="utf-8")
     return {host.name: _pod(file, host.name, run, source) for host in file.hosts}
 
@@ -56,7 +64,11 @@ def pod_objects(file: ClusterFile, run: str, source: str | None = None) -> dict[
 def _pod(file: ClusterFile, host: str, run: str, source: str) -> Object:
     job = host.rpartition("-")[0]
     settings = file.kubernetes
-    container: Object = {"name": CONTAINER, "image": settings.image, "command": _command(file, source)}
+    container: Object = {
+        "name": CONTAINER,
+        "image": settings.image,
+        "command": _command(file, source),
+    }
     if settings.secrets:
         container["envFrom"] = secret_variables(settings.secrets)
     jobs = list(file.all_jobs) if job == SPARE and job not in file.all_jobs else [job]
@@ -66,7 +78,8 @@ def _pod(file: ClusterFile, host: str, run: str, source: str) -> Object:
     if resources:
         container["resources"] = resources
     spec: Object = {
-        # A lost pod is a lost host: its tasks move. Restarts of tasks are the agent's, inside the pod.
+        # A lost pod is a lost host: its tasks move. Restarts of tasks are the agent's, inside the
+        # pod.
         "restartPolicy": "Never",
         "enableServiceLinks": False,
         # Nothing in the pod calls Kubernetes.

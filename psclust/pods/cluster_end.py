@@ -1,8 +1,10 @@
-"""How the pods of a cluster learn that its work is done. `psclust up` has a supervisor for that; pods have only each other.
+"""How the pods of a cluster learn that its work is done. `psclust up` has a supervisor for that;
+pods have only each other.
 
-A task that decides answers on the pod's end port once its program has done its work, and only then. Every task asks the deciders, one at a
-time and in order: the run is over for it when all have answered. A decider goes on answering, and its program's server goes on serving,
-until every task has asked it."""
+A task that decides answers on the pod's end port once its program has done its work, and only then.
+Every task asks the deciders, one at a time and in order: the run is over for it when all have
+answered. A decider goes on answering, and its program's server goes on serving, until every task
+has asked it."""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ _MOST_ASKED_PER_S = 50  # in a large cluster, all tasks ask the same decider
 
 
 class ClusterEnd:
-    """`name`: this task, and `tasks`: all of the cluster, as `worker:0`. `deciders`: the end port of each task that decides, by name; its
-    own counts as done after `announce`. Threads end with the process."""
+    """`name`: this task, and `tasks`: all of the cluster, as `worker:0`. `deciders`: the end port
+    of each task that decides, by name; its own counts as done after `announce`. Threads end with
+    the process."""
 
-    def __init__(self, name: str, tasks: Sequence[str], deciders: dict[str, tuple[str, int]]) -> None:
+    def __init__(
+        self, name: str, tasks: Sequence[str], deciders: dict[str, tuple[str, int]]
+    ) -> None:
         self._name = name
         self._others = set(tasks) - {name}
         self._waiting_for = dict(deciders)
@@ -37,7 +42,8 @@ class ClusterEnd:
             threading.Thread(target=self._ask, daemon=True).start()
 
     def announce(self) -> None:
-        """This task has done its work. Raises OSError if the end port cannot be bound; then the others do not learn it."""
+        """This task has done its work. Raises OSError if the end port cannot be bound; then the
+        others do not learn it."""
         if self.announced:
             return
         try:
@@ -58,7 +64,8 @@ class ClusterEnd:
 
     @property
     def known_to_all(self) -> bool:
-        """Whether this task need not wait any more for others to ask. True for a task that does not decide."""
+        """Whether this task need not wait any more for others to ask. True for a task that does not
+        decide."""
         if self._own is None or (self.announced and not self._answers):
             return True
         return self._others <= self._asked_by

@@ -1,4 +1,5 @@
-"""One job of a cluster as a Job of Kubernetes: indexed, with a pod for each task that restarts as the cluster file says."""
+"""One job of a cluster as a Job of Kubernetes: indexed, with a pod for each task that restarts as
+the cluster file says."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ CONTAINER = "task"
 _MOST = 2**31 - 1
 # Exit codes that another start cannot change: wrong arguments, no such command.
 _HOPELESS = [2, 126, 127]
-_STOP_MARGIN_S = 5  # `psclust task` stops its task within `deadlines.stop`, and needs a moment itself
+# `psclust task` stops its task within `deadlines.stop`, and needs a moment itself.
+_STOP_MARGIN_S = 5
 _PROBE_PERIOD_S = 2
 
 
@@ -39,19 +41,31 @@ def is_server(entry: JobPlan) -> bool:
 
 def job_spec(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | None) -> Object:
     """A JobSpec of batch/v1. `run`: where the pod's run id comes from, as `valueFrom`."""
-    spec: Object = {"completionMode": "Indexed", "completions": entry.job.count, "parallelism": entry.job.count}
+    spec: Object = {
+        "completionMode": "Indexed",
+        "completions": entry.job.count,
+        "parallelism": entry.job.count,
+    }
     restart = entry.job.restart or file.restart
     spec |= _restarts(entry, restart)
     if file.deadlines.run is not None:
         spec["activeDeadlineSeconds"] = max(1, math.ceil(file.deadlines.run))
     in_place = (is_server(entry) or entry.role == "side") and restart.when != "never"
-    pod = _pod_spec(file, entry, file_text, run) | {"restartPolicy": "OnFailure" if in_place else "Never"}
-    return spec | {"template": {"metadata": {"labels": labels(file.name) | {"app.kubernetes.io/component": entry.name}}, "spec": pod}}
+    pod = _pod_spec(file, entry, file_text, run) | {
+        "restartPolicy": "OnFailure" if in_place else "Never"
+    }
+    return spec | {
+        "template": {
+            "metadata": {"labels": labels(file.name) | {"app.kubernetes.io/component": entry.name}},
+            "spec": pod,
+        }
+    }
 
 
 def _restarts(entry: JobPlan, restart: Restart) -> Object:
-    """How often Kubernetes starts the job's tasks again. A server is restarted in its pod; a program gets a new pod. A program's pod that
-    Kubernetes itself ended (a drained host, pre-emption) does not count. By default `up` starts no program again that ended with an exit
+    """How often Kubernetes starts the job's tasks again. A server is restarted in its pod; a
+    program gets a new pod. A program's pod that Kubernetes itself ended (a drained host,
+    pre-emption) does not count. By default `up` starts no program again that ended with an exit
     code, but whether another task's death made it do so, pods cannot know."""
     if restart.when == "never":
         return {"backoffLimit": 0}
@@ -59,10 +73,21 @@ def _restarts(entry: JobPlan, restart: Restart) -> Object:
         return {"backoffLimit": _MOST}
     if is_server(entry):
         return {"backoffLimit": restart.max * entry.job.count}
-    rules: list[Object] = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+    rules: list[Object] = [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ]
     if restart.when != "failure":
-        rules.append({"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": _HOPELESS}})
-    return {"backoffLimitPerIndex": restart.max, "maxFailedIndexes": 0, "podFailurePolicy": {"rules": rules}}
+        rules.append(
+            {
+                "action": "FailJob",
+                "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": _HOPELESS},
+            }
+        )
+    return {
+        "backoffLimitPerIndex": restart.max,
+        "maxFailedIndexes": 0,
+        "podFailurePolicy": {"rules": rules},
+    }
 
 
 def _pod_spec(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | None) -> Object:
@@ -84,9 +109,13 @@ def mount(file: ClusterFile, pod_spec: Object) -> None:
     volumes = file.kubernetes.volumes
     if volumes:
         (container,) = pod_spec["containers"]
-        container["volumeMounts"] = [{"name": f"volume-{number}", "mountPath": path} for number, path in enumerate(volumes.values())]
+        container["volumeMounts"] = [
+            {"name": f"volume-{number}", "mountPath": path}
+            for number, path in enumerate(volumes.values())
+        ]
         pod_spec["volumes"] = [
-            {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": claim}} for number, claim in enumerate(volumes)
+            {"name": f"volume-{number}", "persistentVolumeClaim": {"claimName": claim}}
+            for number, claim in enumerate(volumes)
         ]
 
 
@@ -95,14 +124,24 @@ def _container(file: ClusterFile, entry: JobPlan, file_text: str, run: Object | 
     env: list[Object] = [{"name": VARIABLE, "value": file_text}]
     if run is not None:
         env.append({"name": RUN_VARIABLE, "valueFrom": run})
-    container: Object = {"name": CONTAINER, "image": settings.image, "command": ["psclust", "task", entry.name], "env": env}
+    container: Object = {
+        "name": CONTAINER,
+        "image": settings.image,
+        "command": ["psclust", "task", entry.name],
+        "env": env,
+    }
     if settings.secrets:
         container["envFrom"] = secret_variables(settings.secrets)
     if entry.in_cluster:
         container["ports"] = [{"name": "tensorflow", "containerPort": port}]
     if is_server(entry) and entry.in_cluster:
-        container["readinessProbe"] = {"tcpSocket": {"port": port}, "periodSeconds": _PROBE_PERIOD_S}
-    resources = requirements(settings.resources.get(entry.name, {}), settings.gpu, entry.job.gpus or 0)
+        container["readinessProbe"] = {
+            "tcpSocket": {"port": port},
+            "periodSeconds": _PROBE_PERIOD_S,
+        }
+    resources = requirements(
+        settings.resources.get(entry.name, {}), settings.gpu, entry.job.gpus or 0
+    )
     if resources:
         container["resources"] = resources
     return container

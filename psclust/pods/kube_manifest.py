@@ -1,4 +1,5 @@
-"""The manifest of a cluster: a JobSet, or plain Jobs and a headless Service where JobSet is not installed. Pure."""
+"""The manifest of a cluster: a JobSet, or plain Jobs and a headless Service where JobSet is not
+installed. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +16,14 @@ from psclust.pods.job_object import Object, is_server, job_spec, labels, queue_l
 from psclust.pods.pod_plan import with_pods
 from psclust.spec.cluster_file import ClusterFile
 
-# Tells the evaluator's records of this training from those of an earlier one in the same model folder.
+# Tells the evaluator's records of this training from those of an earlier one in the same model
+# folder.
 _RUN = {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-uid']"}}
 
 
 def manifest(file: ClusterFile, *, plain: bool) -> list[Object]:
-    """The objects for `kubectl apply`. `file`: checked by `psclust.spec.kubernetes_checks`. Raises UsageError when `ends_with` names a job
-    that runs no program."""
+    """The objects for `kubectl apply`. `file`: checked by `psclust.spec.kubernetes_checks`. Raises
+    UsageError when `ends_with` names a job that runs no program."""
     jobs = sorted(lay_out(with_pods(file)).jobs, key=lambda entry: not is_server(entry))
     return _plain(file, jobs) if plain else [_job_set(file, jobs)]
 
@@ -34,12 +36,20 @@ def render(objects: Iterable[Object]) -> str:
 def notes(file: ClusterFile) -> list[str]:
     """What the user should know about the manifest, as sentences."""
     suited = [file.suited] if file.suited else []
-    words = [*file.args, *(word for job in file.jobs.values() for word in (*(job.args or ()), *job.extra_args))]
-    if file.program_command.is_psclust and not any(word.partition("=")[0] == "--model-dir" for word in words):
+    words = [
+        *file.args,
+        *(word for job in file.jobs.values() for word in (*(job.args or ()), *job.extra_args)),
+    ]
+    if file.program_command.is_psclust and not any(
+        word.partition("=")[0] == "--model-dir" for word in words
+    ):
         return [
             *suited,
-            "without --model-dir the model and its checkpoints are lost with the chief's pod; "
-            "mount a PersistentVolumeClaim with kubernetes.volumes, and give --model-dir a folder there.",
+            (
+                "without --model-dir the model and its checkpoints are lost with the chief's pod; "
+                "mount a PersistentVolumeClaim with kubernetes.volumes, "
+                "and give --model-dir a folder there."
+            ),
         ]
     return suited
 
@@ -48,12 +58,21 @@ def _job_set(file: ClusterFile, jobs: Sequence[JobPlan]) -> Object:
     deciders = [entry.name for entry in jobs if entry.decides]
     spec: Object = {
         # Pods find each other before they are ready: every pod of a job starts at once.
-        "network": {"enableDNSHostnames": True, "subdomain": file.name, "publishNotReadyAddresses": True},
+        "network": {
+            "enableDNSHostnames": True,
+            "subdomain": file.name,
+            "publishNotReadyAddresses": True,
+        },
     }
     if deciders:
         spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": deciders}
     spec["replicatedJobs"] = [_replicated_job(file, entry, jobs) for entry in jobs]
-    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": _metadata(file, file.name), "spec": spec}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": _metadata(file, file.name),
+        "spec": spec,
+    }
 
 
 def _replicated_job(file: ClusterFile, entry: JobPlan, jobs: Sequence[JobPlan]) -> Object:
@@ -69,14 +88,23 @@ def _plain(file: ClusterFile, jobs: Sequence[JobPlan]) -> list[Object]:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _metadata(file, file.name) | {"labels": labels(file.name)},
-        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": labels(file.name)},
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": labels(file.name),
+        },
     }
     return [service, *(_job(file, entry) for entry in jobs)]
 
 
 def _job(file: ClusterFile, entry: JobPlan) -> Object:
     metadata = _metadata(file, names.job_name(file.name, entry.name))
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job_spec(file, entry, render_file(file), None)}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": job_spec(file, entry, render_file(file), None),
+    }
 
 
 def _metadata(file: ClusterFile, name: str) -> Object:
@@ -92,7 +120,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
 
 
 _Dumper.add_representer(str, _text)

@@ -1,5 +1,5 @@
-"""Names, addresses and ports of pods. A JobSet and plain Jobs give them the same ones: pod I of a job is NAME-JOB-0-I, and the headless
-service NAME makes NAME-JOB-0-I.NAME its host name."""
+"""Names, addresses and ports of pods. A JobSet and plain Jobs give them the same ones: pod I of a
+job is NAME-JOB-0-I, and the headless service NAME makes NAME-JOB-0-I.NAME its host name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ INDEX = "JOB_COMPLETION_INDEX"
 
 
 def job_name(cluster: str, job: str) -> str:
-    """The name of the Job that holds a job's pods, as a JobSet names the first replica of a replicated Job."""
+    """The name of the Job that holds a job's pods, as a JobSet names the first replica of a
+    replicated Job."""
     return f"{cluster}-{job}-0"
 
 

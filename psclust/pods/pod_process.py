@@ -1,6 +1,8 @@
-"""The first process of a pod: starts the task, passes signals on, reaps orphans, and ends when the task or the whole cluster has ended.
+"""The first process of a pod: starts the task, passes signals on, reaps orphans, and ends when the
+task or the whole cluster has ended.
 
-As process 1 it ignores every signal that it does not handle, so it blocks them and takes them one by one."""
+As process 1 it ignores every signal that it does not handle, so it blocks them and takes them one
+by one."""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ class PodProcess:
     """The task's process, in a session of its own."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> None:
-        """Start it. Nothing is raised for a command that does not exist: the process ends with a shell's exit code."""
+        """Start it. Nothing is raised for a command that does not exist: the process ends with a
+        shell's exit code."""
         sys.stdout.flush()
         sys.stderr.flush()
         self.code: int | None = None
@@ -50,8 +53,8 @@ class PodProcess:
             _become(argv, env, cwd)
 
     def reap(self) -> int | None:
-        """Take in all children that have ended, orphans of the task too. Returns the task's exit code (128 + n for a signal), None while it
-        runs."""
+        """Take in all children that have ended, orphans of the task too. Returns the task's exit
+        code (128 + n for a signal), None while it runs."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._pid:

@@ -1,8 +1,10 @@
-"""The first process of a pod whose tasks an agent runs, as `python -c SOURCE START_S IDLE_S`: it keeps the pod as long as an agent lives
-there, and ends the pod when there has been none for a while. An agent whose launcher is gone ends by its lease, so no pod outlives its run,
-whatever happens to the launcher.
+"""The first process of a pod whose tasks an agent runs, as `python -c SOURCE START_S IDLE_S`: it
+keeps the pod as long as an agent lives there, and ends the pod when there has been none for a
+while. An agent whose launcher is gone ends by its lease, so no pod outlives its run, whatever
+happens to the launcher.
 
-When Kubernetes ends the pod, it asks the agents to end, who end their tasks and report that they leave.
+When Kubernetes ends the pod, it asks the agents to end, who end their tasks and report that they
+leave.
 
 It is sent as text and uses the standard library only."""
 
@@ -13,7 +15,8 @@ import sys
 import time
 
 _AGENT = b"\0-m\0psclust.agent"
-_SHOWN = b" -m psclust.agent"  # of one that was forked: see psclust.reach.python.on_host.start_agent
+# Of one that was forked: see psclust.reach.python.on_host.start_agent.
+_SHOWN = b" -m psclust.agent"
 _LOOK_S = 0.5
 _ENDING = {signal.SIGTERM, signal.SIGINT}
 

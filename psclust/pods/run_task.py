@@ -25,8 +25,8 @@ Say = Callable[[str], None]
 
 
 def run_task(plan: Plan, task: Task, say: Say) -> int:
-    """Wait for the servers that the task needs, run it, and stay until it may end; returns the pod's exit code. `say` gets lines for the
-    user. Call `hold_signals` first."""
+    """Wait for the servers that the task needs, run it, and stay until it may end; returns the
+    pod's exit code. `say` gets lines for the user. Call `hold_signals` first."""
     entry = plan[task]
     end = _cluster_end(plan, task)
     try:
@@ -62,7 +62,8 @@ def _stay(plan: Plan, entry: TaskPlan, process: PodProcess, end: ClusterEnd, say
         if code is not None and code not in entry.ok_exit_codes:
             return code or 1
         phase = _phase(entry)
-        # If all deciders only serve, the other programs decide. Those do not answer on their end ports, so the cluster goes on.
+        # If all deciders only serve, the other programs decide. Those do not answer on their end
+        # ports, so the cluster goes on.
         done = code is not None or phase == FINISHED or (phase == SERVING and not others)
         if code is not None and not entry.decides:
             return 0
@@ -72,7 +73,10 @@ def _stay(plan: Plan, entry: TaskPlan, process: PodProcess, end: ClusterEnd, say
             finish_at = finish_at or time.monotonic() + plan.deadlines.finish_s
             late = time.monotonic() > finish_at
             if late and not (entry.role == "server" or done):
-                say(f"{entry.task} still runs {plan.deadlines.finish_s:g} s after the others had done their work; it is stopped.")
+                say(
+                    f"{entry.task} still runs {plan.deadlines.finish_s:g} s after the others had "
+                    "done their work; it is stopped."
+                )
             if late or entry.role == "server" or (done and end.known_to_all):
                 process.stop(plan.deadlines.stop_s)
                 return 0
@@ -83,19 +87,25 @@ def _announce(entry: TaskPlan, end: ClusterEnd, say: Say) -> None:
     try:
         end.announce()
     except OSError as error:
-        say(f"{entry.task} is done, but cannot tell the other pods: the port after its server's: {error.strerror}.")
+        say(
+            f"{entry.task} is done, but cannot tell the other pods: "
+            f"the port after its server's: {error.strerror}."
+        )
 
 
 def _phase(entry: TaskPlan) -> str | None:
     """What its program reports about itself."""
     try:
-        return Progress.from_json(Path(entry.env["PSCLUST_PROGRESS"]).read_text(encoding="utf-8")).phase
+        return Progress.from_json(
+            Path(entry.env["PSCLUST_PROGRESS"]).read_text(encoding="utf-8")
+        ).phase
     except (OSError, ValueError):
         return None
 
 
 def _wait_for_servers(plan: Plan, entry: TaskPlan, say: Say) -> None:
-    """Until every server that the task needs accepts connections, however long Kubernetes takes to start its pod. Raises Interrupted."""
+    """Until every server that the task needs accepts connections, however long Kubernetes takes to
+    start its pod. Raises Interrupted."""
     remind_at = time.monotonic() + 2 * _DIAL_S
     for task in entry.needs:
         address = plan[task].address or ""

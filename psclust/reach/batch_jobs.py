@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """word: the batch system's own, such as PENDING. waiting: in the queue, for `reason`. over: it will not run any more."""
+    """word: the batch system's own, such as PENDING. waiting: in the queue, for `reason`. over: it
+    will not run any more."""
 
     word: str
     reason: str | None = None
@@ -35,10 +36,12 @@ class BatchSystem(Protocol):
         """The tasks of the array that is asked for; none if it is no array. Raises UsageError."""
 
     def script(self, file: ClusterFile, command: Sequence[str], folder: Path, output: Path) -> str:
-        """The script of the job: `command` in `folder`. {array_task} in a path stands for the number of the task."""
+        """The script of the job: `command` in `folder`. {array_task} in a path stands for the
+        number of the task."""
 
     def check(self, script: str) -> str:
-        """Ask the batch system whether it takes this script; returns its answer. Raises UsageError."""
+        """Ask the batch system whether it takes this script; returns its answer. Raises
+        UsageError."""
 
     def submit(self, script: str) -> str:
         """The job's id. Raises UsageError."""

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 
 class CarriedTunnel:
-    """A `Tunnel`. carry: called on a thread of its own with each connection, until either end closes it; it may raise OSError."""
+    """A `Tunnel`. carry: called on a thread of its own with each connection, until either end
+    closes it; it may raise OSError."""
 
     def __init__(self, carry: Callable[[socket.socket], None]) -> None:
         self._carry = carry
@@ -30,7 +31,9 @@ class CarriedTunnel:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), name="tunnel-client", daemon=True).start()
+                threading.Thread(
+                    target=self._serve, args=(client,), name="tunnel-client", daemon=True
+                ).start()
 
     def _serve(self, client: socket.socket) -> None:
         with client, suppress(OSError):

@@ -1,7 +1,9 @@
-"""What the launcher needs of a way to reach hosts, whatever the way: SSH, srun, or an exec in a pod. `ways.py` holds the table of ways.
+"""What the launcher needs of a way to reach hosts, whatever the way: SSH, srun, or an exec in a
+pod. `ways.py` holds the table of ways.
 
-A way starts a command on a host and carries its standard input, output and error. Everything else (looking at a host, shipping folders,
-starting agents) is done by a Python that is started in this way and reads its orders on that input: see `reach/python`."""
+A way starts a command on a host and carries its standard input, output and error. Everything else
+(looking at a host, shipping folders, starting agents) is done by a Python that is started in this
+way and reads its orders on that input: see `reach/python`."""
 
 from __future__ import annotations
 
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
     from psclust.spec.cluster_file import ClusterFile
 
 Input = bytes | Iterable[bytes] | None
-Progress = Callable[[int, int, str], None]  # hosts done, hosts in all, the name of the one just done
+Progress = Callable[
+    [int, int, str], None
+]  # hosts done, hosts in all, the name of the one just done
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a command ended. `code`: its exit code, as its shell gave it; -1: a signal ended the shell itself."""
+    """How a command ended. `code`: its exit code, as its shell gave it; -1: a signal ended the
+    shell itself."""
 
     code: int
     stdout: bytes
@@ -39,8 +44,8 @@ class Result:
 
 
 class HostProcess(Protocol):
-    """A running command on a host. Deadlines are times of `time.monotonic`. Raises HostError when the connection is lost or a deadline
-    passes."""
+    """A running command on a host. Deadlines are times of `time.monotonic`. Raises HostError when
+    the connection is lost or a deadline passes."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -58,7 +63,8 @@ class HostProcess(Protocol):
 
 
 class Connections(Protocol):
-    """Connections to the hosts of a cluster. Any thread may use them. Methods raise HostError, which names the host."""
+    """Connections to the hosts of a cluster. Any thread may use them. Methods raise HostError,
+    which names the host."""
 
     @property
     def way(self) -> str:
@@ -76,19 +82,32 @@ class Connections(Protocol):
     def failures(self) -> Mapping[str, str]:
         """Host -> why it is not connected."""
 
-    def start(self, host: str, command: str, purpose: str | None = None) -> AbstractContextManager[HostProcess]:
-        """Start a line of the user's shell on `host`; leaving the context ends it. `purpose`: a clause to name it by in messages."""
+    def start(
+        self, host: str, command: str, purpose: str | None = None
+    ) -> AbstractContextManager[HostProcess]:
+        """Start a line of the user's shell on `host`; leaving the context ends it. `purpose`: a
+        clause to name it by in messages."""
 
-    def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
-        """Run a line of the user's shell on `host` to its end; any exit code is a result. leashed: end the command, and all it started,
-        if this call ends first; it gets no input then. Secrets go into `stdin`: every user of the host can read `command`."""
+    def run(
+        self,
+        host: str,
+        command: str,
+        *,
+        stdin: Input = None,
+        timeout_s: float | None = None,
+        leashed: bool = False,
+    ) -> Result:
+        """Run a line of the user's shell on `host` to its end; any exit code is a result. leashed:
+        end the command, and all it started, if this call ends first; it gets no input then. Secrets
+        go into `stdin`: every user of the host can read `command`."""
 
     def address_of(self, host: str) -> str | None:
         """The IPv4 address at which `host` was reached; None where there is none."""
 
 
 class Tunnel(Protocol):
-    """A port of this machine that leads to an address as a host sees it; it outlives lost connections."""
+    """A port of this machine that leads to an address as a host sees it; it outlives lost
+    connections."""
 
     @property
     def address(self) -> str:
@@ -103,11 +122,13 @@ class Way(Protocol):
     def connect(
         self, file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
     ) -> AbstractContextManager[Connections]:
-        """Entering the context connects to all `hosts`; it raises StartError with a line for each host that cannot be reached, or, with
-        `partial`, puts these lines into `failures`. `progress` is called on the entering thread."""
+        """Entering the context connects to all `hosts`; it raises StartError with a line for each
+        host that cannot be reached, or, with `partial`, puts these lines into `failures`.
+        `progress` is called on the entering thread."""
 
     def tunnel_place(self, file: ClusterFile) -> Mapping[str, Any] | None:
-        """What `open_tunnel` must know of the hosts besides their names, as JSON; None if their agents are reached directly."""
+        """What `open_tunnel` must know of the hosts besides their names, as JSON; None if their
+        agents are reached directly."""
 
     def open_tunnel(self, host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> Tunnel:
         """To `target` (host, port), as seen from `host`."""

@@ -1,4 +1,5 @@
-"""The same work for many hosts at once, on daemon threads: a Ctrl-C in the middle ends the caller at once."""
+"""The same work for many hosts at once, on daemon threads: a Ctrl-C in the middle ends the caller
+at once."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ _T = TypeVar("_T")
 def fan_out(
     items: Sequence[_K], work: Callable[[_K], _T], *, parallel: int, deadline: float | None = None
 ) -> Iterator[tuple[_K, _T | PsclustError]]:
-    """Yield each item with the result of `work`, or the PsclustError it raised, as they finish. `parallel`: how many at once; `deadline`: a
-    time of `time.monotonic` after which unfinished items count as failed. Any other exception of `work` is raised here."""
+    """Yield each item with the result of `work`, or the PsclustError it raised, as they finish.
+    `parallel`: how many at once; `deadline`: a time of `time.monotonic` after which unfinished
+    items count as failed. Any other exception of `work` is raised here."""
     waiting: queue.SimpleQueue[_K] = queue.SimpleQueue()
     for item in items:
         waiting.put(item)
@@ -28,11 +30,15 @@ def fan_out(
     over = threading.Event()
     for number in range(min(parallel, len(items))):
         # Daemons: the interpreter must not wait for one that hangs in a name lookup.
-        threading.Thread(target=_work, args=(waiting, done, over, work), name=f"fan-out-{number}", daemon=True).start()
+        threading.Thread(
+            target=_work, args=(waiting, done, over, work), name=f"fan-out-{number}", daemon=True
+        ).start()
     try:
         while left:
             try:
-                item, outcome = done.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                item, outcome = done.get(
+                    timeout=None if deadline is None else max(0.0, deadline - time.monotonic())
+                )
             except queue.Empty:
                 yield from ((item, StartError("no answer in time.")) for item in left)
                 return
@@ -45,11 +51,14 @@ def fan_out(
 
 
 def on_each(hosts: Sequence[str], work: Callable[[str], _T]) -> dict[str, _T]:
-    """Host -> what `work` returned for it, all at once. Raises StartError, when all are done, with a line for each failure."""
+    """Host -> what `work` returned for it, all at once. Raises StartError, when all are done, with
+    a line for each failure."""
     return all_or_error(attempt_on_each(hosts, work))
 
 
-def attempt_on_each(hosts: Sequence[str], work: Callable[[str], _T]) -> dict[str, _T | PsclustError]:
+def attempt_on_each(
+    hosts: Sequence[str], work: Callable[[str], _T]
+) -> dict[str, _T | PsclustError]:
     """As `on_each`, with failures in their places."""
     outcomes = dict(fan_out(hosts, work, parallel=PARALLEL))
     return {host: outcomes[host] for host in hosts}
@@ -57,14 +66,21 @@ def attempt_on_each(hosts: Sequence[str], work: Callable[[str], _T]) -> dict[str
 
 def all_or_error(outcomes: Mapping[str, _T | PsclustError]) -> dict[str, _T]:
     """The results. Raises StartError with a line for each failure."""
-    failures = dict.fromkeys(str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError))
+    failures = dict.fromkeys(
+        str(outcome) for outcome in outcomes.values() if isinstance(outcome, PsclustError)
+    )
     if failures:
         raise StartError("\n".join(failures))
-    return {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+    return {
+        name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, PsclustError)
+    }
 
 
 def _work(
-    waiting: queue.SimpleQueue[_K], done: queue.SimpleQueue[tuple[_K, _T | BaseException]], over: threading.Event, work: Callable[[_K], _T]
+    waiting: queue.SimpleQueue[_K],
+    done: queue.SimpleQueue[tuple[_K, _T | BaseException]],
+    over: threading.Event,
+    work: Callable[[_K], _T],
 ) -> None:
     while not over.is_set():
         try:

@@ -1,4 +1,5 @@
-"""What the launcher needs of a way that makes its hosts itself, pods say. `ways.py` holds the table."""
+"""What the launcher needs of a way that makes its hosts itself, pods say. `ways.py` holds the
+table."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ class HostMaker(Protocol):
         """Where they are made, as JSON. Raises UsageError."""
 
     def make(self, file: ClusterFile, run: str, place: Mapping[str, Any], say: Say) -> None:
-        """Make the hosts of the run with this id, and wait until they can be reached. `say` gets lines for the user. Raises StartError;
-        what was made until then stays."""
+        """Make the hosts of the run with this id, and wait until they can be reached. `say` gets
+        lines for the user. Raises StartError; what was made until then stays."""
 
     def remove(self, cluster: str, run: str, place: Mapping[str, Any]) -> int:
-        """Remove all hosts of a run, if there are any, and wait until they are gone; returns how many there were. Raises StartError."""
+        """Remove all hosts of a run, if there are any, and wait until they are gone; returns how
+        many there were. Raises StartError."""

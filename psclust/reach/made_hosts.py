@@ -1,5 +1,5 @@
-"""The hosts that a run has had made for it, recorded in its folder before they exist: whatever happens to the launcher, they can be
-removed."""
+"""The hosts that a run has had made for it, recorded in its folder before they exist: whatever
+happens to the launcher, they can be removed."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def make_hosts(folder: RunFolder, file: ClusterFile, say: Say) -> None:
 
 
 def remove_hosts(folder: RunFolder) -> int:
-    """The hosts that were made for a run that has ended, and their record; returns how many there were. Raises UsageError, StartError; the
-    record then stays, for another try."""
+    """The hosts that were made for a run that has ended, and their record; returns how many there
+    were. Raises UsageError, StartError; the record then stays, for another try."""
     try:
         record = json.loads(folder.made_hosts.read_text(encoding="utf-8"))
     except FileNotFoundError:

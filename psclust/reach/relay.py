@@ -1,4 +1,5 @@
-"""Carries bytes between its input and output and an address, on a host, as `python -c SOURCE HOST PORT`; ends when either end closes.
+"""Carries bytes between its input and output and an address, on a host, as `python -c SOURCE HOST
+PORT`; ends when either end closes.
 
 It is sent as text and uses the standard library only."""
 

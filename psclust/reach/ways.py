@@ -1,6 +1,6 @@
-"""The ways to reach hosts, and the one place that chooses among them. A new way is a module with the functions of `Way`, a line in WAYS,
-and its word in `spec.key_types.ReachBy`; a way that also finds hosts by itself has a line in FINDERS, one that makes them a line in
-MAKERS."""
+"""The ways to reach hosts, and the one place that chooses among them. A new way is a module with
+the functions of `Way`, a line in WAYS, and its word in `spec.key_types.ReachBy`; a way that also
+finds hosts by itself has a line in FINDERS, one that makes them a line in MAKERS."""
 
 from __future__ import annotations
 
@@ -57,9 +57,11 @@ def _find_slurm(environ: Mapping[str, str], *, asked: bool) -> FoundHosts | None
 
 # `reach_by` of the cluster file -> its way, imported when it is needed.
 WAYS: Mapping[str, Callable[[], Way]] = {"ssh": _ssh, "slurm": _slurm, "kubernetes": _kubernetes}
-# `hosts:` of the cluster file -> what finds the hosts in an environment, if there are any. asked: it is a mistake if there are none.
+# `hosts:` of the cluster file -> what finds the hosts in an environment, if there are any. asked:
+# it is a mistake if there are none.
 FINDERS: Mapping[str, Finder] = {"slurm": _find_slurm}
-# `reach_by` -> what makes the hosts of a run, and removes them at its end. Nothing of a run is left on such hosts.
+# `reach_by` -> what makes the hosts of a run, and removes them at its end. Nothing of a run is left
+# on such hosts.
 MAKERS: Mapping[str, Callable[[], HostMaker]] = {"kubernetes": _make_pods}
 
 
@@ -69,12 +71,20 @@ def find_hosts(word: str | None) -> FoundHosts | None:
         return None
     if word is not None:
         return FINDERS[word](os.environ, asked=True)
-    return next((found for find in FINDERS.values() if (found := find(os.environ, asked=False)) is not None), None)
+    return next(
+        (
+            found
+            for find in FINDERS.values()
+            if (found := find(os.environ, asked=False)) is not None
+        ),
+        None,
+    )
 
 
 def queue_again(file: ClusterFile, say: Callable[[str], None], before: Callable[[], None]) -> None:
-    """Have the batch system that this process runs in start it again, if there is one and it may. `say` gets a line for the user; `before`
-    is called first, as this process may then end at any time."""
+    """Have the batch system that this process runs in start it again, if there is one and it may.
+    `say` gets a line for the user; `before` is called first, as this process may then end at any
+    time."""
     if file.reach_by == "slurm":
         from psclust.reach.slurm.requeue import requeue
 
@@ -93,7 +103,11 @@ def host_maker(reach_by: str) -> HostMaker | None:
 
 
 def connect(
-    file: ClusterFile, hosts: Sequence[Host], *, partial: bool = False, progress: Progress | None = None
+    file: ClusterFile,
+    hosts: Sequence[Host],
+    *,
+    partial: bool = False,
+    progress: Progress | None = None,
 ) -> AbstractContextManager[Connections]:
     """See `Way.connect`."""
     return WAYS[file.reach_by]().connect(file, hosts, partial=partial, progress=progress)
@@ -104,7 +118,10 @@ def tunnels_via(file: ClusterFile, hosts: Sequence[Host]) -> dict[str, dict[str,
     place = WAYS[file.reach_by]().tunnel_place(file)
     if place is None:
         return {}
-    return {host.name: {"reach_by": file.reach_by, "host": asdict(host), "place": dict(place)} for host in hosts}
+    return {
+        host.name: {"reach_by": file.reach_by, "host": asdict(host), "place": dict(place)}
+        for host in hosts
+    }
 
 
 def open_tunnel(via: Mapping[str, Any], target: tuple[str, int]) -> Tunnel:

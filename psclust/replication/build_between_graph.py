@@ -1,8 +1,9 @@
-"""Between-graph replication: every worker builds its own graph with one replica of the model, which may be several towers, and runs it in
-its own session.
+"""Between-graph replication: every worker builds its own graph with one replica of the model, which
+may be several towers, and runs it in its own session.
 
-All workers create the same variables in the same order under the same names. Asynchronous workers apply their gradients as they come;
-synchronous ones push them to the barrier (`barrier_ops`), and the chief applies the mean.
+All workers create the same variables in the same order under the same names. Asynchronous workers
+apply their gradients as they come; synchronous ones push them to the barrier (`barrier_ops`), and
+the chief applies the mean.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce, InGraphAllReduce
-from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
+from psclust.replication.sync.barrier_ops import (
+    CoordinatorOps,
+    ParticipantOps,
+    build_channel,
+    coordinator_ops,
+    participant_ops,
+)
 from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.replication.towers.local_towers import build_local_towers
 from psclust.replication.towers.tower import Tower, build_tower
@@ -36,9 +43,10 @@ from psclust.replication.wire.run_order import RunOrder, order_runs
 
 @dataclass(frozen=True)
 class BetweenGraph:
-    """One worker's graph. step: the asynchronous step; None if synchronous, where `participant` is the worker's side of the barrier, and
-    `coordinator`, on the chief only, the other side. tower: the `towers` on the worker's devices joined into one. order: with which a
-    synchronous step may be begun while the one before is under way; None: it may not."""
+    """One worker's graph. step: the asynchronous step; None if synchronous, where `participant` is
+    the worker's side of the barrier, and `coordinator`, on the chief only, the other side. tower:
+    the `towers` on the worker's devices joined into one. order: with which a synchronous step may
+    be begun while the one before is under way; None: it may not."""
 
     state: State
     input: ReplicaInput
@@ -51,7 +59,8 @@ class BetweenGraph:
 
     @property
     def streamed(self) -> Sequence[str]:
-        """The variables of which a step needs a gradient of every worker, by name; none if steps are not streamed."""
+        """The variables of which a step needs a gradient of every worker, by name; none if steps
+        are not streamed."""
         if self.participant is None or self.participant.pull is None:
             return ()
         return [variable.op.name for _, variable in self.tower.contributions]
@@ -65,22 +74,43 @@ class BetweenGraph:
 
 
 def build_between_graph(
-    model: Model, layout: DeviceLayout, replica: int, *, sync: bool, chief: bool, backups: int = 0, bounded: bool = False
+    model: Model,
+    layout: DeviceLayout,
+    replica: int,
+    *,
+    sync: bool,
+    chief: bool,
+    backups: int = 0,
+    bounded: bool = False,
 ) -> BetweenGraph:
-    """Builds the graph of worker number `replica` of `layout` in the current graph. A synchronous step waits for all but `backups` workers.
-    bounded: staleness has a bound. Raises UsageError as `plan_between_graph` does, and if the user's functions break their contract."""
-    plan = plan_between_graph(model.config, layout, replica, sync=sync, backups=backups, bounded=bounded)
+    """Builds the graph of worker number `replica` of `layout` in the current graph. A synchronous
+    step waits for all but `backups` workers. bounded: staleness has a bound. Raises UsageError as
+    `plan_between_graph` does, and if the user's functions break their contract."""
+    plan = plan_between_graph(
+        model.config, layout, replica, sync=sync, backups=backups, bounded=bounded
+    )
     state = create_state(layout, model.config.accumulate, inputs=plan.inputs)
     with tf.device(layout.parameters):
         optimizer = model.optimizer(state.global_step)
     with tf.device(layout.client):
-        all_reduce = BetweenGraphAllReduce(layout) if plan.share_moments and len(layout.workers) > 1 else None
+        all_reduce = (
+            BetweenGraphAllReduce(layout)
+            if plan.share_moments and len(layout.workers) > 1
+            else None
+        )
     built = len(tf.compat.v1.get_default_graph().get_operations())
     tower, towers = _build_towers(model, optimizer, layout, replica, plan, all_reduce)
     copies: Sequence[LocalCopy] = ()
     if plan.copies and (not sync or _streams(tower, plan, layout.ps, built)):
         # The variables may have no value yet when the session of a synchronous worker starts.
-        copies = copy_locally([tower.gradients], plan.towers, built, model.config.wire_dtype, together=True, of_session=not sync)
+        copies = copy_locally(
+            [tower.gradients],
+            plan.towers,
+            built,
+            model.config.wire_dtype,
+            together=True,
+            of_session=not sync,
+        )
     pull_once(built, model.config.wire_dtype)
     # Only the chief's replica writes moving statistics, as only the first tower does in-graph.
     updates = tower.update_ops if chief else ()
@@ -91,26 +121,47 @@ def build_between_graph(
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
-    participant = participant_ops(tower, channel, layout, replica, updates, model.config, chief=chief)
-    coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config, participant) if chief else None
+    participant = participant_ops(
+        tower, channel, layout, replica, updates, model.config, chief=chief
+    )
+    coordinator = (
+        coordinator_ops(tower, channel, optimizer, state, layout, model.config, participant)
+        if chief
+        else None
+    )
     goes_ahead = _hold_back(participant, coordinator)
     narrow(model.config.wire_dtype, built)
     use_own_wire(built)
-    return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers, order_runs() if goes_ahead else None)
+    return BetweenGraph(
+        state,
+        tower.input,
+        tower,
+        None,
+        participant,
+        coordinator,
+        towers,
+        order_runs() if goes_ahead else None,
+    )
 
 
 def _hold_back(participant: ParticipantOps, coordinator: CoordinatorOps | None) -> bool:
-    """Whether a step may be begun before its token is there, so that it does nothing to state until then."""
+    """Whether a step may be begun before its token is there, so that it does nothing to state until
+    then."""
     foreseen = participant.foreseen
-    if foreseen is None or not foreseen.hold_back([value.op for value in participant.step], participant.report.arrived):
+    if foreseen is None or not foreseen.hold_back(
+        [value.op for value in participant.step], participant.report.arrived
+    ):
         return False
     with_update = coordinator.with_step if coordinator else ()
-    return foreseen.is_awaited([each if isinstance(each, tf.Operation) else each.op for each in with_update])
+    return foreseen.is_awaited(
+        [each if isinstance(each, tf.Operation) else each.op for each in with_update]
+    )
 
 
 def _streams(tower: Tower, plan: BetweenGraphPlan, ps: int, built: int) -> bool:
-    """Whether a synchronous worker's variables come back while gradients leave: all do or none, because a variable that a step pulls as it
-    needs it must not change before the end of the step."""
+    """Whether a synchronous worker's variables come back while gradients leave: all do or none,
+    because a variable that a step pulls as it needs it must not change before the end of the
+    step."""
     variables = [variable for _, variable in tower.gradients]
     resources = all(hasattr(variable, "handle") for variable in tf.compat.v1.global_variables())
     whole: list[int] = []
@@ -118,17 +169,33 @@ def _streams(tower: Tower, plan: BetweenGraphPlan, ps: int, built: int) -> bool:
     for variable in variables:
         sizes = whole if variable._get_save_slice_info() is None else shards
         sizes.append(variable.shape.num_elements() * variable.dtype.size)
-    return resources and takes_long(whole, shards, ps) and can_copy_all(tower.gradients, plan.towers, built)
+    return (
+        resources
+        and takes_long(whole, shards, ps)
+        and can_copy_all(tower.gradients, plan.towers, built)
+    )
 
 
 def _build_towers(
-    model: Model, optimizer: Optimizer, layout: DeviceLayout, replica: int, plan: BetweenGraphPlan, outer: BetweenGraphAllReduce | None
+    model: Model,
+    optimizer: Optimizer,
+    layout: DeviceLayout,
+    replica: int,
+    plan: BetweenGraphPlan,
+    outer: BetweenGraphAllReduce | None,
 ) -> tuple[Tower, Sequence[Tower]]:
     """(the worker's towers as one, each of them). `outer` sums moments over the workers."""
-    strategy, of_worker = Places(layout.ps, layout.placement, layout.placed), outer.for_replica(replica) if outer else None
+    strategy, of_worker = (
+        Places(layout.ps, layout.placement, layout.placed),
+        outer.for_replica(replica) if outer else None,
+    )
     if len(plan.towers) == 1:
         kind = TowerKind.between_graph(plan, of_worker)
         tower = build_tower(model, optimizer, layout.towers, strategy, replica, kind)
         return tower, [tower]
-    inner = InGraphAllReduce(len(plan.towers), len(layout.towers.workers), of_worker) if plan.share_moments else None
+    inner = (
+        InGraphAllReduce(len(plan.towers), len(layout.towers.workers), of_worker)
+        if plan.share_moments
+        else None
+    )
     return build_local_towers(model, optimizer, layout, strategy, replica, plan, inner)

@@ -1,8 +1,10 @@
 """In-graph replication: one graph with one tower a worker, driven by one client.
 
-Synchronous: one run of the graph computes every tower, averages their gradients by example and updates each variable once.
-Asynchronous: every tower has a train op of its own, which a client thread runs in a loop against the shared variables.
-A process without a cluster builds the same graph, with a tower for each of its devices.
+Synchronous: one run of the graph computes every tower, averages their gradients by example and
+updates each variable once.
+Asynchronous: every tower has a train op of its own, which a client thread runs in a loop against
+the shared variables. A process without a cluster builds the same graph, with a tower for each of
+its devices.
 """
 
 from __future__ import annotations
@@ -41,9 +43,10 @@ from psclust.replication.wire.run_order import RunOrder, order_runs
 
 @dataclass(frozen=True)
 class InGraph:
-    """steps: one for all towers (sync) or one for each (async). inputs: one for each tower, or one that all of them split.
-    padded: inputs that end go on with padding batches until all have ended. order: with which the next step may be begun while one is under
-    way; None: it may not."""
+    """steps: one for all towers (sync) or one for each (async). inputs: one for each tower, or one
+    that all of them split.
+    padded: inputs that end go on with padding batches until all have ended. order: with which the
+    next step may be begun while one is under way; None: it may not."""
 
     state: State
     steps: Sequence[StepOps]
@@ -53,9 +56,12 @@ class InGraph:
     order: RunOrder | None = None
 
 
-def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool, bounded: bool = False) -> InGraph:
-    """Builds the towers of all workers of `layout` in the current graph. bounded: staleness has a bound. Raises UsageError as
-    `plan_in_graph` does, and if the user's functions break their contract."""
+def build_in_graph(
+    model: Model, layout: DeviceLayout, *, sync: bool, bounded: bool = False
+) -> InGraph:
+    """Builds the towers of all workers of `layout` in the current graph. bounded: staleness has a
+    bound. Raises UsageError as `plan_in_graph` does, and if the user's functions break their
+    contract."""
     plan = plan_in_graph(model.config, layout, sync=sync, bounded=bounded)
     state = create_state(layout, model.config.accumulate, together=plan.split_on is not None)
     with tf.device(layout.parameters):
@@ -65,22 +71,32 @@ def build_in_graph(model: Model, layout: DeviceLayout, *, sync: bool, bounded: b
     copies: Sequence[LocalCopy] = ()
     if plan.copies:
         gradients = [tower.gradients for tower in towers]
-        copies = copy_locally(gradients, plan.towers, built, model.config.wire_dtype, together=plan.combined)
+        copies = copy_locally(
+            gradients, plan.towers, built, model.config.wire_dtype, together=plan.combined
+        )
     pull_once(built, model.config.wire_dtype)
     if plan.combined:
         steps = [_combined_step(towers, optimizer, state, layout, model.config, plan, copies)]
     else:
-        # Moving statistics are one set of variables. If every tower wrote them, they would change in random order.
+        # Moving statistics are one set of variables. If every tower wrote them, they would change
+        # in random order.
         updates = [tower.update_ops if replica == 0 else () for replica, tower in enumerate(towers)]
         own = [[copy for copy in copies if copy.host == host_of(worker)] for worker in plan.towers]
-        steps = [tower_step(tower, updates[i], optimizer, state, layout, i, model.config, own[i]) for i, tower in enumerate(towers)]
+        steps = [
+            tower_step(tower, updates[i], optimizer, state, layout, i, model.config, own[i])
+            for i, tower in enumerate(towers)
+        ]
     narrow(model.config.wire_dtype, built)
     use_own_wire(built)
     inputs = [tower.input for tower in (towers[:1] if plan.split_on is not None else towers)]
-    return InGraph(state, steps, inputs, towers, plan.padded, order_runs() if plan.combined else None)
+    return InGraph(
+        state, steps, inputs, towers, plan.padded, order_runs() if plan.combined else None
+    )
 
 
-def _build_towers(model: Model, optimizer: Optimizer, layout: DeviceLayout, plan: InGraphPlan) -> list[Tower]:
+def _build_towers(
+    model: Model, optimizer: Optimizer, layout: DeviceLayout, plan: InGraphPlan
+) -> list[Tower]:
     strategy = Places(layout.ps, layout.placement, layout.placed)
     inputs = _split_input(model, plan) if plan.split_on is not None else [None] * len(plan.towers)
     all_reduce = InGraphAllReduce(len(plan.towers)) if plan.share_moments else None
@@ -90,7 +106,10 @@ def _build_towers(model: Model, optimizer: Optimizer, layout: DeviceLayout, plan
         with tf.name_scope(f"{TOWER_SCOPE}{index}"):
             towers.append(build_tower(model, optimizer, layout, strategy, index, kind, data))
         if not plan.train_op:
-            refuse_train_op(towers[-1], "in-graph replication" if plan.bare else "one process with several devices")
+            refuse_train_op(
+                towers[-1],
+                "in-graph replication" if plan.bare else "one process with several devices",
+            )
     if all_reduce:
         all_reduce.connect()
     return towers
@@ -99,7 +118,10 @@ def _build_towers(model: Model, optimizer: Optimizer, layout: DeviceLayout, plan
 def _split_input(model: Model, plan: InGraphPlan) -> list[ReplicaInput]:
     count = len(plan.towers)
     with tf.device(plan.split_on):
-        return split_input(build_input(model, Shard(), pad=False, group=model.config.accumulate, divisor=count), count)
+        return split_input(
+            build_input(model, Shard(), pad=False, group=model.config.accumulate, divisor=count),
+            count,
+        )
 
 
 def _combined_step(
@@ -118,25 +140,44 @@ def _combined_step(
         used = tf.cast(tf.stack(examples) > 0, tf.int64)
     built = len(tf.compat.v1.get_default_graph().get_operations())
     hosts = by_host([tower.contributions for tower in towers], plan.towers)
-    contributions = [send_gradients(sums, host, settings.wire_dtype, in_turn=bool(copies)) for host, sums in hosts.items()]
+    contributions = [
+        send_gradients(sums, host, settings.wire_dtype, in_turn=bool(copies))
+        for host, sums in hosts.items()
+    ]
     gradients, statistics = towers[0].divide(weighted_mean(contributions, total))
     with tf.device(layout.parameters), tf.control_dependencies(list(towers[0].update_ops)):
-        applied = apply_update(optimizer, gradients, () if plan.own_statistics else statistics, state, layout, settings)
+        applied = apply_update(
+            optimizer, gradients, () if plan.own_statistics else statistics, state, layout, settings
+        )
         if plan.own_statistics:
             applied = [*applied, *move_own(towers, plan.towers, state, settings.statistics_every)]
-    step = state.advance(applied, batches=used) if plan.split_on is None else state.advance(applied, replica=0)
+    step = (
+        state.advance(applied, batches=used)
+        if plan.split_on is None
+        else state.advance(applied, replica=0)
+    )
     await_batch(step, total, built)
     losses = _after_refresh(towers, plan, refresh(copies, built))
     with tf.device(layout.client):
         weights = tf.cast(tf.stack(examples), tf.float64)
-        loss = tf.reduce_sum(tf.stack([tf.cast(loss, tf.float64) for loss in losses]) * weights) / tf.reduce_sum(weights)
+        loss = tf.reduce_sum(
+            tf.stack([tf.cast(loss, tf.float64) for loss in losses]) * weights
+        ) / tf.reduce_sum(weights)
     return step_ops(layout.client, step, loss, total)
 
 
-def _after_refresh(towers: Sequence[Tower], plan: InGraphPlan, refreshed: Mapping[str, Operation]) -> list[Tensor]:
-    """The losses of the towers; each travels to the client when its worker's copies are up to date."""
+def _after_refresh(
+    towers: Sequence[Tower], plan: InGraphPlan, refreshed: Mapping[str, Operation]
+) -> list[Tensor]:
+    """The losses of the towers; each travels to the client when its worker's copies are up to
+    date."""
     losses = []
     for tower, worker in zip(towers, plan.towers, strict=True):
-        with tf.device(worker), tf.control_dependencies([refreshed[host] for host in [host_of(worker)] if host in refreshed]):
+        with (
+            tf.device(worker),
+            tf.control_dependencies(
+                [refreshed[host] for host in [host_of(worker)] if host in refreshed]
+            ),
+        ):
             losses.append(tf.identity(tower.loss))
     return losses

@@ -9,7 +9,9 @@ import tensorflow as tf
 from psclust.replication.tf_types import Tensor
 
 
-def joined(tensors: Mapping[str, Sequence[Tensor]], join: Callable[[Sequence[Tensor]], Tensor] = tf.stack) -> list[Tensor]:
+def joined(
+    tensors: Mapping[str, Sequence[Tensor]], join: Callable[[Sequence[Tensor]], Tensor] = tf.stack
+) -> list[Tensor]:
     """Those of each device, joined on it, to go in one message."""
     together = []
     for device, each in tensors.items():

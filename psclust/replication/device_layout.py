@@ -13,12 +13,15 @@ class DeviceLayout:
     """The devices of a replicated graph.
 
     ps: number of ps tasks; 0 means one process without a cluster.
-    workers: device of every replica: a task such as `/job:worker/task:1`, or one of its devices, `/job:worker/task:1/device:GPU:0`; an
-        empty string is this process. Between-graph a replica is a task, in-graph a tower.
+    workers: device of every replica: a task such as `/job:worker/task:1`, or one of its devices,
+        `/job:worker/task:1/device:GPU:0`; an empty string is this process. Between-graph a replica
+        is a task, in-graph a tower.
     client: device of the process that drives the session.
     placement: which ps holds a variable, and which variables are partitioned.
-    placed: name -> ps index of every variable, as another client placed them; None: `placement` decides.
-    devices: between-graph, the devices of each worker that get a tower, such as `/device:GPU:0`; an empty string leaves it to TensorFlow.
+    placed: name -> ps index of every variable, as another client placed them; None: `placement`
+        decides.
+    devices: between-graph, the devices of each worker that get a tower, such as `/device:GPU:0`; an
+        empty string leaves it to TensorFlow.
     """
 
     ps: int
@@ -30,17 +33,23 @@ class DeviceLayout:
 
     @property
     def parameters(self) -> str:
-        """The device of the step counter and of everything else that belongs to no model variable."""
+        """The device of the step counter and of everything else that belongs to no model
+        variable."""
         return "/job:ps/task:0" if self.ps else host_of(self.workers[0]) if self.workers else ""
 
     @property
     def towers(self) -> DeviceLayout:
         """The same with every device of every worker as a replica, worker by worker."""
-        return replace(self, workers=tuple(worker + device for worker in self.workers for device in self.devices), devices=("",))
+        return replace(
+            self,
+            workers=tuple(worker + device for worker in self.workers for device in self.devices),
+            devices=("",),
+        )
 
 
 def host_of(device: str) -> str:
-    """The CPU of the task that `device` belongs to; a task alone stays as it is, and TensorFlow decides."""
+    """The CPU of the task that `device` belongs to; a task alone stays as it is, and TensorFlow
+    decides."""
     task, named, _ = device.partition("/device:")
     return f"{task}/device:CPU:0" if named else device
 

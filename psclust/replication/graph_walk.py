@@ -16,11 +16,17 @@ def before(operation: Operation) -> Iterable[Operation]:
 
 def after(operation: Operation) -> Iterable[Operation]:
     """The ops that wait for `operation`."""
-    return [*(user for value in operation.outputs for user in value.consumers()), *operation._control_outputs]
+    return [
+        *(user for value in operation.outputs for user in value.consumers()),
+        *operation._control_outputs,
+    ]
 
 
-def reached(starts: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]) -> dict[str, Operation]:
-    """name -> op for `starts` and all ops reachable from them, with `following` one of `before` and `after`."""
+def reached(
+    starts: Iterable[Operation], following: Callable[[Operation], Iterable[Operation]]
+) -> dict[str, Operation]:
+    """name -> op for `starts` and all ops reachable from them, with `following` one of `before` and
+    `after`."""
     found = {operation.name: operation for operation in starts}
     waiting = list(found.values())
     while waiting:
@@ -32,6 +38,9 @@ def reached(starts: Iterable[Operation], following: Callable[[Operation], Iterab
 
 
 def uses_state(operation: Operation) -> bool:
-    """Whether it does more with state, such as a variable's or a queue's, than to say where that is."""
-    where = [value.dtype == tf.resource or bool(value.dtype._is_ref_dtype) for value in operation.outputs]
+    """Whether it does more with state, such as a variable's or a queue's, than to say where that
+    is."""
+    where = [
+        value.dtype == tf.resource or bool(value.dtype._is_ref_dtype) for value in operation.outputs
+    ]
     return bool(operation.op_def.is_stateful) and not (where and all(where))

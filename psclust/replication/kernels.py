@@ -1,8 +1,9 @@
-"""psclust's own kernels (`runtime/kernels.c`), and which graphs use them: for values that travel as int8, for sums of gradients, and for
-shards that arrive.
+"""psclust's own kernels (`runtime/kernels.c`), and which graphs use them: for values that travel as
+int8, for sums of gradients, and for shards that arrive.
 
-Graphs are built as if every task had loaded them. A task has not if psclust was installed there without a C compiler: it refuses the graph,
-which is then built again with TensorFlow's own ops. They send the same messages and compute the same values, and take more CPU.
+Graphs are built as if every task had loaded them. A task has not if psclust was installed there
+without a C compiler: it refuses the graph, which is then built again with TensorFlow's own ops.
+They send the same messages and compute the same values, and take more CPU.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Missing(PsclustError):
 
     def __init__(self, task: str) -> None:
         super().__init__(
-            f"psclust's kernels are missing on {task}, so TensorFlow's ops are used. They take more CPU, for int8 about three times as "
-            "much. Install gcc, and then psclust again, there or where it was sent from"
+            f"psclust's kernels are missing on {task}, so TensorFlow's ops are used. "
+            "They take more CPU, for int8 about three times as much. "
+            "Install gcc, and then psclust again, there or where it was sent from"
         )
 
 
@@ -50,7 +52,8 @@ def in_use() -> Any:
 
 
 def missing(error: Any) -> Missing | None:
-    """Of the NotFoundError of a step; None for any other than of a graph that uses them where they are missing."""
+    """Of the NotFoundError of a step; None for any other than of a graph that uses them where they
+    are missing."""
     if "'Psclust" not in str(error.message):
         return None
     place = _PLACE.search(str(error.message))

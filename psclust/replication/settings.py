@@ -1,4 +1,5 @@
-"""The training settings that shape the graph. `psclust.train.config.TrainConfig` implements and documents them."""
+"""The training settings that shape the graph. `psclust.train.config.TrainConfig` implements and
+documents them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Settings(Protocol):
 
 
 def refuse_ignored(settings: Settings) -> None:
-    """Raises UsageError for settings of the gradient step, which a model with its own train_op ignores."""
+    """Raises UsageError for settings of the gradient step, which a model with its own train_op
+    ignores."""
     found = {
         "clip_norm": settings.clip_norm is not None,
         "weight_decay": settings.weight_decay > 0,
@@ -44,6 +46,7 @@ def refuse_ignored(settings: Settings) -> None:
     names = [name for name, used in found.items() if used]
     if names:
         raise UsageError(
-            f"TrainConfig has {', '.join(names)}, and model_fn returns a ready train_op, which ignores it: return no train_op and "
-            "give the program an optimizer_fn, or leave the setting out"
+            f"TrainConfig has {', '.join(names)}, and model_fn returns a ready train_op, "
+            "which ignores it: return no train_op and give the program an optimizer_fn, "
+            "or leave the setting out"
         )

@@ -1,4 +1,5 @@
-"""Names for TensorFlow's types in signatures, for readers: TensorFlow ships no type information, so mypy takes them for `Any`."""
+"""Names for TensorFlow's types in signatures, for readers: TensorFlow ships no type information, so
+mypy takes them for `Any`."""
 
 from __future__ import annotations
 
@@ -6,10 +7,12 @@ from typing import Any, TypeAlias
 
 # Importing this module does not load TensorFlow.
 Tensor: TypeAlias = Any  # tf.Tensor, or a value that tf.convert_to_tensor takes
-Tensors: TypeAlias = Any  # a tensor, or a structure of tensors: tuples, dicts, SparseTensor, RaggedTensor; None for none
+# A tensor, or a structure of tensors: tuples, dicts, SparseTensor, RaggedTensor; None for none.
+Tensors: TypeAlias = Any
 Gradient: TypeAlias = Any  # tf.Tensor or tf.IndexedSlices
 Dataset: TypeAlias = Any  # tf.data.Dataset
-Variable: TypeAlias = Any  # a resource variable, or a ShardedVariable; not placement's description of one
+# A resource variable, or a ShardedVariable; not placement's description of one.
+Variable: TypeAlias = Any
 Operation: TypeAlias = Any  # tf.Operation
 Graph: TypeAlias = Any  # tf.Graph
 Session: TypeAlias = Any  # tf.compat.v1.Session

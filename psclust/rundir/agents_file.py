@@ -1,5 +1,5 @@
-"""Which agents of a run may still have tasks: written before they start, and gone when all have stopped. If a supervisor is killed, it says
-where tasks go on, and for how long."""
+"""Which agents of a run may still have tasks: written before they start, and gone when all have
+stopped. If a supervisor is killed, it says where tasks go on, and for how long."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from psclust.rundir.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class LiveAgents:
-    """hosts: of the agents. lasts_s: how long the tasks of one go on, at most, when it has lost its supervisor; detached_s: the same once
-    the run is detached. grace_s: what an agent gives its tasks between TERM and KILL. ended: when the supervisor is known to have died, in
-    seconds since 1970."""
+    """hosts: of the agents. lasts_s: how long the tasks of one go on, at most, when it has lost its
+    supervisor; detached_s: the same once the run is detached. grace_s: what an agent gives its
+    tasks between TERM and KILL. ended: when the supervisor is known to have died, in seconds since
+    1970."""
 
     hosts: tuple[str, ...]
     lasts_s: float

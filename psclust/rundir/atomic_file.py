@@ -12,7 +12,8 @@ from psclust.errors import StartError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write the new content to; it takes the place of `path` at the end, or is removed if the block raises."""
+    """A path to write the new content to; it takes the place of `path` at the end, or is removed if
+    the block raises."""
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield aside
@@ -32,4 +33,6 @@ def write_required(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
-        raise StartError(f"{path}: {error.strerror}. Make room, or choose another place with --run-dir.") from None
+        raise StartError(
+            f"{path}: {error.strerror}. Make room, or choose another place with --run-dir."
+        ) from None

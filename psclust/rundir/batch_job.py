@@ -1,4 +1,5 @@
-"""Which batch job a run is in. Machines that share the run's folder learn from this record where the run lives."""
+"""Which batch job a run is in. Machines that share the run's folder learn from this record where
+the run lives."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from psclust.rundir.atomic_file import write_atomically
 
 @dataclass(frozen=True, slots=True)
 class BatchJob:
-    """id: as the batch system's commands take it, such as 123, or 123_0 for a task of an array. host: where its supervisor runs; None
-    while the job is queued."""
+    """id: as the batch system's commands take it, such as 123, or 123_0 for a task of an array.
+    host: where its supervisor runs; None while the job is queued."""
 
     id: str
     host: str | None = None
@@ -23,7 +24,8 @@ class BatchJob:
         write_atomically(path, json.dumps(asdict(self)))
 
     def write_first(self, path: Path) -> None:
-        """Unless there is a record: the job may have started, and written its own. Raises OSError."""
+        """Unless there is a record: the job may have started, and written its own. Raises
+        OSError."""
         with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
             file.write(json.dumps(asdict(self)))
 

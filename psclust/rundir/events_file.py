@@ -1,4 +1,5 @@
-"""`events.jsonl`: what happened in a run and what was decided about it, one JSON object a line. docs/events.md is its reference."""
+"""`events.jsonl`: what happened in a run and what was decided about it, one JSON object a line.
+docs/events.md is its reference."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ FORMAT = 1
 _TASK = ("task", "host", "attempt")
 _ENDING = ("ok", "exit_code", "reason")
 
-# kind -> its fields, besides `time`, `run_s` and `kind`. Within one FORMAT, fields may be added and none is removed.
+# kind -> its fields, besides `time`, `run_s` and `kind`. Within one FORMAT, fields may be added and
+# none is removed.
 KINDS: Mapping[str, tuple[str, ...]] = {
     "run": ("name", "run", "psclust", "python", "format"),
     "plan": ("tasks", "changed", "removed"),
@@ -49,8 +51,8 @@ def record(kind: str, **fields: object) -> Record:
 
 
 class EventsFile:
-    """Appends to the file at `path`, whole lines only. Records that find no room are counted, and the next one that does is preceded by
-    their number: a full disk must not end a run."""
+    """Appends to the file at `path`, whole lines only. Records that find no room are counted, and
+    the next one that does is preceded by their number: a full disk must not end a run."""
 
     def __init__(self, path: Path) -> None:
         self._lines = WholeLines(path)

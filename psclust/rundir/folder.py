@@ -1,6 +1,7 @@
-"""Every file name of a run, and the place of runs: `<state>/<cluster name>/<run id>/`. The supervisor of the live run holds the lock beside
-them, so that liveness never depends on a pid. A lock may not be seen from another machine that shares the folder: there a run of a batch
-job is live until its end is recorded."""
+"""Every file name of a run, and the place of runs: `<state>/<cluster name>/<run id>/`. The
+supervisor of the live run holds the lock beside them, so that liveness never depends on a pid. A
+lock may not be seen from another machine that shares the folder: there a run of a batch job is live
+until its end is recorded."""
 
 from __future__ import annotations
 
@@ -24,16 +25,20 @@ _LONGEST_SOCKET = 100  # bytes; a Unix socket's address takes a few more
 
 
 def state_root(environ: Mapping[str, str], given: str | None = None) -> Path:
-    """The folder of all runs: `given` (--run-dir), else PSCLUST_STATE, else `psclust` in the XDG state directory."""
+    """The folder of all runs: `given` (--run-dir), else PSCLUST_STATE, else `psclust` in the XDG
+    state directory."""
     chosen = given or environ.get("PSCLUST_STATE")
     if chosen:
         return Path(chosen).expanduser().absolute()
-    home = xdg_folder(environ, "XDG_STATE_HOME") or os.path.join(environ.get("HOME", "~"), ".local", "state")
+    home = xdg_folder(environ, "XDG_STATE_HOME") or os.path.join(
+        environ.get("HOME", "~"), ".local", "state"
+    )
     return Path(home).expanduser().absolute() / "psclust"
 
 
 def xdg_folder(environ: Mapping[str, str], variable: str) -> str | None:
-    """None if unset or relative: the XDG Base Directory Specification says to ignore relative paths."""
+    """None if unset or relative: the XDG Base Directory Specification says to ignore relative
+    paths."""
     folder = environ.get(variable, "")
     return folder if os.path.isabs(folder) else None
 
@@ -82,7 +87,8 @@ class RunFolder:
 
     @property
     def cluster_file(self) -> Path:
-        """The cluster file with the flags laid over it, as it was when the run was started, submitted or last changed."""
+        """The cluster file with the flags laid over it, as it was when the run was started,
+        submitted or last changed."""
         return self.path / "cluster.yaml"
 
     @property
@@ -156,7 +162,8 @@ class RunFolder:
         return self.path / "tensorboard.log"
 
     def shares_job(self, other: RunFolder) -> bool:
-        """Whether both are of one batch job, whose script and output are in the folder of its first run."""
+        """Whether both are of one batch job, whose script and output are in the folder of its first
+        run."""
         job, another = BatchJob.read(self.job), BatchJob.read(other.job)
         return job is not None and another is not None and job.id == another.id
 
@@ -169,11 +176,12 @@ class RunFolder:
         self.ending.write_bytes(b" " * ENDING_BYTES)
 
     def socket_address(self) -> str:
-        """The control socket's address for gRPC. A path too long for a socket is replaced by one through a file descriptor of the folder,
-        which this process keeps open."""
+        """The control socket's address for gRPC. A path too long for a socket is replaced by one
+        through a file descriptor of the folder, which this process keeps open."""
         path = str(self.socket)
         if len(os.fsencode(path)) > _LONGEST_SOCKET:
-            path = f"/proc/{os.getpid()}/fd/{os.open(self.path, os.O_PATH | os.O_CLOEXEC)}/{self.socket.name}"
+            descriptor = os.open(self.path, os.O_PATH | os.O_CLOEXEC)
+            path = f"/proc/{os.getpid()}/fd/{descriptor}/{self.socket.name}"
         return f"unix:{path}"
 
 
@@ -189,7 +197,8 @@ class ClusterFolder:
 
     @property
     def hosts(self) -> Path:
-        """What runs have left on other hosts, and how to reach those hosts; includes runs whose folders are gone here."""
+        """What runs have left on other hosts, and how to reach those hosts; includes runs whose
+        folders are gone here."""
         return self.path / "hosts.json"
 
     @property
@@ -198,7 +207,8 @@ class ClusterFolder:
         return self.path / "lock"
 
     def lock(self) -> int | None:
-        """Lock the cluster for a new run; a file descriptor to keep open, or None if a run is live."""
+        """Lock the cluster for a new run; a file descriptor to keep open, or None if a run is
+        live."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -217,9 +227,14 @@ class ClusterFolder:
         return self.is_locked() or self.is_elsewhere()
 
     def is_elsewhere(self) -> bool:
-        """Whether the last run is that of a batch job, not on this machine, and no end of it is recorded."""
+        """Whether the last run is that of a batch job, not on this machine, and no end of it is
+        recorded."""
         folder = self.current()
-        if folder is None or (job := BatchJob.read(folder.job)) is None or job.host == socket.gethostname():
+        if (
+            folder is None
+            or (job := BatchJob.read(folder.job)) is None
+            or job.host == socket.gethostname()
+        ):
             return False
         return not any(_records_end(path) for path in (folder.status, folder.ending))
 
@@ -235,8 +250,8 @@ class ClusterFolder:
             os.close(descriptor)
 
     def new_run(self, *, run_id: str | None = None, job: BatchJob | None = None) -> RunFolder:
-        """Create the folder of a new run and make it current. Requires the lock. run_id: later than all others of this cluster. job: the
-        batch job that it is in. Raises OSError."""
+        """Create the folder of a new run and make it current. Requires the lock. run_id: later than
+        all others of this cluster. job: the batch job that it is in. Raises OSError."""
         run = RunFolder(self.path / (run_id or self.next_id()))
         run.create()
         if job is not None:
@@ -253,7 +268,8 @@ class ClusterFolder:
         link.replace(self.path / "current")
 
     def next_id(self, now: int | None = None) -> str:
-        """`now`: microseconds since the epoch. Ids sort in the order of the runs, even if the clock goes back."""
+        """`now`: microseconds since the epoch. Ids sort in the order of the runs, even if the clock
+        goes back."""
         now = time.time_ns() // 1000 if now is None else now
         stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now // 1_000_000))
         wanted = f"{stamp}-{now % 1_000_000:06d}{os.urandom(1).hex()}"
@@ -267,7 +283,11 @@ class ClusterFolder:
         """Oldest first."""
         if not self.path.is_dir():
             return []
-        return [RunFolder(entry) for entry in sorted(self.path.iterdir()) if entry.is_dir() and not entry.is_symlink()]
+        return [
+            RunFolder(entry)
+            for entry in sorted(self.path.iterdir())
+            if entry.is_dir() and not entry.is_symlink()
+        ]
 
     def current(self) -> RunFolder | None:
         """The live run, or the last one."""
@@ -303,7 +323,8 @@ def _is_same(descriptor: int, path: Path) -> bool:
 
 
 def agent_folder(state: str, name: str, run: str, host: str) -> str:
-    """The path of a run's folder on another host, below that host's `state`; hosts may share a home."""
+    """The path of a run's folder on another host, below that host's `state`; hosts may share a
+    home."""
     return os.path.join(state, "agents", name, run, host)
 
 
@@ -311,4 +332,6 @@ def clusters(root: Path) -> list[ClusterFolder]:
     """Every cluster that has had a run, sorted by name."""
     if not root.is_dir():
         return []
-    return [ClusterFolder(entry) for entry in sorted(root.iterdir()) if (entry / "current").is_symlink()]
+    return [
+        ClusterFolder(entry) for entry in sorted(root.iterdir()) if (entry / "current").is_symlink()
+    ]

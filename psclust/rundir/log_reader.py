@@ -1,4 +1,5 @@
-"""Reads logs as a terminal would show them, with time and memory per byte independent of the length of lines."""
+"""Reads logs as a terminal would show them, with time and memory per byte independent of the length
+of lines."""
 
 from __future__ import annotations
 
@@ -7,16 +8,18 @@ import os
 import re
 from pathlib import Path
 
-# "Erase the line" at either end of a redrawn line, which a redraw does anyway; Keras goes back with backspaces first.
+# "Erase the line" at either end of a redrawn line, which a redraw does anyway; Keras goes back with
+# backspaces first.
 _ERASE = re.compile(r"\A\x1b\[[0-2]?K|(?:\x1b\[[0-2]?K|\x08+)\Z")
 _CHUNK = 1 << 18  # bytes of a file that are read at once
 LONGEST = 1 << 16  # characters of a line that are buffered until its end
 
 
 class LineSplitter:
-    """Bytes in, lines out, each with its newline. A line longer than LONGEST comes in pieces, and only the last piece ends in a newline. A
-    carriage return starts the line again, as on a terminal, so that a progress bar is one line: its last state. An incomplete UTF-8
-    character is kept until its rest comes; an invalid one becomes U+FFFD."""
+    """Bytes in, lines out, each with its newline. A line longer than LONGEST comes in pieces, and
+    only the last piece ends in a newline. A carriage return starts the line again, as on a
+    terminal, so that a progress bar is one line: its last state. An incomplete UTF-8 character is
+    kept until its rest comes; an invalid one becomes U+FFFD."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
@@ -60,7 +63,9 @@ class LineSplitter:
             first, *states, text = text.split("\r")
             self._parts.append(first)
             states = [self._state or "", self._text(), *states]
-            self._state = next((state for each in reversed(states) if each and (state := _ERASE.sub("", each))), "")
+            self._state = next(
+                (state for each in reversed(states) if each and (state := _ERASE.sub("", each))), ""
+            )
             self._parts, self._size = [], 0
         if text:
             self._parts.append(text)

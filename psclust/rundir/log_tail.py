@@ -12,7 +12,8 @@ _LONGEST_IN_TAIL = 2000  # characters
 
 
 def tail_offsets(logs: Sequence[Path], count: int) -> dict[Path, int]:
-    """The byte offset in each log of a task (oldest first) behind which there are `count` lines in all."""
+    """The byte offset in each log of a task (oldest first) behind which there are `count` lines in
+    all."""
     begin: dict[Path, int] = {}
     for log in reversed(logs):
         begin[log], found = _begin(log, count)
@@ -21,7 +22,8 @@ def tail_offsets(logs: Sequence[Path], count: int) -> dict[Path, int]:
 
 
 def _begin(log: Path, count: int) -> tuple[int, int]:
-    """The offset of the last `count` lines of a file, and how many there are; a last line without a newline counts."""
+    """The offset of the last `count` lines of a file, and how many there are; a last line without a
+    newline counts."""
     try:
         with log.open("rb") as file:
             end = file.seek(0, 2)
@@ -44,13 +46,14 @@ def _begin(log: Path, count: int) -> tuple[int, int]:
 
 
 def last_line(text: str) -> str:
-    """The last line that is not blank, without the space around it; of a traceback that is the exception. "" if there is none."""
+    """The last line that is not blank, without the space around it; of a traceback that is the
+    exception. "" if there is none."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def tail(data: bytes, count: int) -> tuple[str, ...]:
-    """The last `count` lines of output that may begin in the middle of a line, without empty lines at the end. Long lines are shortened in
-    the middle."""
+    """The last `count` lines of output that may begin in the middle of a line, without empty lines
+    at the end. Long lines are shortened in the middle."""
     lines = [line.rstrip() for line in lines_of(data)]
     while lines and not lines[-1]:
         lines.pop()

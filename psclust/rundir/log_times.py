@@ -1,5 +1,6 @@
-"""When the bytes of a log were written. The log is what a task printed and nothing else; a file beside it has entries (end, time): the
-bytes up to `end` had been read by `time`, and after the time of the entry before. Bytes behind the last entry have no known time."""
+"""When the bytes of a log were written. The log is what a task printed and nothing else; a file
+beside it has entries (end, time): the bytes up to `end` had been read by `time`, and after the time
+of the entry before. Bytes behind the last entry have no known time."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ def times_path(log: Path) -> Path:
 
 
 class TimesWriter:
-    """Writes the times of a log. After an entry that found no room there are no further ones: the next one would date the bytes of the
-    missing one too."""
+    """Writes the times of a log. After an entry that found no room there are no further ones: the
+    next one would date the bytes of the missing one too."""
 
     def __init__(self, log: Path) -> None:
         self._path = times_path(log)
@@ -30,7 +31,8 @@ class TimesWriter:
         self._failed = False
 
     def note(self, end: int, now: float) -> None:
-        """The log has `end` bytes, the last of them read at `now`. The entry may wait for `flush`."""
+        """The log has `end` bytes, the last of them read at `now`. The entry may wait for
+        `flush`."""
         self._pending = (end, now)
         if not 0 <= now - self._last < INTERVAL_S:
             self.flush()
@@ -56,7 +58,9 @@ class TimesWriter:
     def _write(self, entry: bytes) -> bool:
         with suppress(OSError):
             if self._file is None:
-                self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+                self._file = os.open(
+                    self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+                )
             return os.write(self._file, entry) == len(entry)
         return False
 

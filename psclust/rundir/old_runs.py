@@ -17,7 +17,8 @@ KEPT_IN_ALL = 100  # of all clusters
 
 @dataclass(frozen=True, slots=True)
 class OldRun:
-    """A run that has ended. ended: seconds since the epoch. is_last: whether it is the last run of its cluster."""
+    """A run that has ended. ended: seconds since the epoch. is_last: whether it is the last run of
+    its cluster."""
 
     name: str
     run: str
@@ -41,25 +42,36 @@ def old_runs(root: Path) -> list[OldRun]:
 
 
 def chosen(
-    runs: Iterable[OldRun], *, names: Collection[str] = (), keep: int | None = None, older_than: float | None = None
+    runs: Iterable[OldRun],
+    *,
+    names: Collection[str] = (),
+    keep: int | None = None,
+    older_than: float | None = None,
 ) -> list[OldRun]:
-    """Filter `runs` (latest first): those of `names` (empty: all), except the `keep` last of each, that ended before `older_than`."""
+    """Filter `runs` (latest first): those of `names` (empty: all), except the `keep` last of each,
+    that ended before `older_than`."""
     count: dict[str, int] = {}
     found = []
     for run in runs:
         count[run.name] = count.get(run.name, 0) + 1
-        if (not names or run.name in names) and count[run.name] > (keep or 0) and (older_than is None or run.ended < older_than):
+        if (
+            (not names or run.name in names)
+            and count[run.name] > (keep or 0)
+            and (older_than is None or run.ended < older_than)
+        ):
             found.append(run)
     return found
 
 
 def remove(root: Path, runs: Iterable[OldRun]) -> list[OldRun]:
-    """Remove runs; returns the removed ones. The last run of a cluster stays if it is live again, or has left files on other hosts, for
-    `psclust down --purge`."""
+    """Remove runs; returns the removed ones. The last run of a cluster stays if it is live again,
+    or has left files on other hosts, for `psclust down --purge`."""
     by_name: dict[str, list[OldRun]] = {}
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
-    return [run for name, old in by_name.items() for run in _remove(ClusterFolder(root / name), old)]
+    return [
+        run for name, old in by_name.items() for run in _remove(ClusterFolder(root / name), old)
+    ]
 
 
 def _remove(cluster: ClusterFolder, runs: list[OldRun]) -> list[OldRun]:
@@ -67,7 +79,9 @@ def _remove(cluster: ClusterFolder, runs: list[OldRun]) -> list[OldRun]:
     lock = cluster.lock()
     try:
         for run in sorted(runs, key=lambda run: run.is_last):
-            if run.is_last and (lock is None or has_left_something(cluster) or len(cluster.runs()) > 1):
+            if run.is_last and (
+                lock is None or has_left_something(cluster) or len(cluster.runs()) > 1
+            ):
                 continue
             folder = cluster.path / run.run
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""What a run was started from. Clusters are named after a file or folder, so two of one name may be unrelated."""
+"""What a run was started from. Clusters are named after a file or folder, so two of one name may be
+unrelated."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ class Origin:
 
     @classmethod
     def of(cls, file: str | None, folder: str) -> Origin:
-        return cls(os.path.realpath(os.path.join(folder, file)) if file is not None else None, os.path.realpath(folder))
+        return cls(
+            os.path.realpath(os.path.join(folder, file)) if file is not None else None,
+            os.path.realpath(folder),
+        )
 
     def __str__(self) -> str:
         return self.file or self.folder

@@ -13,8 +13,9 @@ START, SERVE, RUN = "start", "serve", "run"
 
 @dataclass(slots=True)
 class Attempt:
-    """phases: (what, since when), in order. ended_s: None if it has not. All times: seconds since the supervisor began. exit_code: None if
-    it has not ended, or got no process. reason: how it ended, as a clause. was_asked: whether psclust had sent it a signal to end."""
+    """phases: (what, since when), in order. ended_s: None if it has not. All times: seconds since
+    the supervisor began. exit_code: None if it has not ended, or got no process. reason: how it
+    ended, as a clause. was_asked: whether psclust had sent it a signal to end."""
 
     task: str
     host: str
@@ -36,8 +37,14 @@ class Attempt:
 
     def segments(self, now_s: float) -> list[tuple[str, float, float]]:
         """(what, from, to). now_s: for an attempt that has not ended."""
-        ends = [*(since for _, since in self.phases[1:]), now_s if self.ended_s is None else self.ended_s]
-        return [(what, since, max(since, until)) for (what, since), until in zip(self.phases, ends, strict=True)]
+        ends = [
+            *(since for _, since in self.phases[1:]),
+            now_s if self.ended_s is None else self.ended_s,
+        ]
+        return [
+            (what, since, max(since, until))
+            for (what, since), until in zip(self.phases, ends, strict=True)
+        ]
 
 
 def run_attempts(events: Iterable[Record]) -> list[Attempt]:
@@ -54,7 +61,9 @@ def run_attempts(events: Iterable[Record]) -> list[Attempt]:
         elif kind == "end":
             for each in attempts.values():
                 each.ended_s = at if each.ended_s is None else each.ended_s
-        elif (attempt := attempts.get((event.get("task", ""), event.get("attempt", 0)))) is not None:
+        elif (
+            attempt := attempts.get((event.get("task", ""), event.get("attempt", 0)))
+        ) is not None:
             _apply(attempt, event, roles.get(attempt.task))
     return list(attempts.values())
 
@@ -62,7 +71,11 @@ def run_attempts(events: Iterable[Record]) -> list[Attempt]:
 def _apply(attempt: Attempt, event: Record, role: str | None) -> None:
     kind, at = event["kind"], event["run_s"]
     if kind in ("exit", "not_started"):
-        attempt.ended_s, attempt.exit_code, attempt.reason = at, event.get("exit_code"), event["reason"]
+        attempt.ended_s, attempt.exit_code, attempt.reason = (
+            at,
+            event.get("exit_code"),
+            event["reason"],
+        )
     elif kind == "signal":
         attempt.was_asked = True
     elif kind == "serving":

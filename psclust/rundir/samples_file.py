@@ -1,7 +1,9 @@
-"""`samples.jsonl`: what the tasks of a run used and how far they were, over time. docs/events.md is its reference.
+"""`samples.jsonl`: what the tasks of a run used and how far they were, over time. docs/events.md is
+its reference.
 
-The file stays small: once it is full, every other sample is removed, and from then on they are taken half as often. What a task has used is
-recorded as a total since its attempt began, so rates between any two samples are exact.
+The file stays small: once it is full, every other sample is removed, and from then on they are
+taken half as often. What a task has used is recorded as a total since its attempt began, so rates
+between any two samples are exact.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ _FIRST_INTERVAL_S = 0.5  # programs write their progress as often
 
 @dataclass(frozen=True, slots=True)
 class TaskSample:
-    """cpu_s, received, sent: seconds of CPU and bytes on TCP connections since the attempt began. memory: resident bytes. The others as the
-    program reports them. None: unknown."""
+    """cpu_s, received, sent: seconds of CPU and bytes on TCP connections since the attempt began.
+    memory: resident bytes. The others as the program reports them. None: unknown."""
 
     attempt: int
     cpu_s: float | None = None
@@ -39,7 +41,8 @@ class TaskSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The tasks at one moment. time: seconds since the epoch. run_s: seconds since the supervisor began."""
+    """The tasks at one moment. time: seconds since the epoch. run_s: seconds since the supervisor
+    began."""
 
     time: float
     run_s: float
@@ -47,12 +50,18 @@ class Sample:
 
     def to_json(self) -> str:
         """Without what is not known."""
-        tasks = {task: {name: value for name, value in asdict(each).items() if value is not None} for task, each in self.tasks.items()}
-        return json.dumps({"time": round(self.time, 3), "run_s": round(self.run_s, 3), "tasks": tasks})
+        tasks = {
+            task: {name: value for name, value in asdict(each).items() if value is not None}
+            for task, each in self.tasks.items()
+        }
+        return json.dumps(
+            {"time": round(self.time, 3), "run_s": round(self.run_s, 3), "tasks": tasks}
+        )
 
 
 class SamplesFile:
-    """Appends to the file at `path`. A full disk costs samples, nothing else. interval_s: how often to take one."""
+    """Appends to the file at `path`. A full disk costs samples, nothing else. interval_s: how often
+    to take one."""
 
     def __init__(self, path: Path) -> None:
         self._lines = WholeLines(path)
@@ -80,14 +89,17 @@ class SamplesFile:
 
 
 def read_samples(path: Path) -> Iterator[Sample]:
-    """The samples so far, in order; none if there is no file. Ignores an unfinished last line, and fields that it does not know."""
+    """The samples so far, in order; none if there is no file. Ignores an unfinished last line, and
+    fields that it does not know."""
     known = {field.name for field in fields(TaskSample)}
     with suppress(FileNotFoundError), path.open(encoding="utf-8") as file:
         for line in file:
             data = json.loads(line) if line.endswith("\n") else {}
             if "tasks" in data:
                 tasks = {
-                    task: TaskSample(**{name: value for name, value in each.items() if name in known})
+                    task: TaskSample(
+                        **{name: value for name, value in each.items() if name in known}
+                    )
                     for task, each in data["tasks"].items()
                 }
                 yield Sample(data["time"], data["run_s"], tasks)

@@ -1,4 +1,5 @@
-"""Where a program writes the stacks of its Python threads when it is asked to, beside its progress file, and the signal that asks."""
+"""Where a program writes the stacks of its Python threads when it is asked to, beside its progress
+file, and the signal that asks."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ import signal
 from pathlib import Path
 
 SUFFIX = ".stacks"
-# Programs and batch systems use SIGUSR1 and SIGUSR2, psclust itself the first; real-time signals near the last one are free.
+# Programs and batch systems use SIGUSR1 and SIGUSR2, psclust itself the first; real-time signals
+# near the last one are free.
 STACKS_SIGNAL = int(signal.SIGRTMAX) - 1
 
 

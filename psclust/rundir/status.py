@@ -1,4 +1,5 @@
-"""A run as seen from outside: one snapshot, the same in the run folder, over RPC and with `--json`."""
+"""A run as seen from outside: one snapshot, the same in the run folder, over RPC and with
+`--json`."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 QUEUED = "queued"  # the phase of a run whose batch job has not started
-SAVED_CODE = 75  # of a run that was asked to save its work and to end; sysexits.h: a temporary failure
+# Of a run that was asked to save its work and to end; sysexits.h: a temporary failure.
+SAVED_CODE = 75
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStatus:
-    """One task. exit_code: as a shell shows it (128+n for a signal). since: seconds since the epoch."""
+    """One task. exit_code: as a shell shows it (128+n for a signal). since: seconds since the
+    epoch."""
 
     task: str
     role: str
@@ -35,10 +38,11 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run. ok, exit_code, text: set once it is decided how the run ends. waiting: which tasks a finishing run waits for, as a clause.
-    remedy: a sentence, for a failure that psclust knows. silent: why it makes no step and prints nothing, as a clause; None while it
-    does, or where that is not known. psclust: version of its supervisor. clock: what to add to the machine's monotonic clock to get the
-    times in here."""
+    """A run. ok, exit_code, text: set once it is decided how the run ends. waiting: which tasks a
+    finishing run waits for, as a clause. remedy: a sentence, for a failure that psclust knows.
+    silent: why it makes no step and prints nothing, as a clause; None while it does, or where that
+    is not known. psclust: version of its supervisor. clock: what to add to the machine's monotonic
+    clock to get the times in here."""
 
     name: str
     run: str
@@ -62,7 +66,8 @@ class RunStatus:
     clock: float | None = None
 
     def age(self, moment: float) -> float:
-        """Seconds since `moment`, one of this record's times. For a live run, setting the system clock has no effect."""
+        """Seconds since `moment`, one of this record's times. For a live run, setting the system
+        clock has no effect."""
         now = time.time() if self.ended or self.clock is None else time.monotonic() + self.clock
         return max(0.0, now - moment)
 
@@ -76,7 +81,8 @@ class RunStatus:
         return not self.ok and self.cause is None and self.exit_code in (SAVED_CODE, 124, 130, 143)
 
     def to_json(self) -> str:
-        """Of a large run ten times a second while it starts: `asdict` and `indent` would take ten times as long."""
+        """Of a large run ten times a second while it starts: `asdict` and `indent` would take ten
+        times as long."""
         return json.dumps({**_values(self), "tasks": [_values(task) for task in self.tasks]})
 
     @classmethod
@@ -98,4 +104,6 @@ def _known(record: type[RunStatus] | type[TaskStatus], data: Mapping[str, Any]) 
     return {name: value for name, value in data.items() if name in names}
 
 
-_NAMES = {record: tuple(field.name for field in fields(record)) for record in (RunStatus, TaskStatus)}
+_NAMES = {
+    record: tuple(field.name for field in fields(record)) for record in (RunStatus, TaskStatus)
+}

@@ -1,4 +1,5 @@
-"""The status of a run on disk. Its end is recorded even if the disk is full, or the supervisor was killed."""
+"""The status of a run on disk. Its end is recorded even if the disk is full, or the supervisor was
+killed."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _LONGEST_TEXT = 1000  # characters of the text, and of the tail, that fit into E
 
 
 def write_status(folder: RunFolder, status: RunStatus) -> None:
-    """Replace the status; on a full disk, the last status goes into the space reserved for it. Raises OSError if an earlier one finds no
-    room."""
+    """Replace the status; on a full disk, the last status goes into the space reserved for it.
+    Raises OSError if an earlier one finds no room."""
     try:
         write_atomically(folder.status, status.to_json())
     except OSError:
@@ -32,7 +33,8 @@ def write_status(folder: RunFolder, status: RunStatus) -> None:
 
 
 def read_status(folder: RunFolder) -> RunStatus:
-    """The last status of a run, completed if its supervisor could not write the end. Raises NoRunError for a run that has just begun."""
+    """The last status of a run, completed if its supervisor could not write the end. Raises
+    NoRunError for a run that has just begun."""
     cluster = ClusterFolder(folder.path.parent)
     current = cluster.current()
     live = cluster.is_live() and current is not None and current.path.name == folder.path.name
@@ -43,9 +45,15 @@ def read_status(folder: RunFolder) -> RunStatus:
         raise NoRunError(f"{cluster.name}: the run has not begun yet.")
     ending = _read(folder.ending)
     if ending is not None:
-        return ending if ending.tasks or status is None else replace(ending, tasks=_ended(status, None).tasks)
+        return (
+            ending
+            if ending.tasks or status is None
+            else replace(ending, tasks=_ended(status, None).tasks)
+        )
     if status is not None:
-        return _ended(status, None, ok=False, exit_code=1, text="the supervisor and its guard were killed")
+        return _ended(
+            status, None, ok=False, exit_code=1, text="the supervisor and its guard were killed"
+        )
     return _ended(_blank(folder), None, ok=False, exit_code=3, text=not_started(folder))
 
 
@@ -60,14 +68,19 @@ def record_death(folder: RunFolder, how: str) -> None:
     # A fault of psclust's own left a traceback.
     why = f" ({lines[-1]})" if any(line.startswith("Traceback") for line in lines) else ""
     agents = mark_dead(folder, time.time())
-    text = f"the supervisor {how}{why}; every task of the run {'here ' if agents else ''}was stopped"
+    text = (
+        f"the supervisor {how}{why}; every task of the run {'here ' if agents else ''}was stopped"
+    )
     if agents is not None:
         text += (
-            f", those on {agents.names} end by themselves within {agents.lasts_s:.0f} s (deadlines.lease). "
-            f"`psclust down {folder.path.parent.name}`, or the next `psclust up`, ends them at once"
+            f", those on {agents.names} end by themselves within {agents.lasts_s:.0f} "
+            f"s (deadlines.lease). `psclust down {folder.path.parent.name}`, "
+            "or the next `psclust up`, ends them at once"
         )
     now = status.began + status.age(status.began)
-    EventsFile(folder.events).append([record("end", ok=False, exit_code=1, reason=text)], time.time(), now - status.began)
+    EventsFile(folder.events).append(
+        [record("end", ok=False, exit_code=1, reason=text)], time.time(), now - status.began
+    )
     with suppress(OSError):
         write_status(folder, _ended(status, now, ok=False, exit_code=1, text=text))
 
@@ -79,12 +92,15 @@ def is_queued(folder: RunFolder) -> bool:
 
 
 def record_lost_job(folder: RunFolder, *, exit_code: int, text: str) -> None:
-    """Record the end of a run whose batch job is gone. A last status of its supervisor, which may be seen here later, prevails. Raises
-    OSError."""
+    """Record the end of a run whose batch job is gone. A last status of its supervisor, which may
+    be seen here later, prevails. Raises OSError."""
     status = _read(folder.status) or _blank(folder)
     if not status.ended:
         tasks = tuple(replace(task, phase="stopped") for task in status.tasks)
-        _write_ending(folder, _ended(replace(status, tasks=tasks), None, ok=False, exit_code=exit_code, text=text))
+        _write_ending(
+            folder,
+            _ended(replace(status, tasks=tasks), None, ok=False, exit_code=exit_code, text=text),
+        )
 
 
 def not_started(folder: RunFolder) -> str:
@@ -102,7 +118,10 @@ def _read(path: Path) -> RunStatus | None:
 
 def _ended(status: RunStatus, at: float | None, /, **outcome: Any) -> RunStatus:
     """at: when the last tasks ended, if known."""
-    tasks = tuple(replace(task, phase="stopped", pid=None, since=at or task.since) if task.pid else task for task in status.tasks)
+    tasks = tuple(
+        replace(task, phase="stopped", pid=None, since=at or task.since) if task.pid else task
+        for task in status.tasks
+    )
     return replace(status, phase="ended", tasks=tasks, **outcome)
 
 
@@ -119,8 +138,18 @@ def _write_ending(folder: RunFolder, status: RunStatus) -> None:
     """Write as much of the status as there is room for, without the tasks if they are too many."""
     tail = "\n".join(status.cause_tail)[-_LONGEST_TEXT:].splitlines()
     tasks = tuple(replace(task, unkept="", log=None) for task in status.tasks)
-    short = replace(status, text=(status.text or "")[:_LONGEST_TEXT], cause_tail=tuple(tail), notes=(), tasks=tasks)
-    text = next(text for one in (short, replace(short, tasks=())) if len(text := one.to_json().encode()) <= ENDING_BYTES)
+    short = replace(
+        status,
+        text=(status.text or "")[:_LONGEST_TEXT],
+        cause_tail=tuple(tail),
+        notes=(),
+        tasks=tasks,
+    )
+    text = next(
+        text
+        for one in (short, replace(short, tasks=()))
+        if len(text := one.to_json().encode()) <= ENDING_BYTES
+    )
     # Overwriting needs no new block.
     with folder.ending.open("r+b") as file:
         file.write(text.ljust(ENDING_BYTES))

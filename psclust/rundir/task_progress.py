@@ -1,4 +1,5 @@
-"""The progress file: what a task's program reports about itself. The program writes it, the supervisor and `up` read it."""
+"""The progress file: what a task's program reports about itself. The program writes it, the
+supervisor and `up` read it."""
 
 from __future__ import annotations
 
@@ -7,18 +8,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-# Phases of a script whose process is only a server by now: it called Server.join, or exited successfully.
+# Phases of a script whose process is only a server by now: it called Server.join, or exited
+# successfully.
 SERVING = "serving"
 FINISHED = "finished"
-# Phases in which a psclust program needs no other task any more; in the last one it is about to exit.
+# Phases in which a psclust program needs no other task any more; in the last one it is about to
+# exit.
 TRAINED = ("save", "evaluate", "predict", "export", "done")
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """step: global step. examples_per_s: of this task. seconds: spent in the phases that have ended and, within them, in
-    "saving" checkpoints, "waiting" for other tasks between steps, and "barrier": from each gradient to the next step of a synchronous
-    training. model: of the task that writes checkpoints, their `folder`, the version of `tensorflow`, and what each `ps` holds
+    """step: global step. examples_per_s: of this task. seconds: spent in the phases that have ended
+    and, within them, in "saving" checkpoints, "waiting" for other tasks between steps, and
+    "barrier": from each gradient to the next step of a synchronous training. model: of the task
+    that writes checkpoints, their `folder`, the version of `tensorflow`, and what each `ps` holds
     (`psclust.placement.table.Held`). None: unknown."""
 
     step: int | None = None
@@ -37,6 +41,8 @@ class Progress:
         """Ignores unknown keys. Raises ValueError for anything but a progress record."""
         data = json.loads(text)
         if not isinstance(data, dict) or not isinstance(data.get("phase"), str | None):
-            raise ValueError("not a progress record")  # noqa: TRY004 - one exception for any bad record
-        known = {name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase", "model")}
+            raise ValueError("not a progress record")  # noqa: TRY004 - as for any bad record
+        known = {
+            name: data.get(name) for name in ("step", "loss", "examples_per_s", "phase", "model")
+        }
         return cls(**known, metrics=data.get("metrics") or {}, seconds=data.get("seconds") or {})

@@ -1,4 +1,5 @@
-"""The lines of logs with their times, those of several tasks in the order in which they were printed."""
+"""The lines of logs with their times, those of several tasks in the order in which they were
+printed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _UNTIMED_S = 1.0  # for output to get its time before it counts as without one
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """text: without its newline. time: when the line was complete, in seconds since the epoch; None: unknown."""
+    """text: without its newline. time: when the line was complete, in seconds since the epoch;
+    None: unknown."""
 
     task: str
     attempt: int
@@ -36,7 +38,8 @@ class TimedLog:
         self._offset = 0
 
     def lines(self, *, over: bool) -> Iterator[LogLine]:
-        """The lines since the last call. over: the attempt has ended, and its last line may lack a newline."""
+        """The lines since the last call. over: the attempt has ended, and its last line may lack a
+        newline."""
         self._times.read()
         limit = None if over or self._is_untimed() else self._times.known_to
         while data := self._read(limit):
@@ -47,7 +50,9 @@ class TimedLog:
                 yield self._line(line.removesuffix("\n"), end)
             self._offset += len(data)
         if over:
-            yield from (self._line(line.removesuffix("\n"), self._offset) for line in self._splitter.close())
+            yield from (
+                self._line(line.removesuffix("\n"), self._offset) for line in self._splitter.close()
+            )
 
     def _line(self, text: str, end: int) -> LogLine:
         return LogLine(self._task, self._attempt, text, self._times.of(end))
@@ -56,7 +61,9 @@ class TimedLog:
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                return file.read(_CHUNK if limit is None else max(0, min(_CHUNK, limit - self._offset)))
+                return file.read(
+                    _CHUNK if limit is None else max(0, min(_CHUNK, limit - self._offset))
+                )
         except OSError:
             return b""
 
@@ -73,7 +80,12 @@ class TimedLog:
 
 def merged(logs: Iterable[Iterator[LogLine]]) -> Iterator[LogLine]:
     """The lines of several tasks by time; one without a time stays behind the line before it."""
-    return (line for _, _, line in heapq.merge(*(_dated(lines, number) for number, lines in enumerate(logs)), key=lambda item: item[:2]))
+    return (
+        line
+        for _, _, line in heapq.merge(
+            *(_dated(lines, number) for number, lines in enumerate(logs)), key=lambda item: item[:2]
+        )
+    )
 
 
 def _dated(lines: Iterator[LogLine], number: int) -> Iterator[tuple[float, int, LogLine]]:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 class WholeLines:
-    """Appends to the file at `path`, which need not exist. Only one process may write it at a time."""
+    """Appends to the file at `path`, which need not exist. Only one process may write it at a
+    time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,5 +1,6 @@
-"""A bare TensorFlow server, `python -m psclust.runtime.bare_server`: the server behind `tf.train.Server`, through the C library, without
-`import tensorflow`. In a child of a fork server that has loaded the library, `serve` is called directly."""
+"""A bare TensorFlow server, `python -m psclust.runtime.bare_server`: the server behind
+`tf.train.Server`, through the C library, without `import tensorflow`. In a child of a fork server
+that has loaded the library, `serve` is called directly."""
 
 from __future__ import annotations
 
@@ -47,23 +48,60 @@ class _Parser(argparse.ArgumentParser):
 
 def parse(argv: Sequence[str]) -> Request:
     """Parse a command line. Raises UsageError."""
-    parser = _Parser(prog="psclust.runtime.bare_server", description="Serve one task of a TensorFlow cluster.")
-    parser.add_argument("--cluster", required=True, help='the cluster spec in JSON: {"ps": ["host:port"], "worker": [...]}')
+    parser = _Parser(
+        prog="psclust.runtime.bare_server", description="Serve one task of a TensorFlow cluster."
+    )
+    parser.add_argument(
+        "--cluster",
+        required=True,
+        help='the cluster spec in JSON: {"ps": ["host:port"], "worker": [...]}',
+    )
     parser.add_argument("--job", required=True, help="the job this server belongs to")
     parser.add_argument("--task", required=True, type=int, help="its index in the job")
-    parser.add_argument("--port", type=_between(1, 65535), help="listen here instead of on the port in the cluster spec")
-    parser.add_argument("--threads", type=_between(1, 4096), help="size of TensorFlow's thread pools (default: one thread per core)")
-    parser.add_argument("--device-count", type=_between(1, 256), help="CPU devices, and GPUs at most (default: one CPU, all GPUs)")
-    parser.add_argument("--load-library", action="append", default=[], metavar="SO", help="a custom op library to load first")
+    parser.add_argument(
+        "--port",
+        type=_between(1, 65535),
+        help="listen here instead of on the port in the cluster spec",
+    )
+    parser.add_argument(
+        "--threads",
+        type=_between(1, 4096),
+        help="size of TensorFlow's thread pools (default: one thread per core)",
+    )
+    parser.add_argument(
+        "--device-count",
+        type=_between(1, 256),
+        help="CPU devices, and GPUs at most (default: one CPU, all GPUs)",
+    )
+    parser.add_argument(
+        "--load-library",
+        action="append",
+        default=[],
+        metavar="SO",
+        help="a custom op library to load first",
+    )
     flags = parser.parse_args(argv)
     try:
         cluster = parse_cluster(flags.cluster)
     except ValueError as error:
-        raise UsageError(f'--cluster: not a cluster spec in JSON, such as {{"ps": ["host:port"]}}: {error}') from error
+        raise UsageError(
+            f'--cluster: not a cluster spec in JSON, such as {{"ps": ["host:port"]}}: {error}'
+        ) from error
     if flags.task not in cluster.get(flags.job, {}):
-        known = ", ".join(f"{job}:{index}" for job, tasks in cluster.items() for index in tasks) or "no task"
+        known = (
+            ", ".join(f"{job}:{index}" for job, tasks in cluster.items() for index in tasks)
+            or "no task"
+        )
         raise UsageError(f"{flags.job}:{flags.task} is not in the cluster, which has {known}")
-    return Request(cluster, flags.job, flags.task, flags.port, flags.threads, tuple(flags.load_library), flags.device_count)
+    return Request(
+        cluster,
+        flags.job,
+        flags.task,
+        flags.port,
+        flags.threads,
+        tuple(flags.load_library),
+        flags.device_count,
+    )
 
 
 def _between(low: int, high: int) -> Callable[[str], int]:
@@ -76,14 +114,16 @@ def _between(low: int, high: int) -> Callable[[str], int]:
 
 
 def serve(argv: Sequence[str], library: Library | None = None) -> NoReturn:
-    """Serve until killed. library: if the process has loaded it. A failure is one sentence on stderr and the exit code of its kind: 2 for a
-    wrong request, 3 for a server that could not start."""
+    """Serve until killed. library: if the process has loaded it. A failure is one sentence on
+    stderr and the exit code of its kind: 2 for a wrong request, 3 for a server that could not
+    start."""
     try:
         start(parse(argv), library)
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()
-        # Not sys.exit: the library's static destructors must not run while threads of a half-made server do.
+        # Not sys.exit: the library's static destructors must not run while threads of a half-made
+        # server do.
         os._exit(error.exit_code)
     wait_for_a_signal()
 
@@ -97,8 +137,17 @@ def start(request: Request, library: Library | None = None) -> str:
         try:
             library.load_ops(path)
         except Refused as error:
-            raise StartError(f"{request.name}: the op library {path} cannot be loaded: {error}") from error
-    definition = server_def(request.cluster, request.job, request.task, port=request.port, threads=request.threads, devices=request.devices)
+            raise StartError(
+                f"{request.name}: the op library {path} cannot be loaded: {error}"
+            ) from error
+    definition = server_def(
+        request.cluster,
+        request.job,
+        request.task,
+        port=request.port,
+        threads=request.threads,
+        devices=request.devices,
+    )
     try:
         return library.start_server(definition)
     except Refused as error:
@@ -107,7 +156,8 @@ def start(request: Request, library: Library | None = None) -> str:
 
 def not_started(request: Request, message: str) -> str:
     """Why a server did not start. TensorFlow's own message does not mention a port in use."""
-    return f"{request.name}: {_port_problem(request.listens_on) or f'TensorFlow could not start its server: {message}'}"
+    problem = _port_problem(request.listens_on)
+    return f"{request.name}: {problem or f'TensorFlow could not start its server: {message}'}"
 
 
 def _port_problem(port: int | None) -> str | None:
@@ -119,14 +169,18 @@ def _port_problem(port: int | None) -> str | None:
         try:
             probe.bind(("", port))
         except OSError as error:
-            remedy = "stop the process that holds it or choose another port" if error.errno == errno.EADDRINUSE else "choose another port"
+            remedy = (
+                "stop the process that holds it or choose another port"
+                if error.errno == errno.EADDRINUSE
+                else "choose another port"
+            )
             return f"cannot listen on port {port}: {os.strerror(error.errno or 0)}; {remedy}"
     return None
 
 
 def wait_for_a_signal(server: object = None) -> NoReturn:
-    """Sleep, holding `server`, until a signal ends the process by its default action, without unwinding Python under the server's
-    threads."""
+    """Sleep, holding `server`, until a signal ends the process by its default action, without
+    unwinding Python under the server's threads."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     while True:
         signal.pause()

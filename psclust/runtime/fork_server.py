@@ -1,19 +1,20 @@
 """A process that has TensorFlow in memory and forks a task per request. It is run as a file,
 
-    python [-I -S] .../psclust/runtime/fork_server.py --preload library|tensorflow|psclust|keras|nothing --socket FD
+    python [-I -S] .../psclust/runtime/fork_server.py --preload WHAT --socket FD
 
-FD is one end of a Unix stream socket; the client, `psclust/transport/fork_server_client.py`, has the other. Every message, both ways, is
-JSON behind a length (`psclust.framing`).
+WHAT is library, tensorflow, psclust, keras or nothing. FD is one end of a Unix stream socket; the
+client, `psclust/transport/fork_server_client.py`, has the other. Every message, both ways, is JSON
+behind a length (`psclust.framing`).
 
 - first, from the fork server: {"ready": true, "preload_s": 0.4} or {"error": "..."}
-- request: {"argv", "env" (complete), "cwd", "supervisor" (pid), "recovery_wait_s" (or null)}, with one file descriptor, sent with the
-  length, that becomes the task's stdout and stderr
+- request: {"argv", "env" (complete), "cwd", "supervisor" (pid), "recovery_wait_s" (or null)}, with
+  one file descriptor, sent with the length, that becomes the task's stdout and stderr
 - reply: {"pid": n} or {"error": "..."}
 
 End of file ends the fork server, and so does the death of its parent, without effect on its tasks.
 
-A task is forked twice, so that the supervisor, a subreaper, becomes its parent and waits for it. This process must have a single thread,
-because a fork copies only the thread that calls it.
+A task is forked twice, so that the supervisor, a subreaper, becomes its parent and waits for it.
+This process must have a single thread, because a fork copies only the thread that calls it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 if __name__ == "__main__":
-    # sys.path starts with this folder, or with -I lacks it. Replace it by the folder that holds the package, last, so that it hides none
-    # of the interpreter's own modules.
+    # sys.path starts with this folder, or with -I lacks it. Replace it by the folder that holds the
+    # package, last, so that it hides none of the interpreter's own modules.
     _here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if entry != _here]
     _home = os.path.dirname(os.path.dirname(_here))
@@ -48,7 +49,9 @@ def main() -> None:
     started = time.monotonic()
     parser = argparse.ArgumentParser(prog="fork_server.py", description=__doc__)
     parser.add_argument("--preload", required=True, choices=sorted(preload.KINDS))
-    parser.add_argument("--socket", required=True, type=int, help="file descriptor of the socket to serve")
+    parser.add_argument(
+        "--socket", required=True, type=int, help="file descriptor of the socket to serve"
+    )
     flags = parser.parse_args()
     linux_process.die_with_parent()
     # Ctrl-C and TERM are for the supervisor, which ends this process by closing the socket.
@@ -84,8 +87,8 @@ def answer(message: bytes, output: int | None, loaded: preload.Loaded) -> dict[s
 
 
 def start(wanted: start_task.Task, output: int, loaded: preload.Loaded) -> int:
-    """Fork twice; returns the pid of the task, which by then leads its own session. The process in between, its first parent, has ended, so
-    that the task is the supervisor's child."""
+    """Fork twice; returns the pid of the task, which by then leads its own session. The process in
+    between, its first parent, has ended, so that the task is the supervisor's child."""
     read, write = os.pipe()
     middle = os.fork()
     if middle == 0:

@@ -1,5 +1,6 @@
-"""Makes a forked interpreter like a fresh one (path, streams, random numbers, environment), and detects when that is impossible: for
-another interpreter, or one that would have imported other modules."""
+"""Makes a forked interpreter like a fresh one (path, streams, random numbers, environment), and
+detects when that is impossible: for another interpreter, or one that would have imported other
+modules."""
 
 from __future__ import annotations
 
@@ -48,19 +49,32 @@ class Interpreter:
         found = _which(command, search_path)
         if found is None:
             return False
-        same_folder = os.path.realpath(os.path.dirname(found)) == os.path.realpath(os.path.dirname(sys.executable))
+        same_folder = os.path.realpath(os.path.dirname(found)) == os.path.realpath(
+            os.path.dirname(sys.executable)
+        )
         return same_folder and os.path.realpath(found) == os.path.realpath(sys.executable)
 
     def shadowed(self, folder: str, python_path: str) -> str | None:
-        """A file in the script's folder, or in a PYTHONPATH other than this process's, that a fresh interpreter would import instead of a
-        module in memory, or run at its start; None if there is none."""
+        """A file in the script's folder, or in a PYTHONPATH other than this process's, that a fresh
+        interpreter would import instead of a module in memory, or run at its start; None if there
+        is none."""
         entries = path_entries(python_path) if python_path != self.python_path else []
         hooks = dict.fromkeys(("sitecustomize", "usercustomize"), "")
-        places = [(folder, self.modules), *((entry, {**self.modules, **hooks}) for entry in entries)]
+        places = [
+            (folder, self.modules),
+            *((entry, {**self.modules, **hooks}) for entry in entries),
+        ]
         return next((file for place, modules in places if (file := hidden(place, modules))), None)
 
-    def refresh(self, environment: Mapping[str, str], first: str, argv: Sequence[str], command: Sequence[str]) -> None:
-        """Set what a fresh start would have set. first: `sys.path[0]`. command: the whole command line."""
+    def refresh(
+        self,
+        environment: Mapping[str, str],
+        first: str,
+        argv: Sequence[str],
+        command: Sequence[str],
+    ) -> None:
+        """Set what a fresh start would have set. first: `sys.path[0]`. command: the whole command
+        line."""
         for name, value in self.added.items():
             os.environ.setdefault(name, value)
         entries = path_entries(environment.get("PYTHONPATH", ""))
@@ -78,32 +92,51 @@ def _which(command: str, search_path: str | None) -> str | None:
     if os.path.dirname(command):
         return command
     folders = (search_path if search_path is not None else os.defpath).split(os.pathsep)
-    return next((path for folder in folders if os.access(path := os.path.join(folder, command), os.X_OK)), None)
+    return next(
+        (path for folder in folders if os.access(path := os.path.join(folder, command), os.X_OK)),
+        None,
+    )
 
 
 def _open_streams(unbuffered: bool) -> None:
-    """Open sys.stdin, stdout and stderr on descriptors 0 to 2 as the interpreter does if they are no terminal."""
+    """Open sys.stdin, stdout and stderr on descriptors 0 to 2 as the interpreter does if they are
+    no terminal."""
     encoding, errors = sys.stdout.encoding, sys.stdout.errors
     keyboard = io.FileIO(0, closefd=False)
     keyboard.name = "<stdin>"
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(keyboard), encoding, errors, write_through=unbuffered)  # type: ignore[misc]
-    sys.stdin.mode = "r"  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _writer(1, encoding, errors, unbuffered, False)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _writer(2, encoding, "backslashreplace", unbuffered, True)  # type: ignore[misc]
+    stdin = io.TextIOWrapper(
+        io.BufferedReader(keyboard), encoding, errors, write_through=unbuffered
+    )
+    stdin.mode = "r"  # type: ignore[misc]
+    stdout = _writer(1, encoding, errors, unbuffered, False)
+    stderr = _writer(2, encoding, "backslashreplace", unbuffered, True)
+    sys.stdin = sys.__stdin__ = stdin  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = stdout  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = stderr  # type: ignore[misc]
 
 
-def _writer(descriptor: int, encoding: str, errors: str | None, unbuffered: bool, lines: bool) -> io.TextIOWrapper:
+def _writer(
+    descriptor: int, encoding: str, errors: str | None, unbuffered: bool, lines: bool
+) -> io.TextIOWrapper:
     raw = io.FileIO(descriptor, "w", closefd=False)
     raw.name = "<stdout>" if descriptor == 1 else "<stderr>"
-    # typeshed wants a buffer; the interpreter itself passes the raw file under -u.
-    binary: io.BufferedWriter = raw if unbuffered else io.BufferedWriter(raw)  # type: ignore[assignment]
-    stream = io.TextIOWrapper(binary, encoding, errors, newline="\n", line_buffering=lines and not unbuffered, write_through=unbuffered)
+    # The interpreter itself passes the raw file under -u.
+    binary = raw if unbuffered else io.BufferedWriter(raw)
+    stream = io.TextIOWrapper(
+        binary,
+        encoding,
+        errors,
+        newline="\n",
+        line_buffering=lines and not unbuffered,
+        write_through=unbuffered,
+    )
     stream.mode = "w"  # type: ignore[misc]
     return stream
 
 
 def _drop_shared_state() -> None:
-    """Drop state that siblings must not share: of random generators, and folders found for another environment."""
+    """Drop state that siblings must not share: of random generators, and folders found for another
+    environment."""
     random.seed()
     tempfile.tempdir = None
     numpy_random = sys.modules.get("numpy.random")
@@ -115,8 +148,9 @@ def _drop_shared_state() -> None:
 
 
 def _resize_blas(environment: Mapping[str, str]) -> None:
-    """Give OpenBLAS, which was loaded with one thread, the number of threads in the task's environment. The default stays one: tasks share
-    a machine, and TensorFlow does not use OpenBLAS."""
+    """Give OpenBLAS, which was loaded with one thread, the number of threads in the task's
+    environment. The default stays one: tasks share a machine, and TensorFlow does not use
+    OpenBLAS."""
     wanted = environment.get("OPENBLAS_NUM_THREADS") or environment.get("OMP_NUM_THREADS", "")
     if not wanted.isdigit() or int(wanted) < 2:
         return
@@ -124,6 +158,10 @@ def _resize_blas(environment: Mapping[str, str]) -> None:
         libraries = {line.split(maxsplit=5)[5].strip() for line in maps if "openblas" in line}
     for path in libraries:
         library = ctypes.CDLL(path)
-        for name in ("openblas_set_num_threads", "scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_"):
+        for name in (
+            "openblas_set_num_threads",
+            "scipy_openblas_set_num_threads",
+            "scipy_openblas_set_num_threads64_",
+        ):
             if hasattr(library, name):
                 getattr(library, name)(int(wanted))

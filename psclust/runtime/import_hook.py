@@ -33,11 +33,15 @@ class _Watch(MetaPathFinder):
     def __init__(self, changes: Mapping[str, Change]) -> None:
         self._changes = changes
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         change = self._changes.get(name)
         if change is None:
             return None
-        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        others = (
+            finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self
+        )
         spec = next((spec for spec in others if spec is not None), None)
         if spec is None or spec.loader is None:
             return spec

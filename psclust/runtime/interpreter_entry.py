@@ -1,5 +1,6 @@
-"""The file a fresh interpreter runs in place of its program: `python OPTIONS interpreter_entry.py WAIT OPTIONS PROGRAM ARGUMENTS`.
-It hands over to `run_in_interpreter`. Any Python can read this file; one that cannot import psclust executes the program plainly."""
+"""The file a fresh interpreter runs in place of its program: `python OPTIONS interpreter_entry.py
+WAIT OPTIONS PROGRAM ARGUMENTS`. It hands over to `run_in_interpreter`. Any Python can read this
+file; one that cannot import psclust executes the program plainly."""
 
 import os
 import sys

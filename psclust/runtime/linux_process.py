@@ -1,4 +1,5 @@
-"""Linux process calls that Python lacks, among them those that make a task die with its supervisor."""
+"""Linux process calls that Python lacks, among them those that make a task die with its
+supervisor."""
 
 from __future__ import annotations
 
@@ -27,10 +28,12 @@ def set_name(name: str) -> None:
 
 
 def wait_for_new_parent(old: int, timeout_s: float = 5.0) -> None:
-    """Wait until this process has another parent than `old`, which is about to exit. When a pidfd reports the exit, children have their new
-    parent; without pidfds this polls."""
+    """Wait until this process has another parent than `old`, which is about to exit. When a pidfd
+    reports the exit, children have their new parent; without pidfds this polls."""
     deadline = time.monotonic() + timeout_s
-    with suppress(OSError, AttributeError):  # the kernel, or the one this Python was built for, may lack pidfds
+    with suppress(
+        OSError, AttributeError
+    ):  # the kernel, or the one this Python was built for, may lack pidfds
         # If the pid was reused meanwhile, its new process is not our parent.
         end = os.pidfd_open(old)
         if os.getppid() == old:

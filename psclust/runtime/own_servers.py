@@ -1,4 +1,5 @@
-"""TensorFlow servers in the process of a script: what psclust has to know of them, and how long they live."""
+"""TensorFlow servers in the process of a script: what psclust has to know of them, and how long
+they live."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ _LOOK_S = 0.5  # for a signal that comes as the wait begins
 
 
 class OwnServers:
-    """Reports the state of TensorFlow servers in the program's own process, which its exit code cannot show.
+    """Reports the state of TensorFlow servers in the program's own process, which its exit code
+    cannot show.
 
-    A program that calls `Server.join`, which never returns, is only a server from then on: psclust stops it when the others are done,
-    instead of waiting for it. A server outlives its program if that ends successfully: a client without device filters connects to
-    every task at its start, and would wait for ever for one that has ended."""
+    A program that calls `Server.join`, which never returns, is only a server from then on: psclust
+    stops it when the others are done, instead of waiting for it. A server outlives its program if
+    that ends successfully: a client without device filters connects to every task at its start, and
+    would wait for ever for one that has ended."""
 
     def __init__(self, progress_file: str) -> None:
         self._progress_file = Path(progress_file)
@@ -40,8 +43,8 @@ class OwnServers:
 
         def reported_join(server: Any) -> None:
             self._report(SERVING)
-            # TensorFlow waits outside of Python, where no handler of the program's runs. Neither returns. Not `signal.pause`: a signal just
-            # before it would wait for the next one.
+            # TensorFlow waits outside of Python, where no handler of the program's runs. Neither
+            # returns. Not `signal.pause`: a signal just before it would wait for the next one.
             while threading.current_thread() is threading.main_thread():
                 time.sleep(_LOOK_S)
             join(server)
@@ -53,15 +56,18 @@ class OwnServers:
         server_lib.Server.join, server_lib.Server.start = reported_join, noted_start
 
     def outlive_program(self) -> None:
-        """If the program has started a server, serve until the supervisor ends this process; not if it has tried to, and the program's own
-        handler of SIGTERM has ended the program well."""
+        """If the program has started a server, serve until the supervisor ends this process; not if
+        it has tried to, and the program's own handler of SIGTERM has ended the program well."""
         if self._started and not self._signals.has(signal.SIGTERM):
             self._report(FINISHED)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the program's handler is for a program that runs
+            signal.signal(
+                signal.SIGTERM, signal.SIG_DFL
+            )  # the program's handler is for a program that runs
             wait_for_a_signal()
 
     def _is_here(self) -> bool:
-        """False in a process that the program has forked: its servers are not those of the program."""
+        """False in a process that the program has forked: its servers are not those of the
+        program."""
         return os.getpid() == self._process
 
     def _report(self, phase: str) -> None:
@@ -72,8 +78,8 @@ class OwnServers:
 
 
 class SignalRecord:
-    """The signals for which the program has had a handler in Python. A program that sets a wakeup descriptor of its own, as asyncio does,
-    ends the record."""
+    """The signals for which the program has had a handler in Python. A program that sets a wakeup
+    descriptor of its own, as asyncio does, ends the record."""
 
     def __init__(self) -> None:
         self._read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,5 @@
-"""The kinds of preload: what a fork server loads before its first request, and what its children may rely on."""
+"""The kinds of preload: what a fork server loads before its first request, and what its children
+may rely on."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Loaded(NamedTuple):
-    """What this process has loaded, and the environment at that time; a task with another environment is executed instead of forked."""
+    """What this process has loaded, and the environment at that time; a task with another
+    environment is executed instead of forked."""
 
     environment: Mapping[str, str]
     library: Library | None = None
@@ -50,7 +52,8 @@ def tensorflow(also: str | None = None) -> Loaded:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     with no_collection():
         _import_tensorflow(also)
-        # A collection in a child would touch these objects, and thereby copy their pages; one here, before, would visit all of them.
+        # A collection in a child would touch these objects, and thereby copy their pages; one here,
+        # before, would visit all of them.
         gc.freeze()
     _restore("OPENBLAS_NUM_THREADS", environment)
     return _refuse_threads(Loaded(environment, interpreter=Interpreter.snapshot(environment, path)))
@@ -62,10 +65,17 @@ def _import_tensorflow(also: str | None) -> None:
             import tensorflow.compat.v1  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
-            raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install what is missing.") from error
-        raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow") from error
+            raise StartError(
+                f"TensorFlow cannot be imported by {sys.executable}: {error}. "
+                "Install what is missing."
+            ) from error
+        raise StartError(
+            f"TensorFlow is not installed for {sys.executable}: pip install tensorflow"
+        ) from error
     except Exception as error:
-        raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {type(error).__name__}: {error}") from error
+        raise StartError(
+            f"TensorFlow cannot be imported by {sys.executable}: {type(error).__name__}: {error}"
+        ) from error
     if also is not None:
         # Where it fails, it fails in a program that needs it, with its traceback.
         with suppress(Exception):
@@ -89,8 +99,8 @@ def _refuse_threads(loaded: Loaded) -> Loaded:
     threads = linux_process.thread_count()
     if threads != 1:
         raise StartError(
-            f"{sys.executable}: loading TensorFlow started {threads - 1} thread(s), so tasks cannot be forked from it; "
-            "start them with --no-preload"
+            f"{sys.executable}: loading TensorFlow started {threads - 1} thread(s), "
+            "so tasks cannot be forked from it; start them with --no-preload"
         )
     return loaded
 

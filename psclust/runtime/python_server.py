@@ -1,5 +1,5 @@
-"""A `tf.train.Server` for one task, `python -m psclust.runtime.python_server`, with the flags of the bare server. For ops that need Python,
-such as `tf.py_func`."""
+"""A `tf.train.Server` for one task, `python -m psclust.runtime.python_server`, with the flags of
+the bare server. For ops that need Python, such as `tf.py_func`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from psclust.runtime.server_def import server_def
 
 
 def serve(argv: Sequence[str]) -> NoReturn:
-    """Serve until killed. A failure is one sentence on stderr and the exit code of its kind, as with the bare server."""
+    """Serve until killed. A failure is one sentence on stderr and the exit code of its kind, as
+    with the bare server."""
     try:
         server = start(parse(argv))
     except PsclustError as error:
@@ -31,8 +32,18 @@ def start(request: Request) -> object:
         with quiet_import():
             import tensorflow as tf
     except ImportError as error:
-        raise StartError(f"TensorFlow cannot be imported by {sys.executable}: {error}. Install it: pip install tensorflow") from error
-    encoded = server_def(request.cluster, request.job, request.task, port=request.port, threads=request.threads, devices=request.devices)
+        raise StartError(
+            f"TensorFlow cannot be imported by {sys.executable}: {error}. Install it: "
+            "pip install tensorflow"
+        ) from error
+    encoded = server_def(
+        request.cluster,
+        request.job,
+        request.task,
+        port=request.port,
+        threads=request.threads,
+        devices=request.devices,
+    )
     try:
         for path in request.op_libraries:
             tf.load_op_library(path)

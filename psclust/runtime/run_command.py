@@ -13,7 +13,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
-    """Replace this process by a command, looked up on the PATH of `env`; if that fails, exit with a shell's code."""
+    """Replace this process by a command, looked up on the PATH of `env`; if that fails, exit with a
+    shell's code."""
     # Python ignores these; programs expect the default.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
@@ -27,11 +28,22 @@ def _why(name: str, error: OSError) -> tuple[str, int]:
     if error.errno == errno.ENOENT and os.path.exists(name):
         return f"{name}: its interpreter, named in the first line, was not found", NOT_FOUND
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return f"{name}: command not found" + ("" if os.path.dirname(name) else " on the task's PATH"), NOT_FOUND
+        return f"{name}: command not found" + (
+            "" if os.path.dirname(name) else " on the task's PATH"
+        ), NOT_FOUND
     if error.errno == errno.EACCES:
-        return f"{name}: cannot be executed: it is a folder or lacks execute permission", NOT_EXECUTABLE
+        return (
+            f"{name}: cannot be executed: it is a folder or lacks execute permission",
+            NOT_EXECUTABLE,
+        )
     if error.errno == errno.ENOEXEC:
-        return f"{name}: cannot be executed: not a program for this machine, nor a script with a #! line", NOT_EXECUTABLE
+        return (
+            (
+                f"{name}: cannot be executed: not a program for this machine, "
+                "nor a script with a #! line"
+            ),
+            NOT_EXECUTABLE,
+        )
     return f"{name}: cannot be executed: {error.strerror}", NOT_EXECUTABLE
 
 

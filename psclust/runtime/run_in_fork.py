@@ -1,4 +1,5 @@
-"""Run a script or module in a forked process that has TensorFlow imported, as a fresh interpreter would."""
+"""Run a script or module in a forked process that has TensorFlow imported, as a fresh interpreter
+would."""
 
 from __future__ import annotations
 
@@ -9,8 +10,15 @@ from psclust.runtime import run_script, stack_dump, tensorflow_patches
 from psclust.runtime.forked_interpreter import Interpreter
 
 
-def run(argv: Sequence[str], env: Mapping[str, str], recovery_wait_s: float | None, host: Interpreter, ready: Callable[[], None]) -> None:
-    """Run the program in `argv`, after calling `ready`. Returns, without calling it, if the program needs a fresh interpreter."""
+def run(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    recovery_wait_s: float | None,
+    host: Interpreter,
+    ready: Callable[[], None],
+) -> None:
+    """Run the program in `argv`, after calling `ready`. Returns, without calling it, if the program
+    needs a fresh interpreter."""
     if not host.runs(argv[0], env.get("PATH")):
         return
     program = run_script.program(list(argv[1:]))

@@ -1,5 +1,6 @@
-"""Run a program in a fresh interpreter with the same changes as in a forked one: `server.join()` is reported, TensorFlow's 30 s wait is
-lowered, and a script that ended successfully keeps its server. TensorFlow is patched when the program imports it, not imported here."""
+"""Run a program in a fresh interpreter with the same changes as in a forked one: `server.join()` is
+reported, TensorFlow's 30 s wait is lowered, and a script that ended successfully keeps its server.
+TensorFlow is patched when the program imports it, not imported here."""
 
 from __future__ import annotations
 
@@ -13,14 +14,19 @@ from psclust.spec.python_command import option_count
 
 
 def run(wait: str, arguments: Sequence[str], before: Collection[str]) -> None:
-    """Run the program in an interpreter's arguments. wait: the recovery wait in seconds, or `-`. before: modules that any interpreter has
-    in memory. Returns if the program must run without this module: because of its options or form, or because its folder has a module
-    with the name of one imported here."""
+    """Run the program in an interpreter's arguments. wait: the recovery wait in seconds, or `-`.
+    before: modules that any interpreter has in memory. Returns if the program must run without this
+    module: because of its options or form, or because its folder has a module with the name of one
+    imported here."""
     options = option_count(arguments)
     program = run_script.program(arguments[options:]) if options is not None else None
     if program is None:
         return
-    ours = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if "." not in name and name not in before}
+    ours = {
+        name: getattr(module, "__file__", None) or ""
+        for name, module in sys.modules.items()
+        if "." not in name and name not in before
+    }
     ours.pop("__main__", None)
     if hidden(program.folder, ours):
         return

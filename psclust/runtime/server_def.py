@@ -1,5 +1,6 @@
-"""Encodes TensorFlow's `ServerDef` message without protobuf or TensorFlow's Python package. Field numbers are from tensorflow_server.proto,
-cluster.proto and config.proto; a protobuf's field numbers never change."""
+"""Encodes TensorFlow's `ServerDef` message without protobuf or TensorFlow's Python package. Field
+numbers are from tensorflow_server.proto, cluster.proto and config.proto; a protobuf's field numbers
+never change."""
 
 from __future__ import annotations
 
@@ -11,10 +12,11 @@ Cluster = Mapping[str, Mapping[int, str]]
 
 
 def parse_cluster(text: str) -> Cluster:
-    """A cluster spec in JSON: per job a list of addresses, or an object of index to address. Raises ValueError."""
+    """A cluster spec in JSON: per job a list of addresses, or an object of index to address. Raises
+    ValueError."""
     jobs = json.loads(text)
     if not isinstance(jobs, dict):
-        raise ValueError("expected an object of job names")  # noqa: TRY004 - what json.loads raises for other mistakes
+        raise ValueError("expected an object of job names")  # noqa: TRY004 - as json.loads does
     return {job: _addresses(job, tasks) for job, tasks in jobs.items()}
 
 
@@ -24,23 +26,34 @@ def _addresses(job: str, tasks: object) -> Mapping[int, str]:
     elif isinstance(tasks, dict):
         numbered = {int(index): address for index, address in tasks.items()}
     else:
-        raise ValueError(f"{job}: expected a list of addresses")  # noqa: TRY004 - as above
+        raise ValueError(f"{job}: expected a list of addresses")  # noqa: TRY004 - as json.loads does
     if not all(isinstance(address, str) for address in numbered.values()):
         raise ValueError(f"{job}: an address must be text")
     return numbered
 
 
 def server_def(
-    cluster: Cluster, job: str, task: int, *, port: int | None = None, threads: int | None = None, devices: int | None = None
+    cluster: Cluster,
+    job: str,
+    task: int,
+    *,
+    port: int | None = None,
+    threads: int | None = None,
+    devices: int | None = None,
 ) -> bytes:
-    """The serialized ServerDef. port: to listen on, if not the one that peers dial. threads: size of both thread pools (inter-op and
-    intra-op); None: one per core. devices: number of CPU devices, and of GPUs at most; None: one CPU and all GPUs.
+    """The serialized ServerDef. port: to listen on, if not the one that peers dial. threads: size
+    of both thread pools (inter-op and intra-op); None: one per core. devices: number of CPU
+    devices, and of GPUs at most; None: one CPU and all GPUs.
 
-    Idle threads of the pools sleep at once: by default they look for work for a while first, which takes CPU from the host's other tasks
-    and from the threads that serve the wire.
+    Idle threads of the pools sleep at once: by default they look for work for a while first, which
+    takes CPU from the host's other tasks and from the threads that serve the wire.
     """
     jobs = b"".join(_field(1, _job(name, tasks)) for name, tasks in cluster.items())
-    config = b"" if devices is None else b"".join(_field(1, _field(1, kind) + _number(2, devices)) for kind in (b"CPU", b"GPU"))
+    config = (
+        b""
+        if devices is None
+        else b"".join(_field(1, _field(1, kind) + _number(2, devices)) for kind in (b"CPU", b"GPU"))
+    )
     config += b"" if threads is None else _number(2, threads) + _number(5, threads)
     config += _field(16, _number(9, 1))  # experimental.disable_thread_spinning
     return b"".join(
@@ -56,7 +69,10 @@ def server_def(
 
 
 def _job(name: str, tasks: Mapping[int, str]) -> bytes:
-    entries = (_field(2, _number(1, index) + _field(2, address.encode())) for index, address in tasks.items())
+    entries = (
+        _field(2, _number(1, index) + _field(2, address.encode()))
+        for index, address in tasks.items()
+    )
     return _field(1, name.encode()) + b"".join(entries)
 
 

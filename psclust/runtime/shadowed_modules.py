@@ -9,15 +9,23 @@ from importlib.machinery import all_suffixes
 
 def path_entries(python_path: str) -> list[str]:
     """The folders of a PYTHONPATH as an interpreter puts them on sys.path."""
-    return [os.path.abspath(entry) for entry in python_path.split(os.pathsep)] if python_path else []
+    return (
+        [os.path.abspath(entry) for entry in python_path.split(os.pathsep)] if python_path else []
+    )
 
 
 def hidden(folder: str, modules: Mapping[str, str]) -> str | None:
-    """A file in `folder` that a fresh interpreter would import instead of one of `modules` (name -> file, or ""), or None."""
+    """A file in `folder` that a fresh interpreter would import instead of one of `modules` (name ->
+    file, or ""), or None."""
     for entry in _listing(folder):
         name, dot, rest = entry.partition(".")
         file = os.path.join(folder, entry) if dot else os.path.join(folder, entry, "__init__.py")
-        if name in modules and (not dot or dot + rest in all_suffixes()) and os.path.isfile(file) and not _same(file, modules[name]):
+        if (
+            name in modules
+            and (not dot or dot + rest in all_suffixes())
+            and os.path.isfile(file)
+            and not _same(file, modules[name])
+        ):
             return file
     return None
 

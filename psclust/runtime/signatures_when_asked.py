@@ -1,7 +1,8 @@
 """Signatures of TensorFlow's functions that are found when they are first asked for.
 
-`import tensorflow` decorates its 3,000 functions, some of them four times, and notes what `inspect.signature` gives twice each time: an
-eighth of the import, and 50,000 objects that next to no program looks at.
+`import tensorflow` decorates its 3,000 functions, some of them four times, and notes what
+`inspect.signature` gives twice each time: an eighth of the import, and 50,000 objects that next to
+no program looks at.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any
 
 from psclust.runtime.import_hook import when_imported
 
-_DECORATORS, _INSPECTION = "tensorflow.python.util.tf_decorator", "tensorflow.python.util.tf_inspect"
+_DECORATORS, _INSPECTION = (
+    "tensorflow.python.util.tf_decorator",
+    "tensorflow.python.util.tf_inspect",
+)
 
 
 class _WhenAsked(inspect.Signature):
@@ -53,9 +57,13 @@ def signatures_when_asked() -> Iterator[None]:
     def decorators(module: ModuleType) -> None:
         own = SimpleNamespace(**vars(inspect))
         own.signature = _signature
-        change(module, inspect=own, fullargspec_to_signature=_put_off(module.fullargspec_to_signature))
+        change(
+            module, inspect=own, fullargspec_to_signature=_put_off(module.fullargspec_to_signature)
+        )
 
-    when_imported({_DECORATORS: decorators, _INSPECTION: partial(change, _getfullargspec=_argument_names)})
+    when_imported(
+        {_DECORATORS: decorators, _INSPECTION: partial(change, _getfullargspec=_argument_names)}
+    )
     try:
         yield
     finally:
@@ -65,10 +73,16 @@ def signatures_when_asked() -> Iterator[None]:
 
 def _signature(target: Callable[..., Any]) -> inspect.Signature:
     """`inspect.signature`; it fails at once where it would fail."""
-    return _WhenAsked.of(partial(inspect.signature, target)) if isinstance(target, FunctionType) else inspect.signature(target)
+    return (
+        _WhenAsked.of(partial(inspect.signature, target))
+        if isinstance(target, FunctionType)
+        else inspect.signature(target)
+    )
 
 
-def _put_off(to_signature: Callable[[Any], inspect.Signature]) -> Callable[[Any], inspect.Signature]:
+def _put_off(
+    to_signature: Callable[[Any], inspect.Signature],
+) -> Callable[[Any], inspect.Signature]:
     return lambda found: _WhenAsked.of(partial(to_signature, found))
 
 

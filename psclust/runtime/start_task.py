@@ -1,5 +1,6 @@
-"""A task's process between the fork and its program: it becomes the supervisor's child, in its own session, with its own environment,
-folder and output. Then it runs a bare server (`bare_server`), a script in this process (`run_in_fork`), or a command (`run_command`)."""
+"""A task's process between the fork and its program: it becomes the supervisor's child, in its own
+session, with its own environment, folder and output. Then it runs a bare server (`bare_server`), a
+script in this process (`run_in_fork`), or a command (`run_command`)."""
 
 from __future__ import annotations
 
@@ -28,15 +29,28 @@ class Task(NamedTuple):
     @classmethod
     def from_json(cls, message: Mapping[str, Any]) -> Task:
         """Raises KeyError, TypeError or ValueError for any other message."""
-        argv, env, wait = tuple(message["argv"]), dict(message["env"]), message.get("recovery_wait_s")
-        if not argv or not all(isinstance(text, str) for text in (*argv, *env, *env.values(), message["cwd"])):
+        argv, env, wait = (
+            tuple(message["argv"]),
+            dict(message["env"]),
+            message.get("recovery_wait_s"),
+        )
+        if not argv or not all(
+            isinstance(text, str) for text in (*argv, *env, *env.values(), message["cwd"])
+        ):
             raise ValueError("argv, env and cwd must hold text, argv at least one")
-        return cls(argv, env, message["cwd"], int(message["supervisor"]), None if wait is None else float(wait))
+        return cls(
+            argv,
+            env,
+            message["cwd"],
+            int(message["supervisor"]),
+            None if wait is None else float(wait),
+        )
 
 
 def run(task: Task, output: int, reply: int, parent: int, loaded: Loaded) -> NoReturn:
-    """Become the task, for now a child of process `parent`, and write {"pid": ...} to `reply`. Never returns and never raises, so that the
-    fork server's own code does not run on in the child."""
+    """Become the task, for now a child of process `parent`, and write {"pid": ...} to `reply`.
+    Never returns and never raises, so that the fork server's own code does not run on in the
+    child."""
     try:
         os.setsid()
         # Before the pid is known: until here a TERM is ignored, as in the fork server.
@@ -69,22 +83,42 @@ def _settle(task: Task) -> None:
 
 def _begin(task: Task, parent: int, loaded: Loaded) -> NoReturn:
     arguments = list(task.argv[1:])
-    if loaded.library is not None and arguments[:2] == SERVER and not stale(task.env, loaded.environment, LIBRARY_READS):
+    if (
+        loaded.library is not None
+        and arguments[:2] == SERVER
+        and not stale(task.env, loaded.environment, LIBRARY_READS)
+    ):
         _belong_to(task.supervisor, parent)
         bare_server.serve(arguments[2:], loaded.library)
-    if loaded.interpreter is not None and arguments[:2] != SERVER and not stale(task.env, loaded.environment, IMPORT_READS):
+    if (
+        loaded.interpreter is not None
+        and arguments[:2] != SERVER
+        and not stale(task.env, loaded.environment, IMPORT_READS)
+    ):
         from psclust.runtime import run_in_fork  # a process without TensorFlow never needs it
 
-        run_in_fork.run(task.argv, task.env, task.recovery_wait_s, loaded.interpreter, lambda: _belong_to(task.supervisor, parent))
+        run_in_fork.run(
+            task.argv,
+            task.env,
+            task.recovery_wait_s,
+            loaded.interpreter,
+            lambda: _belong_to(task.supervisor, parent),
+        )
     _belong_to(task.supervisor, parent)
     run_command.execute(through_entry(task.argv, task.recovery_wait_s), task.env)
 
 
 def _belong_to(supervisor: int, parent: int) -> None:
-    """Wait to become the supervisor's child instead of `parent`'s, and die with it from then on. Called as late as possible, because the
-    process in between is the parent until it has freed its copy of a large memory."""
+    """Wait to become the supervisor's child instead of `parent`'s, and die with it from then on.
+    Called as late as possible, because the process in between is the parent until it has freed its
+    copy of a large memory."""
     linux_process.wait_for_new_parent(parent)
     linux_process.die_with_parent()
-    # Checked afterwards: the kernel does not signal the death of a supervisor that died before the call.
+    # Checked afterwards: the kernel does not signal the death of a supervisor that died before the
+    # call.
     if os.getppid() != supervisor:
-        run_command.refuse(f"the supervisor, process {supervisor}, is gone, or is not a subreaper above the fork server", 1)
+        run_command.refuse(
+            f"the supervisor, process {supervisor}, is gone, "
+            "or is not a subreaper above the fork server",
+            1,
+        )

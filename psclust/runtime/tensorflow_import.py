@@ -17,8 +17,15 @@ from psclust.runtime.when_used import loaded_when_used
 @contextmanager
 def tensorflow_import(settings: Mapping[str, str]) -> Iterator[None]:
     """`import tensorflow` inside. settings: see `environment_while_loading`."""
-    with environment_while_loading(settings), loaded_when_used(), signatures_when_asked(), _constraints_made_once(), no_collection():
-        # Python's own import of an extension would bind each function of the library it needs. Where it is missing, the import says so.
+    with (
+        environment_while_loading(settings),
+        loaded_when_used(),
+        signatures_when_asked(),
+        _constraints_made_once(),
+        no_collection(),
+    ):
+        # Python's own import of an extension would bind each function of the library it needs.
+        # Where it is missing, the import says so.
         with suppress(StartError, OSError):
             open_lazily(find_library())
         yield
@@ -26,7 +33,8 @@ def tensorflow_import(settings: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _constraints_made_once() -> Iterator[None]:
-    """TensorFlow's modules of ops name thirty types 18,000 times, as what a TypeVar may be, and `typing` makes an object of each."""
+    """TensorFlow's modules of ops name thirty types 18,000 times, as what a TypeVar may be, and
+    `typing` makes an object of each."""
     names = vars(typing)
     check: Callable[..., Any] = names["_type_check"]
     made: dict[str, Any] = {}
@@ -48,7 +56,8 @@ def _constraints_made_once() -> Iterator[None]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """The import makes millions of objects and no garbage; the collector would take a fifth of the time."""
+    """The import makes millions of objects and no garbage; the collector would take a fifth of the
+    time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

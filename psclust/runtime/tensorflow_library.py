@@ -1,4 +1,5 @@
-"""TensorFlow's C library behind two calls, found without importing TensorFlow and loaded with ctypes."""
+"""TensorFlow's C library behind two calls, found without importing TensorFlow and loaded with
+ctypes."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from psclust.runtime.roomy_heaps import roomy_heaps
 
 NAME = "libtensorflow_cc.so.2"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Exist on machines with a GPU that TensorFlow can use: the drivers of NVIDIA, Windows (in WSL) and AMD."""
+"""Exist on machines with a GPU that TensorFlow can use: the drivers of NVIDIA, Windows (in WSL) and
+AMD."""
 
 
 class Refused(Exception):
@@ -30,7 +32,10 @@ class Library:
             self._c = ctypes.CDLL(path, handle=open_lazily(path))
             self._declare()
         except (OSError, AttributeError) as error:
-            raise StartError(f"{path}: cannot be used as TensorFlow's C library: {error}. Reinstall it: pip install tensorflow") from error
+            raise StartError(
+                f"{path}: cannot be used as TensorFlow's C library: {error}. Reinstall it: "
+                "pip install tensorflow"
+            ) from error
 
     def _declare(self) -> None:
         pointer, status = ctypes.c_void_p, ctypes.c_void_p
@@ -59,8 +64,8 @@ class Library:
         self._check()
 
     def start_server(self, definition: bytes) -> str:
-        """Make and start a server; returns its address, `grpc://host:port`. It lives as long as the process: TensorFlow cannot stop a
-        started server. Raises Refused."""
+        """Make and start a server; returns its address, `grpc://host:port`. It lives as long as the
+        process: TensorFlow cannot stop a started server. Raises Refused."""
         with roomy_heaps():
             server = self._c.TF_NewServer(definition, len(definition), self._status)
             self._check()
@@ -74,8 +79,8 @@ class Library:
 
 
 def open_lazily(path: str) -> int:
-    """dlopen with lazy binding, which ctypes does not offer: binding some 230,000 functions, of which a server calls few, takes a third of
-    the load time. Raises OSError."""
+    """dlopen with lazy binding, which ctypes does not offer: binding some 230,000 functions, of
+    which a server calls few, takes a third of the load time. Raises OSError."""
     c = ctypes.CDLL(None)
     c.dlopen.restype, c.dlopen.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_int]
     c.dlerror.restype = ctypes.c_char_p
@@ -86,7 +91,8 @@ def open_lazily(path: str) -> int:
 
 
 def load_library() -> Library:
-    """Find and load the library, with psclust's own kernels if they are there. Raises StartError."""
+    """Find and load the library, with psclust's own kernels if they are there. Raises
+    StartError."""
     with environment_while_loading({"TF_CPP_MIN_LOG_LEVEL": "2"}):
         library = Library(find_library())
         # Without them, a graph that needs them is refused, and its client builds another.
@@ -97,13 +103,19 @@ def load_library() -> Library:
 
 
 def find_library() -> str:
-    """The library in the installed package `tensorflow`, or in the folder PSCLUST_TENSORFLOW. Raises StartError if there is none."""
+    """The library in the installed package `tensorflow`, or in the folder PSCLUST_TENSORFLOW.
+    Raises StartError if there is none."""
     folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
     if folder is None:
-        raise StartError(f"TensorFlow is not installed for {sys.executable}: pip install tensorflow")
+        raise StartError(
+            f"TensorFlow is not installed for {sys.executable}: pip install tensorflow"
+        )
     library = os.path.join(folder, NAME)
     if not os.path.exists(library):
-        raise StartError(f"{folder}: no {NAME} in this TensorFlow; install it again: pip install --force-reinstall tensorflow")
+        raise StartError(
+            f"{folder}: no {NAME} in this TensorFlow; install it again: "
+            "pip install --force-reinstall tensorflow"
+        )
     return library
 
 
@@ -114,9 +126,10 @@ def _package_folder() -> str | None:
 
 @contextmanager
 def environment_while_loading(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set variables that TensorFlow reads once, while it loads, unless the user has: `settings` and, on a machine without a GPU, the device
-    types. Otherwise TensorFlow looks for a GPU driver whenever a server or session is made, and logs an error. Plug-in devices may need
-    other drivers, so device types stay unset if there are any."""
+    """Set variables that TensorFlow reads once, while it loads, unless the user has: `settings`
+    and, on a machine without a GPU, the device types. Otherwise TensorFlow looks for a GPU driver
+    whenever a server or session is made, and logs an error. Plug-in devices may need other drivers,
+    so device types stay unset if there are any."""
     settings = dict(settings)
     if not any(map(os.path.exists, GPU_DEVICES)) and not _has_plug_ins():
         settings["TF_ENABLED_DEVICE_TYPES"] = "CPU,XLA_CPU"
@@ -131,4 +144,6 @@ def environment_while_loading(settings: Mapping[str, str]) -> Iterator[None]:
 
 def _has_plug_ins() -> bool:
     folder = os.environ.get("PSCLUST_TENSORFLOW") or _package_folder()
-    return folder is not None and os.path.exists(os.path.join(os.path.dirname(folder), "tensorflow-plugins"))
+    return folder is not None and os.path.exists(
+        os.path.join(os.path.dirname(folder), "tensorflow-plugins")
+    )

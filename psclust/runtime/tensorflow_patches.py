@@ -1,4 +1,5 @@
-"""The changes that psclust makes to TensorFlow in the process of a script or of a psclust program."""
+"""The changes that psclust makes to TensorFlow in the process of a script or of a psclust
+program."""
 
 from __future__ import annotations
 
@@ -16,13 +17,18 @@ from psclust.runtime.import_hook import when_imported
 from psclust.runtime.own_servers import OwnServers
 
 
-def patch(recovery_wait_s: float | None, environment: Mapping[str, str]) -> Callable[[], None] | None:
-    """Change TensorFlow for one script, now or when the script imports it; returns what to call after the script has ended successfully."""
+def patch(
+    recovery_wait_s: float | None, environment: Mapping[str, str]
+) -> Callable[[], None] | None:
+    """Change TensorFlow for one script, now or when the script imports it; returns what to call
+    after the script has ended successfully."""
     if recovery_wait_s is not None:
         lower_recovery_wait(recovery_wait_s)
     delete_converted_files()
     hide_own_frames()
-    if "PSCLUST_PROGRESS" not in environment or "PSCLUST_REPLICATION" in environment:  # psclust programs end together
+    if (
+        "PSCLUST_PROGRESS" not in environment or "PSCLUST_REPLICATION" in environment
+    ):  # psclust programs end together
         return None
     servers = OwnServers(environment["PSCLUST_PROGRESS"])
     servers.watch()
@@ -30,12 +36,15 @@ def patch(recovery_wait_s: float | None, environment: Mapping[str, str]) -> Call
 
 
 def lower_recovery_wait(wait_s: float) -> None:
-    """Poll every `wait_s` where TensorFlow would sleep 30 s: the default of `recovery_wait_secs` in SessionManager, behind
-    MonitoredTrainingSession, and in Supervisor. A worker that looks before the chief has initialised the variables sleeps that long.
-    A value that a program passes stays."""
+    """Poll every `wait_s` where TensorFlow would sleep 30 s: the default of `recovery_wait_secs` in
+    SessionManager, behind MonitoredTrainingSession, and in Supervisor. A worker that looks before
+    the chief has initialised the variables sleeps that long. A value that a program passes
+    stays."""
 
     def lower(owner: str) -> Callable[[ModuleType], None]:
-        return lambda module: _set_default(inspect.unwrap(getattr(module, owner).__init__), "recovery_wait_secs", wait_s)
+        return lambda module: _set_default(
+            inspect.unwrap(getattr(module, owner).__init__), "recovery_wait_secs", wait_s
+        )
 
     when_imported(
         {
@@ -46,8 +55,9 @@ def lower_recovery_wait(wait_s: float) -> None:
 
 
 def delete_converted_files() -> None:
-    """AutoGraph writes every function that it converts to a temporary file, imports that, and deletes it when Python exits: not in a task
-    that a signal ends. Delete it when it has been imported: `linecache`, which tracebacks and `inspect` ask, keeps its lines."""
+    """AutoGraph writes every function that it converts to a temporary file, imports that, and
+    deletes it when Python exits: not in a task that a signal ends. Delete it when it has been
+    imported: `linecache`, which tracebacks and `inspect` ask, keeps its lines."""
     when_imported({"tensorflow.python.autograph.pyct.loader": _patch_loader})
 
 
@@ -72,7 +82,8 @@ def _patch_loader(loader: Any) -> None:
 
 
 def hide_own_frames() -> None:
-    """Leave psclust's frames, below those of the program, out of the stack that TensorFlow records for each op and shows in errors."""
+    """Leave psclust's frames, below those of the program, out of the stack that TensorFlow records
+    for each op and shows in errors."""
     when_imported({"tensorflow.python.util.tf_stack": _patch_stacks})
 
 
@@ -93,7 +104,11 @@ def _patch_stacks(tf_stack: Any) -> None:
 
 
 def _set_default(function: Callable[..., Any], parameter: str, value: object) -> None:
-    names = [item.name for item in inspect.signature(function).parameters.values() if item.default is not item.empty]
+    names = [
+        item.name
+        for item in inspect.signature(function).parameters.values()
+        if item.default is not item.empty
+    ]
     defaults = list(function.__defaults__ or ())
     defaults[names.index(parameter)] = value
     function.__defaults__ = tuple(defaults)

@@ -1,7 +1,8 @@
 """Loads TensorFlow without what it imports and few programs use: the first who uses it imports it.
 
-Keras: two thirds of the CPU time where scikit-learn is installed, which Keras imports. TensorFlow imports Keras for what it may register,
-and Keras 3 registers nothing; `tf.keras` imports it when it is first used. The others: an eighth of the rest.
+Keras: two thirds of the CPU time where scikit-learn is installed, which Keras imports. TensorFlow
+imports Keras for what it may register, and Keras 3 registers nothing; `tf.keras` imports it when it
+is first used. The others: an eighth of the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Any
 
 KERAS = "keras"
 STAND_INS = {
-    # Of these, TensorFlow's own copy of Keras, which its layers use, binds the modules, and one function.
+    # Of these, TensorFlow's own copy of Keras, which its layers use, binds the modules, and one
+    # function.
     "requests": (),
     "h5py": (),
     "scipy.sparse": ("issparse",),
@@ -30,22 +32,28 @@ STAND_INS = {
 }
 """Module -> its functions that TensorFlow takes from it at once."""
 _BEFORE = {"tensorflow._api.v2.lite": "tensorflow.lite"}
-"""Module -> a package that it imports, and that would take its place in `tensorflow` if it were imported later."""
+"""Module -> a package that it imports, and that would take its place in `tensorflow` if it were
+imported later."""
 
 
 @contextmanager
 def loaded_when_used() -> Iterator[None]:
-    """Inside, `import tensorflow` imports none of them that is not imported yet; but it does import the Keras of TensorFlow 1
-    (TF_USE_LEGACY_KERAS), which registers optimizers."""
+    """Inside, `import tensorflow` imports none of them that is not imported yet; but it does import
+    the Keras of TensorFlow 1 (TF_USE_LEGACY_KERAS), which registers optimizers."""
     legacy = os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
-    wanted = [name for name in (KERAS, *STAND_INS) if name not in sys.modules and not (legacy and name == KERAS)]
+    wanted = [
+        name
+        for name in (KERAS, *STAND_INS)
+        if name not in sys.modules and not (legacy and name == KERAS)
+    ]
     finder = _Finder(wanted)
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
-        # An import from now on gets the real one. Those that TensorFlow holds find it in the same way.
+        # An import from now on gets the real one. Those that TensorFlow holds find it in the same
+        # way.
         for name in wanted:
             if isinstance(sys.modules.get(name), _StandIn):
                 del sys.modules[name]
@@ -75,7 +83,9 @@ class _Finder(MetaPathFinder):
     def __init__(self, names: Collection[str]) -> None:
         self._names = set(names)
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target) if name in self._names else None
         if spec is not None and name == KERAS:
             spec.loader = _Refusing()
@@ -94,7 +104,9 @@ class _Replacing(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = _StandIn(spec.name)
         # What the import system asks a new module for.
-        vars(module).update(__path__=spec.submodule_search_locations, __file__=spec.origin, __cached__=spec.cached)
+        vars(module).update(
+            __path__=spec.submodule_search_locations, __file__=spec.origin, __cached__=spec.cached
+        )
         return module
 
     def exec_module(self, module: ModuleType) -> None:

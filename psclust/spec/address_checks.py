@@ -1,4 +1,5 @@
-"""Checks of the addresses and ports that a cluster file fixes: they are valid, there are enough, and no two tasks share one."""
+"""Checks of the addresses and ports that a cluster file fixes: they are valid, there are enough,
+and no two tasks share one."""
 
 from __future__ import annotations
 
@@ -33,11 +34,15 @@ class _Claim:
 
 def check_addresses(file: ClusterFile) -> Iterator[Problem]:
     """Mistakes in ports and addresses."""
-    serving = {name: job for name, job in file.all_jobs.items() if is_in_cluster(name, job.in_cluster)}
+    serving = {
+        name: job for name, job in file.all_jobs.items() if is_in_cluster(name, job.in_cluster)
+    }
     uses = [use for use in _uses(file, serving) if use.ports != "auto"]
     invalid = {use.path: problem for use in uses for problem in _invalid(use)}
     yield from invalid.values()
-    yield from (problem for use in uses if use.path not in invalid for problem in _too_small(use, file))
+    yield from (
+        problem for use in uses if use.path not in invalid for problem in _too_small(use, file)
+    )
     yield from (problem for problem in _collisions(file, serving) if not problem.rests_on(invalid))
     for name, job in file.jobs.items():
         yield from _addresses(name, job)
@@ -46,7 +51,11 @@ def check_addresses(file: ClusterFile) -> Iterator[Problem]:
 
 
 def _uses(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[_Use]:
-    yield _Use(("ports",), file.ports, {name: job for name, job in jobs.items() if job.ports is None and not job.addresses})
+    yield _Use(
+        ("ports",),
+        file.ports,
+        {name: job for name, job in jobs.items() if job.ports is None and not job.addresses},
+    )
     for name, job in jobs.items():
         if job.ports is not None:
             yield _Use(("jobs", name, "ports"), job.ports, {name: job})
@@ -56,13 +65,21 @@ def _addresses(name: str, job: Job) -> Iterator[Problem]:
     here: KeyPath = ("jobs", name)
     for index, address in enumerate(job.addresses or ()):
         if not 0 < int(address.rpartition(":")[2]) <= LAST_PORT:
-            yield Problem((*here, "addresses", index), f"found '{address}'; ports run from 1 to {LAST_PORT}.")
+            yield Problem(
+                (*here, "addresses", index), f"found '{address}'; ports run from 1 to {LAST_PORT}."
+            )
     if job.addresses and len(job.addresses) != job.count:
         given = counted(len(job.addresses), "address", "addresses")
-        text = f"{counted(job.count, 'task')} but {given}; give each task one, or leave the count out."
+        text = (
+            f"{counted(job.count, 'task')} but {given}; give each task one, or leave the count out."
+        )
         yield Problem((*here, "count"), text, ((*here, "addresses"),))
     if job.addresses and job.ports:
-        yield Problem((*here, "ports"), "the addresses have ports already; keep one of the two.", ((*here, "addresses"),))
+        yield Problem(
+            (*here, "ports"),
+            "the addresses have ports already; keep one of the two.",
+            ((*here, "addresses"),),
+        )
 
 
 def _invalid(use: _Use) -> Iterator[Problem]:
@@ -73,7 +90,10 @@ def _invalid(use: _Use) -> Iterator[Problem]:
     elif high < low:
         yield Problem(use.path, f"the range {use.ports} runs backwards; write {high}-{low}.")
     elif not is_range(use.ports) and low + most - 1 > LAST_PORT:
-        text = f"{counted(most, 'task')} from port {low} on would go past {LAST_PORT}; begin at {LAST_PORT + 1 - most} or below."
+        text = (
+            f"{counted(most, 'task')} from port {low} on would go past {LAST_PORT}; "
+            f"begin at {LAST_PORT + 1 - most} or below."
+        )
         yield Problem(use.path, text, (("jobs",),))
 
 
@@ -83,12 +103,19 @@ def _too_small(use: _Use, file: ClusterFile) -> Iterator[Problem]:
     if not tasks or not is_range(use.ports):
         return
     pins = [job.hosts for job in use.jobs.values() if job.hosts is not None]
-    hosts = len({name for names in pins for name in names}) if len(pins) == len(use.jobs) else max(1, len(file.hosts))
+    hosts = (
+        len({name for names in pins for name in names})
+        if len(pins) == len(use.jobs)
+        else max(1, len(file.hosts))
+    )
     crowd = -(-tasks // hosts)
     low, high = parse_port_range(use.ports)
     if crowd > high - low + 1:
         need = f"{tasks} tasks need {crowd}{' on one host' if hosts > 1 else ''}"
-        text = f"the range {use.ports} has {counted(high - low + 1, 'port')}; {need}. Write {low}-{low + crowd - 1} or more."
+        text = (
+            f"the range {use.ports} has {counted(high - low + 1, 'port')}; {need}. "
+            f"Write {low}-{low + crowd - 1} or more."
+        )
         yield Problem(use.path, text, (("jobs",), ("hosts",), ("hostfile",)))
 
 
@@ -101,15 +128,24 @@ def _collisions(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[Problem]
         if other is claim or claim.path in blamed:
             continue
         blamed.add(claim.path)
-        text = f"{other.task} and {claim.task} would both listen on {address}; {_way_out(claim.path)}"
-        reads: list[KeyPath] = [other.path, *(("jobs", one.task.partition(":")[0]) for one in (other, claim))]
+        text = (
+            f"{other.task} and {claim.task} would both listen on {address}; {_way_out(claim.path)}"
+        )
+        reads: list[KeyPath] = [
+            other.path,
+            *(("jobs", one.task.partition(":")[0]) for one in (other, claim)),
+        ]
         yield Problem(claim.path, text, (*reads, ("hosts",), ("hostfile",)))
 
 
 def _way_out(path: KeyPath) -> str:
     if path == ("ports",):
         return "give each job ports of its own, or write a range such as 2222-2299."
-    return "give one of them another port." if "addresses" in path else "give the jobs different ports, or write auto."
+    return (
+        "give one of them another port."
+        if "addresses" in path
+        else "give the jobs different ports, or write auto."
+    )
 
 
 def _claims(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[tuple[str, _Claim]]:
@@ -120,9 +156,15 @@ def _claims(file: ClusterFile, jobs: Mapping[str, Job]) -> Iterator[tuple[str, _
             task = f"{name}:{index}"
             if job.addresses and index < len(job.addresses):
                 host, _, port = job.addresses[index].rpartition(":")
-                yield f"{numeric(host)}:{int(port)}", _Claim(task, ("jobs", name, "addresses", index))
+                yield (
+                    f"{numeric(host)}:{int(port)}",
+                    _Claim(task, ("jobs", name, "addresses", index)),
+                )
                 continue
             ports = job.ports or file.ports
             where = pinned_host(job, index) or only
             if not job.addresses and is_fixed(ports) and where is not None:
-                yield f"{numeric(where)}:{int(ports) + index}", _Claim(task, ("jobs", name, "ports") if job.ports else ("ports",))
+                yield (
+                    f"{numeric(where)}:{int(ports) + index}",
+                    _Claim(task, ("jobs", name, "ports") if job.ports else ("ports",)),
+                )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine we may use. `slots` is how many tasks it takes (None: as many as asked); `user` and `port` are for SSH."""
+    """A machine we may use. `slots` is how many tasks it takes (None: as many as asked); `user` and
+    `port` are for SSH."""
 
     name: str
     slots: int | None = None
@@ -20,7 +21,8 @@ LOCALHOST = Host("localhost")
 
 
 def numeric(host: str) -> str:
-    """`localhost` as 127.0.0.1, because TensorFlow's servers bind IPv4 only; any other host as it is."""
+    """`localhost` as 127.0.0.1, because TensorFlow's servers bind IPv4 only; any other host as it
+    is."""
     return "127.0.0.1" if host == LOCALHOST.name else host
 
 
@@ -45,7 +47,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """job -> addresses (`host:port`), TensorFlow's `tf.train.ClusterSpec`; the list position is the task index."""
+    """job -> addresses (`host:port`), TensorFlow's `tf.train.ClusterSpec`; the list position is the
+    task index."""
 
     jobs: Mapping[str, tuple[str, ...]]
 

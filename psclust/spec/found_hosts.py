@@ -14,8 +14,9 @@ HOST_WORDS = (LOCAL, "slurm")
 
 @dataclass(frozen=True, slots=True)
 class FoundHosts:
-    """reach_by: how they are reached. groups: names that a job's `hosts` may use for several of them. text: what was found, for the
-    user. python: the interpreter there, unless the file names one; None: as on other hosts."""
+    """reach_by: how they are reached. groups: names that a job's `hosts` may use for several of
+    them. text: what was found, for the user. python: the interpreter there, unless the file names
+    one; None: as on other hosts."""
 
     reach_by: str
     hosts: Sequence[Host]

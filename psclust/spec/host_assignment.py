@@ -10,13 +10,18 @@ from psclust.spec.cluster_file import Job
 
 
 def assign(jobs: Mapping[str, Job], hosts: Sequence[Host]) -> dict[Task, Host]:
-    """The host of every task. Pinned tasks take their hosts first; the others take the hosts with a free slot in turn, so that the tasks of
-    a job spread. Without hosts all run on this machine. Raises UsageError when the slots do not suffice."""
+    """The host of every task. Pinned tasks take their hosts first; the others take the hosts with a
+    free slot in turn, so that the tasks of a job spread. Without hosts all run on this machine.
+    Raises UsageError when the slots do not suffice."""
     pool = list(hosts) or [LOCALHOST]
     by_name = {host.name: host for host in pool}
     used = dict.fromkeys(by_name, 0)
     placed: dict[Task, Host] = {}
-    pins = {Task(name, index): pinned_host(job, index) for name, job in jobs.items() for index in range(job.count)}
+    pins = {
+        Task(name, index): pinned_host(job, index)
+        for name, job in jobs.items()
+        for index in range(job.count)
+    }
     for task, pin in pins.items():
         if pin is not None:
             used[pin] += 1
@@ -41,4 +46,6 @@ def _next_free(pool: list[Host], used: dict[str, int], turn: int, task: Task) ->
         if host.slots is None or used[host.name] < host.slots:
             return host
     offered = ", ".join(f"{host.name}: {host.slots}" for host in pool)
-    raise UsageError(f"{task}: no slot is left for it; the hosts offer {offered}. Lower a count or raise slots.")
+    raise UsageError(
+        f"{task}: no slot is left for it; the hosts offer {offered}. Lower a count or raise slots."
+    )

@@ -1,4 +1,5 @@
-"""What a cluster file must obey besides to run in pods: they have names and an image of their own, and no hosts that we choose."""
+"""What a cluster file must obey besides to run in pods: they have names and an image of their own,
+and no hosts that we choose."""
 
 from __future__ import annotations
 
@@ -12,20 +13,30 @@ from psclust.spec.port_range import LAST_PORT, parse_port_range
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest
 
-# A host name has 63 characters; Kubernetes appends a hyphen and five characters of its own to a pod's name.
+# A host name has 63 characters; Kubernetes appends a hyphen and five characters of its own to a
+# pod's name.
 _LONGEST = 57
 _LABEL = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _FREE_PORTS = 2  # after that of the server: see pods/names.py
 
 
 # Of a PodSpec.
-_OWN_KEYS = {"containers", "enableServiceLinks", "hostname", "hostNetwork", "hostPID", "restartPolicy", "shareProcessNamespace"}
+_OWN_KEYS = {
+    "containers",
+    "enableServiceLinks",
+    "hostname",
+    "hostNetwork",
+    "hostPID",
+    "restartPolicy",
+    "shareProcessNamespace",
+}
 _OWN_KEYS |= {"subdomain", "terminationGracePeriodSeconds", "volumes"}
 _HOSTS = "Kubernetes chooses the hosts of pods; remove the hosts here."
 
 
 def refuse_hosts(word: str | None) -> FoundHosts | None:
-    """In place of looking for hosts (`FindHosts`): a manifest is the same inside and outside an allocation."""
+    """In place of looking for hosts (`FindHosts`): a manifest is the same inside and outside an
+    allocation."""
     if word not in (None, LOCAL):
         raise UsageError(_HOSTS)
     return None
@@ -41,9 +52,17 @@ def check_for_kubernetes(file: ClusterFile) -> Iterator[Problem]:
     yield from _pod(file)
     yield from _ports(file)
     if file.tensorboard:
-        yield Problem(("tensorboard",), "it runs where `psclust up` is called; give pods one as a job with a command, and remove this.")
+        yield Problem(
+            ("tensorboard",),
+            "it runs where `psclust up` is called; "
+            "give pods one as a job with a command, and remove this.",
+        )
     if file.metrics is not None:
-        yield Problem(("metrics",), "the supervisor of a run serves them, and the pods of a manifest have none; remove this.")
+        yield Problem(
+            ("metrics",),
+            "the supervisor of a run serves them, "
+            "and the pods of a manifest have none; remove this.",
+        )
 
 
 def check_for_pods(file: ClusterFile) -> Iterator[Problem]:
@@ -65,23 +84,37 @@ def check_for_pods(file: ClusterFile) -> Iterator[Problem]:
 
 def _image(file: ClusterFile) -> Iterator[Problem]:
     if file.kubernetes.image is None:
-        text = "no image is named; write one that holds psclust, TensorFlow and the program (docs/kubernetes.md), or give --image."
+        text = (
+            "no image is named; write one that holds psclust, "
+            "TensorFlow and the program (docs/kubernetes.md), or give --image."
+        )
         yield Problem(("kubernetes", "image"), text)
 
 
 def _names(file: ClusterFile) -> Iterator[Problem]:
     if not _LABEL.fullmatch(file.name):
-        rule = "host names of pods begin with it: write small letters, digits and '-', a letter first, such as my-run."
+        rule = (
+            "host names of pods begin with it: write small letters, digits and '-', "
+            "a letter first, such as my-run."
+        )
         yield Problem(("name",), f"found the name '{file.name}'; {rule}")
     if file.name == "kubernetes":
-        yield Problem(("name",), "the service of this name belongs to Kubernetes itself; choose another name.")
+        yield Problem(
+            ("name",), "the service of this name belongs to Kubernetes itself; choose another name."
+        )
     for name, job in file.all_jobs.items():
         if not _LABEL.fullmatch(name):
-            text = "host names of pods contain it, and they take no '_'; write a name of small letters and digits."
+            text = (
+                "host names of pods contain it, and they take no '_'; "
+                "write a name of small letters and digits."
+            )
             yield Problem(("jobs", name), text)
         longest = f"{file.name}-{name}-0-{max(job.count - 1, 0)}"
         if len(longest) > _LONGEST:
-            text = f"the pod {longest} would have a name of {len(longest)} characters, and {_LONGEST} is the limit; shorten this one."
+            text = (
+                f"the pod {longest} would have a name of {len(longest)} characters, "
+                f"and {_LONGEST} is the limit; shorten this one."
+            )
             yield Problem(("name",), text, (("jobs", name),))
 
 
@@ -90,7 +123,10 @@ def _places(file: ClusterFile) -> Iterator[Problem]:
         yield Problem(("hosts",), _HOSTS)
     for name, job in file.jobs.items():
         if job.addresses:
-            text = "a pod has the address that its name stands for, never a given one; remove the addresses."
+            text = (
+                "a pod has the address that its name stands for, never a given one; "
+                "remove the addresses."
+            )
             yield Problem(("jobs", name, "addresses"), text)
         if job.hosts:
             yield Problem(("jobs", name, "hosts"), _HOSTS, (("hosts",),))
@@ -98,10 +134,15 @@ def _places(file: ClusterFile) -> Iterator[Problem]:
 
 def _environment(file: ClusterFile) -> Iterator[Problem]:
     if file.ship is not None:
-        yield Problem(("ship",), "nothing is sent to pods; put the folder into the image, and remove this.")
+        yield Problem(
+            ("ship",), "nothing is sent to pods; put the folder into the image, and remove this."
+        )
     for key, value in (("env_file", file.env_file), ("pass_env", file.pass_env)):
         if value:
-            text = "a manifest holds no secrets; put the variables into a Secret, name it under kubernetes.secrets, and remove this."
+            text = (
+                "a manifest holds no secrets; put the variables into a Secret, "
+                "name it under kubernetes.secrets, and remove this."
+            )
             yield Problem((key,), text)
 
 
@@ -113,7 +154,10 @@ def _resources(file: ClusterFile) -> Iterator[Problem]:
             hint = f"did you mean {near}?" if near else f"the jobs are {', '.join(file.all_jobs)}."
             yield Problem(here, f"there is no job '{name}'; {hint}", (("jobs", "*"),))
         if file.kubernetes.gpu in wanted:
-            yield Problem((*here, file.kubernetes.gpu), f"psclust counts GPUs itself; write jobs.{name}.gpus instead.")
+            yield Problem(
+                (*here, file.kubernetes.gpu),
+                f"psclust counts GPUs itself; write jobs.{name}.gpus instead.",
+            )
 
 
 def _pod(file: ClusterFile) -> Iterator[Problem]:
@@ -127,4 +171,8 @@ def _ports(file: ClusterFile) -> Iterator[Problem]:
     keys |= {("jobs", name, "ports"): job.ports for name, job in file.jobs.items() if job.ports}
     for path, ports in keys.items():
         if parse_port_range(ports)[0] > LAST_PORT - _FREE_PORTS:
-            yield Problem(path, f"a pod uses this port and the next {_FREE_PORTS}; write {LAST_PORT - _FREE_PORTS} or less.")
+            yield Problem(
+                path,
+                f"a pod uses this port and the next {_FREE_PORTS}; "
+                f"write {LAST_PORT - _FREE_PORTS} or less.",
+            )

@@ -1,5 +1,6 @@
-"""Reads a cluster file, with the flags that override it, into a `ClusterFile` that needs no further check. Mistakes of syntax, type and
-spelling, in hosts and between keys are all reported together."""
+"""Reads a cluster file, with the flags that override it, into a `ClusterFile` that needs no further
+check. Mistakes of syntax, type and spelling, in hosts and between keys are all reported
+together."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from psclust.spec.spelling import explain, found
 from psclust.spec.user_files import read_text
 from psclust.spec.yaml_lines import read_yaml
 
-# The file as its program needs it, and a sentence for the user if that differs from what the user wrote.
+# The file as its program needs it, and a sentence for the user if that differs from what the user
+# wrote.
 Suit = Callable[[ClusterText], tuple[ClusterText, str | None]]
 
 __all__ = ["Override", "json_schema", "load"]
@@ -40,12 +42,15 @@ def load(
     suit: Suit = lambda text: (text, None),
     array_task: str | None = None,
 ) -> ClusterFile:
-    """The cluster that the file at `path` describes, with `overrides` applied; without a path, the flags and the defaults alone.
+    """The cluster that the file at `path` describes, with `overrides` applied; without a path, the
+    flags and the defaults alone.
 
-    `default_name` names a cluster whose file does not; characters that a name cannot have become `-`. `rules`: more than every cluster
-    must obey. `find_hosts` finds the hosts that are not listed; `nodes_of`, in its place, says which nodes a job to be submitted will have.
-    `suit`: what its program asks for where the file is silent. `array_task`: the number of the task in a Slurm array job, if it is one.
-    Raises ClusterFileError with one line for each mistake, `file:line: key: ...` or `--flag: ...`."""
+    `default_name` names a cluster whose file does not; characters that a name cannot have become
+    `-`. `rules`: more than every cluster must obey. `find_hosts` finds the hosts that are not
+    listed; `nodes_of`, in its place, says which nodes a job to be submitted will have. `suit`: what
+    its program asks for where the file is silent. `array_task`: the number of the task in a Slurm
+    array job, if it is one. Raises ClusterFileError with one line for each mistake, `file:line:
+    key: ...` or `--flag: ...`."""
     data, origins, problems = _read_file(path)
     data, origins, contradictions = lay_over(data, origins, overrides)
     mistakes = Mistakes(origins, [*problems, *contradictions])
@@ -54,11 +59,22 @@ def load(
     if text.hostfile is not None:
         hosts = _read_hostfile(text.hostfile, data, mistakes)
     elif data.get("hosts") is None or data["hosts"] in HOST_WORDS:
-        found = nodes_of(text) if nodes_of and data.get("hosts") != LOCAL else _find(find_hosts, text, mistakes)
+        found = (
+            nodes_of(text)
+            if nodes_of and data.get("hosts") != LOCAL
+            else _find(find_hosts, text, mistakes)
+        )
         hosts = list(found.hosts) if found else []
     else:
         hosts = _read_hosts(data["hosts"], mistakes)
-    file = _resolve(text, hosts, absolute_paths(text, mistakes), _name(text, default_name, array_task), found, array_task)
+    file = _resolve(
+        text,
+        hosts,
+        absolute_paths(text, mistakes),
+        _name(text, default_name, array_task),
+        found,
+        array_task,
+    )
     file = file if suited is None else file.model_copy(update={"suited": suited})
     mistakes.add_founded(check(file))
     mistakes.add_founded(problem for rule in rules for problem in rule(file))
@@ -69,7 +85,12 @@ def load(
 def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, Sequence[Problem]]:
     if path is None:
         return {}, Origins(None, {}, {}), ()
-    document = read_yaml(read_text(path, otherwise="check the name, or let `psclust init` write a cluster file to start from."))
+    document = read_yaml(
+        read_text(
+            path,
+            otherwise="check the name, or let `psclust init` write a cluster file to start from.",
+        )
+    )
     origins = Origins(str(path), document.lines, {})
     if isinstance(document.data, dict):
         return document.data, origins, document.problems
@@ -79,14 +100,24 @@ def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, Sequence[
 
 def _not_a_mapping(data: object) -> str:
     if data is None:
-        return "the file is empty; write at least `jobs:`, or let `psclust init` write a file to start from."
-    colon = " A blank must follow the colon." if isinstance(data, str) and re.search(r":\S", data) else ""
-    return f"found {found(data)} where the file should hold keys; write keys such as `name: ...` and `jobs: ...`.{colon}"
+        return (
+            "the file is empty; write at least `jobs:`, "
+            "or let `psclust init` write a file to start from."
+        )
+    colon = (
+        " A blank must follow the colon."
+        if isinstance(data, str) and re.search(r":\S", data)
+        else ""
+    )
+    return (
+        f"found {found(data)} where the file should hold keys; write keys such as `name: "
+        f"...` and `jobs: ...`.{colon}"
+    )
 
 
 def _validate(data: dict[str, object], mistakes: Mistakes) -> ClusterText:
-    """The file as a model, without the invalid values, so that the rest can still be checked. Raises ClusterFileError if too little is
-    left."""
+    """The file as a model, without the invalid values, so that the rest can still be checked.
+    Raises ClusterFileError if too little is left."""
     known = mistakes.paths
     for _ in range(3):
         try:
@@ -101,7 +132,8 @@ def _validate(data: dict[str, object], mistakes: Mistakes) -> ClusterText:
 
 
 def _without(data: dict[str, object], path: KeyPath) -> dict[str, object]:
-    """A copy without the value at `path`; without the whole list if that is an item, because the items after it would shift."""
+    """A copy without the value at `path`; without the whole list if that is an item, because the
+    items after it would shift."""
     key, rest = str(path[0]), path[1:]
     inner = data.get(key)
     if rest and isinstance(rest[0], str) and isinstance(inner, dict):
@@ -123,12 +155,24 @@ def _name(text: ClusterText, default: str, array_task: str | None) -> str:
 
 
 def _resolve(
-    text: ClusterText, hosts: list[Host], paths: Mapping[str, str], name: str, found: FoundHosts | None, array_task: str | None
+    text: ClusterText,
+    hosts: list[Host],
+    paths: Mapping[str, str],
+    name: str,
+    found: FoundHosts | None,
+    array_task: str | None,
 ) -> ClusterFile:
-    given = {key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields}
+    given = {
+        key: getattr(text, key) for key in text.model_fields_set if key in ClusterFile.model_fields
+    }
     if found is not None:
         default = {"reach_by": found.reach_by} | ({"python": found.python} if found.python else {})
-        given = {**default, **given, "found": found.text, "jobs": _without_groups(text.jobs, found.groups)}
+        given = {
+            **default,
+            **given,
+            "found": found.text,
+            "jobs": _without_groups(text.jobs, found.groups),
+        }
     if array_task is not None:
         given["array_task"] = array_task
     return ClusterFile.model_validate({**given, **paths, "name": name, "hosts": hosts})
@@ -139,13 +183,16 @@ def _without_groups(jobs: Mapping[str, Job], groups: Mapping[str, Sequence[str]]
     return {
         name: job
         if job.hosts is None
-        else job.model_copy(update={"hosts": [each for host in job.hosts for each in groups.get(host, [host])]})
+        else job.model_copy(
+            update={"hosts": [each for host in job.hosts for each in groups.get(host, [host])]}
+        )
         for name, job in jobs.items()
     }
 
 
 def _read_hosts(items: object, mistakes: Mistakes) -> list[Host]:
-    """The hosts under `hosts`; of a list, the items that the models accepted, so that one bad item hides no other."""
+    """The hosts under `hosts`; of a list, the items that the models accepted, so that one bad item
+    hides no other."""
     pieces: list[Piece] = []
     paths: list[KeyPath] = []
     listed: Sequence[object] = items if isinstance(items, list) else [items]

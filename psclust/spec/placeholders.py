@@ -1,5 +1,6 @@
-"""The placeholders in arguments and environment (`{ps_hosts}`, `{worker_hosts:;}`, `{address:worker:0}`, ...): which exist, where a cluster
-file uses them, and every mistake in them."""
+"""The placeholders in arguments and environment (`{ps_hosts}`, `{worker_hosts:;}`,
+`{address:worker:0}`, ...): which exist, where a cluster file uses them, and every mistake in
+them."""
 
 from __future__ import annotations
 
@@ -27,19 +28,25 @@ _OTHERS = {"num_ps", "num_workers", "name", "run_dir", FREE_PORT}
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """`{name}`, or `{name:argument}`: the addresses of a job with another separator than a comma, or the address of one task."""
+    """`{name}`, or `{name:argument}`: the addresses of a job with another separator than a comma,
+    or the address of one task."""
 
     name: str
     argument: str | None = None
 
     @classmethod
     def of(cls, match: re.Match[str]) -> Placeholder | None:
-        """The placeholder that PATTERN matched; None for an escaped brace, and for other text in braces, such as `{lr:0.1}`."""
+        """The placeholder that PATTERN matched; None for an escaped brace, and for other text in
+        braces, such as `{lr:0.1}`."""
         name, argument = match[1], match[2]
         if name is None:
             return None
         takes_argument = name == "address" or name.endswith("_hosts")
-        if argument is None or takes_argument or (name in ("host", "port") and _TASK.fullmatch(argument)):
+        if (
+            argument is None
+            or takes_argument
+            or (name in ("host", "port") and _TASK.fullmatch(argument))
+        ):
             return cls(name, argument)
         return None
 
@@ -49,7 +56,11 @@ class Placeholder:
     @property
     def task(self) -> tuple[str, int] | None:
         """Job and index of the one task whose address it holds."""
-        match = _TASK.fullmatch(self.argument) if self.argument is not None and not self.name.endswith("_hosts") else None
+        match = (
+            _TASK.fullmatch(self.argument)
+            if self.argument is not None and not self.name.endswith("_hosts")
+            else None
+        )
         return (match[1], int(match[2])) if match else None
 
     @property
@@ -72,7 +83,10 @@ def placeholders(text: str) -> Iterator[Placeholder]:
 
 def texts_of_job(file: ClusterFile, job: Job) -> list[str]:
     """Every text in which placeholders are filled in for the tasks of the job."""
-    common = job.command or [*(file.program if isinstance(file.program, list) else ()), *file.arguments(job)]
+    common = job.command or [
+        *(file.program if isinstance(file.program, list) else ()),
+        *file.arguments(job),
+    ]
     environments = (file.env, job.env, *job.task_env.values())
     values = [str(value) for environment in environments for value in environment.values()]
     return [*common, *(text for args in job.task_args.values() for text in args), *values]
@@ -85,9 +99,13 @@ def check_placeholders(file: ClusterFile) -> Iterator[Problem]:
     for path, text in _texts(file):
         for placeholder in dict.fromkeys(placeholders(text)):
             if placeholder.name == _ARRAY_NAME:
-                mistake = None if file.array_task is not None else f"{ARRAY_TASK}, which only a task of an array job knows; {ARRAY_HINT}"
+                mistake = None
+                if file.array_task is None:
+                    mistake = f"{ARRAY_TASK}, which only a task of an array job knows; {ARRAY_HINT}"
             else:
-                mistake = _mistake(placeholder, {name: size for name, size in sizes.items() if size})
+                mistake = _mistake(
+                    placeholder, {name: size for name, size in sizes.items() if size}
+                )
             if mistake is not None:
                 yield Problem(path, f"'{text}' has {mistake}", (("jobs", "*"), ("replication",)))
 
@@ -121,13 +139,23 @@ def _mistake(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | None:
     """What is wrong and what to write, as a phrase that follows `has`."""
     if placeholder.argument is not None and not placeholder.name.endswith("_hosts"):
         return _wrong_task(placeholder, sizes)
-    known = [*sorted(_OWN | _CLUSTER | _OTHERS), *(f"{job}_hosts" for job in dict.fromkeys((*USUAL_JOBS, *sizes)))]
+    known = [
+        *sorted(_OWN | _CLUSTER | _OTHERS),
+        *(f"{job}_hosts" for job in dict.fromkeys((*USUAL_JOBS, *sizes))),
+    ]
     if placeholder.name not in known:
         near = nearest(placeholder.name, known)
-        hint = f"did you mean {{{near}}}?" if near else f"known are {', '.join(sorted(known))}. Write {{{{ and }}}} for braces."
+        hint = (
+            f"did you mean {{{near}}}?"
+            if near
+            else f"known are {', '.join(sorted(known))}. Write {{{{ and }}}} for braces."
+        )
         return f"the unknown placeholder {placeholder}; {hint}"
     if placeholder.argument == "":
-        return f"no separator in {placeholder}; write it after the colon, as in {{{placeholder.name}:;}}."
+        return (
+            f"no separator in {placeholder}; write it after the colon, "
+            f"as in {{{placeholder.name}:;}}."
+        )
     return None
 
 
@@ -141,5 +169,8 @@ def _wrong_task(placeholder: Placeholder, sizes: Mapping[str, int]) -> str | Non
         hint = f"did you mean {near}?" if near else f"the cluster's jobs are {', '.join(sizes)}."
         return f"{placeholder}, and no task of the cluster belongs to a job '{job}'; {hint}"
     if index >= sizes[job]:
-        return f"{placeholder}, and there is no {job}:{index}: the last task is {job}:{sizes[job] - 1}; indices begin at 0."
+        return (
+            f"{placeholder}, and there is no {job}:{index}: "
+            f"the last task is {job}:{sizes[job] - 1}; indices begin at 0."
+        )
     return None

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Pass `noun` in the singular. One that ends in s is its own plural (`2 ps`)."""
-    return f"{count} {noun if count == 1 else plural or (noun if noun.endswith('s') else noun + 's')}"
+    return (
+        f"{count} {noun if count == 1 else plural or (noun if noun.endswith('s') else noun + 's')}"
+    )
 
 
 def counted_tasks(counts: Mapping[str, int]) -> str:

@@ -1,4 +1,5 @@
-"""Mistakes in a cluster file or its flags: what is wrong, on which line or in which flag, and a collector that reports all together."""
+"""Mistakes in a cluster file or its flags: what is wrong, on which line or in which flag, and a
+collector that reports all together."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`text` states what was found and what to do. `reads` are the other values it depends on, with everything in them, or only with their
-    keys if the last step is `*`; `line` overrides that of `path`."""
+    """`text` states what was found and what to do. `reads` are the other values it depends on, with
+    everything in them, or only with their keys if the last step is `*`; `line` overrides that of
+    `path`."""
 
     path: KeyPath
     text: str
@@ -22,8 +24,12 @@ class Problem:
     line: int | None = None
 
     def rests_on(self, doubtful: Iterable[KeyPath]) -> bool:
-        """Whether a value that this depends on is itself a mistake, is part of one, or contains one."""
-        return any(_within(self.path, wrong) or any(_touches(read, wrong) for read in self.reads) for wrong in doubtful)
+        """Whether a value that this depends on is itself a mistake, is part of one, or contains
+        one."""
+        return any(
+            _within(self.path, wrong) or any(_touches(read, wrong) for read in self.reads)
+            for wrong in doubtful
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,12 @@ class Origins:
     def sentences(self, problems: Iterable[Problem]) -> list[str]:
         """One line for each problem, flags first, then in the order of the file."""
         ordered = sorted(problems, key=self._position)
-        return list(dict.fromkeys(printable(f"{self.where(problem.path, problem.line)}: {problem.text}") for problem in ordered))
+        return list(
+            dict.fromkeys(
+                printable(f"{self.where(problem.path, problem.line)}: {problem.text}")
+                for problem in ordered
+            )
+        )
 
     def _position(self, problem: Problem) -> int:
         """The line number; negative for flags, in the order in which they were given."""
@@ -73,7 +84,8 @@ class Mistakes:
 
     @property
     def paths(self) -> Sequence[KeyPath]:
-        """The keys with a mistake, or that name a file with one: no other check can rely on their values."""
+        """The keys with a mistake, or that name a file with one: no other check can rely on their
+        values."""
         return [*(problem.path for problem in self._problems), *(path for path, _ in self._lines)]
 
     def add(self, problems: Iterable[Problem]) -> None:
@@ -84,24 +96,30 @@ class Mistakes:
         self._lines += [(path, line) for line in lines]
 
     def add_founded(self, problems: Iterable[Problem]) -> None:
-        """Problems found by comparing values, except those that follow from a mistake found before."""
+        """Problems found by comparing values, except those that follow from a mistake found
+        before."""
         paths = self.paths
         self._problems += [problem for problem in problems if not problem.rests_on(paths)]
 
     def refuse(self) -> None:
         """Raises ClusterFileError with every mistake, if there is any."""
         if self._problems or self._lines:
-            raise ClusterFileError([*self.origins.sentences(self._problems), *(line for _, line in self._lines)])
+            raise ClusterFileError(
+                [*self.origins.sentences(self._problems), *(line for _, line in self._lines)]
+            )
 
 
 def printable(text: str) -> str:
-    """The text on one line, with line ends and control characters escaped, so that a file's content cannot control a terminal."""
+    """The text on one line, with line ends and control characters escaped, so that a file's content
+    cannot control a terminal."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def show(path: KeyPath) -> str:
     """`jobs.worker.addresses[0]`."""
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in path
+    ).removeprefix(".")
 
 
 def _within(path: KeyPath, outer: KeyPath) -> bool:

@@ -23,7 +23,8 @@ class ProgramKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramCommand:
-    """`words` is the argument vector without the interpreter: `("train.py",)`, `("-m", "pkg.train")`, `("./train", "--x")`."""
+    """`words` is the argument vector without the interpreter: `("train.py",)`, `("-m",
+    "pkg.train")`, `("./train", "--x")`."""
 
     kind: ProgramKind
     words: tuple[str, ...] = ()
@@ -43,7 +44,8 @@ class ProgramCommand:
         return self.kind is ProgramKind.COMMAND and self.words[0] in ("python", "python3")
 
     def argv(self, python: str) -> tuple[str, ...]:
-        """With `python` for the interpreter, also where a command begins with the word `python` or `python3`."""
+        """With `python` for the interpreter, also where a command begins with the word `python` or
+        `python3`."""
         if self.is_psclust:
             return (python, "-m", "psclust.train", *self.words)
         if self._names_python:
@@ -51,13 +53,16 @@ class ProgramCommand:
         return (python, *self.words) if self.is_python else self.words
 
     def is_forkable(self, arguments: Sequence[str]) -> bool:
-        """Whether a process that has imported TensorFlow can run it: Python, without interpreter options."""
+        """Whether a process that has imported TensorFlow can run it: Python, without interpreter
+        options."""
         first = [*self.words, *arguments][1:2] if self._names_python else []
-        return self.is_python or any(word in ("-m", "-c") or not word.startswith("-") for word in first)
+        return self.is_python or any(
+            word in ("-m", "-c") or not word.startswith("-") for word in first
+        )
 
     def python_source(self, arguments: Sequence[str]) -> str | None:
-        """The script (`train.py`) or module (`-m module`) that it runs, directly or through an interpreter; None for a psclust program and
-        for other commands."""
+        """The script (`train.py`) or module (`-m module`) that it runs, directly or through an
+        interpreter; None for a psclust program and for other commands."""
         words = [] if self.is_psclust else list(self.words)
         if self.kind is ProgramKind.COMMAND and is_interpreter(words[0]):
             words = [*words[1:], *arguments]
@@ -67,7 +72,8 @@ class ProgramCommand:
 
 
 def parse_program(program: str | Sequence[str] | None) -> ProgramCommand:
-    """`train.py`, `-m module`, `module:program`, or a command (a list, or a single word that is none of these)."""
+    """`train.py`, `-m module`, `module:program`, or a command (a list, or a single word that is
+    none of these)."""
     if program is None:
         return ProgramCommand(ProgramKind.NONE)
     words = (program,) if isinstance(program, str) else tuple(program)
@@ -77,11 +83,14 @@ def parse_program(program: str | Sequence[str] | None) -> ProgramCommand:
         return ProgramCommand(ProgramKind.PSCLUST, words)
     if words[0] == "-m":
         return ProgramCommand(ProgramKind.MODULE, words)
-    return ProgramCommand(ProgramKind.SCRIPT if words[0].endswith(".py") else ProgramKind.COMMAND, words)
+    return ProgramCommand(
+        ProgramKind.SCRIPT if words[0].endswith(".py") else ProgramKind.COMMAND, words
+    )
 
 
 def split_program(text: str) -> list[str]:
-    """The words of a `program` text as a shell splits them. `-m module`, and a script's path with blanks, are one word."""
+    """The words of a `program` text as a shell splits them. `-m module`, and a script's path with
+    blanks, are one word."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -89,5 +98,7 @@ def split_program(text: str) -> list[str]:
     start = 1 if words and is_interpreter(words[0]) else 0
     if words[start : start + 1] == ["-m"]:
         words[start : start + 2] = [" ".join(words[start : start + 2])]
-    is_path = start == 0 and text.endswith(".py") and not any(word.startswith("-") for word in words)
+    is_path = (
+        start == 0 and text.endswith(".py") and not any(word.startswith("-") for word in words)
+    )
     return [text] if is_path else words

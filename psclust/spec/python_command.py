@@ -9,7 +9,9 @@ from collections.abc import Sequence
 _INTERPRETER = re.compile(r"python(3(\.\d+)?)?")
 # Options that leave the program and its arguments as they are.
 _OPTIONS, _OPTIONS_WITH_VALUE = "bBdEIOPqsSuv", "WX"
-_ENTRY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "interpreter_entry.py")
+_ENTRY = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "runtime", "interpreter_entry.py"
+)
 
 
 def is_interpreter(command: str) -> bool:
@@ -18,8 +20,8 @@ def is_interpreter(command: str) -> bool:
 
 
 def program_at(argv: Sequence[str]) -> int | None:
-    """The index of the program in a command line such as `python3 -u train.py --lr 1` or `/usr/bin/python -m train`; None for any other
-    command, and after an unknown option."""
+    """The index of the program in a command line such as `python3 -u train.py --lr 1` or
+    `/usr/bin/python -m train`; None for any other command, and after an unknown option."""
     if not is_interpreter(argv[0]):
         return None
     options = option_count(argv[1:])
@@ -27,9 +29,14 @@ def program_at(argv: Sequence[str]) -> int | None:
 
 
 def option_count(arguments: Sequence[str]) -> int | None:
-    """How many words of an interpreter's arguments are its own options; None where one of them is unknown here."""
+    """How many words of an interpreter's arguments are its own options; None where one of them is
+    unknown here."""
     count = 0
-    while count < len(arguments) and arguments[count].startswith("-") and arguments[count] not in ("-", "-c", "-m"):
+    while (
+        count < len(arguments)
+        and arguments[count].startswith("-")
+        and arguments[count] not in ("-", "-c", "-m")
+    ):
         rest = arguments[count][1:].lstrip(_OPTIONS)
         if rest and rest[0] not in _OPTIONS_WITH_VALUE:
             return None
@@ -38,7 +45,8 @@ def option_count(arguments: Sequence[str]) -> int | None:
 
 
 def through_entry(argv: Sequence[str], recovery_wait_s: float | None) -> Sequence[str]:
-    """`argv` with `runtime/interpreter_entry.py` before its program, which changes TensorFlow for it; unchanged for any other command."""
+    """`argv` with `runtime/interpreter_entry.py` before its program, which changes TensorFlow for
+    it; unchanged for any other command."""
     program = program_at(argv)
     # psclust's own servers need no changes.
     if program is None or "".join(argv[program : program + 2]).startswith("-mpsclust.runtime."):

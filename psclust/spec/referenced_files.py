@@ -1,5 +1,5 @@
-"""The files and folders that a cluster file names. Relative paths start at the cluster file, or at the working folder if a flag names
-them."""
+"""The files and folders that a cluster file names. Relative paths start at the cluster file, or at
+the working folder if a flag names them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ class _Parse(Protocol[_Content]):
 
 
 def absolute_paths(text: ClusterText, mistakes: Mistakes) -> dict[str, str]:
-    """`ship` and `env_file` as absolute paths. The file of variables is read only to find its mistakes."""
+    """`ship` and `env_file` as absolute paths. The file of variables is read only to find its
+    mistakes."""
     paths: dict[str, str] = {}
     if text.ship is not None:
         folder = _locate("ship", text.ship, mistakes.origins)
         if not folder.is_dir():
-            what = "this is a file; name the folder it is in" if folder.exists() else "there is no such folder; check the name"
+            what = (
+                "this is a file; name the folder it is in"
+                if folder.exists()
+                else "there is no such folder; check the name"
+            )
             mistakes.add([Problem(("ship",), f"{folder}: {what}.")])
         paths["ship"] = str(folder.absolute())
     if text.env_file is not None:
@@ -34,7 +39,9 @@ def absolute_paths(text: ClusterText, mistakes: Mistakes) -> dict[str, str]:
     return paths
 
 
-def read_referenced(key: str, name: str, mistakes: Mistakes, parse: _Parse[_Content]) -> _Content | None:
+def read_referenced(
+    key: str, name: str, mistakes: Mistakes, parse: _Parse[_Content]
+) -> _Content | None:
     """What the file holds; None if it cannot be read or has mistakes, which join the others."""
     path = _locate(key, name, mistakes.origins)
     try:
@@ -50,5 +57,9 @@ def read_referenced(key: str, name: str, mistakes: Mistakes, parse: _Parse[_Cont
 
 
 def _locate(key: str, name: str, origins: Origins) -> Path:
-    base = Path(origins.file).parent if origins.file is not None and (key,) not in origins.flags else Path()
+    base = (
+        Path(origins.file).parent
+        if origins.file is not None and (key,) not in origins.flags
+        else Path()
+    )
     return base / Path(name).expanduser()

@@ -1,4 +1,5 @@
-"""Checks that a cluster's tasks fit on its hosts: pinned jobs name hosts that exist, and slots suffice."""
+"""Checks that a cluster's tasks fit on its hosts: pinned jobs name hosts that exist, and slots
+suffice."""
 
 from __future__ import annotations
 
@@ -21,9 +22,15 @@ def check_slots(file: ClusterFile) -> Iterator[Problem]:
     jobs = file.all_jobs
     pins = list(_unknown_pins(file))
     yield from pins
-    too_few = list(_total(file.hosts, jobs, "or ask for more CPUs" if file.found else "or raise slots"))
+    too_few = list(
+        _total(file.hosts, jobs, "or ask for more CPUs" if file.found else "or raise slots")
+    )
     # One of the tasks may be psclust's addition.
-    yield from (replace(problem, text=f"{problem.text} {file.suited}") for problem in too_few) if file.suited else too_few
+    yield from (
+        (replace(problem, text=f"{problem.text} {file.suited}") for problem in too_few)
+        if file.suited
+        else too_few
+    )
     if not pins and not too_few:
         yield from _pinned(file.hosts, jobs)
 
@@ -36,33 +43,55 @@ def _unknown_pins(file: ClusterFile) -> Iterator[Problem]:
                 continue
             near = nearest(name, names)
             if not file.hosts:
-                hint = f"the file lists no hosts, so everything runs on this machine; list {name} under hosts, or write localhost."
+                hint = (
+                    "the file lists no hosts, so everything runs on this machine; "
+                    f"list {name} under hosts, or write localhost."
+                )
             else:
                 hint = f"did you mean {near}?" if near else f"the hosts are {_some(names)}."
-            yield Problem(("jobs", job_name, "hosts", index), f"'{name}' is not one of the hosts; {hint}", _HOSTS)
+            yield Problem(
+                ("jobs", job_name, "hosts", index),
+                f"'{name}' is not one of the hosts; {hint}",
+                _HOSTS,
+            )
 
 
 def _total(hosts: Sequence[Host], jobs: Mapping[str, Job], otherwise: str) -> Iterator[Problem]:
-    counts = dict(sorted(((name, job.count) for name, job in jobs.items()), key=lambda item: -item[1]))
+    counts = dict(
+        sorted(((name, job.count) for name, job in jobs.items()), key=lambda item: -item[1])
+    )
     needed = sum(counts.values())
     offered = sum(host.slots or 0 for host in hosts)
     if not hosts or any(host.slots is None for host in hosts) or needed <= offered:
         return
     each = _some([f"{host.name}: {host.slots}" for host in hosts])
-    text = f"{counted_tasks(counts)} need {counted(needed, 'slot')}; the hosts offer {offered} ({each}). Lower the count {otherwise}."
+    text = (
+        f"{counted_tasks(counts)} need {counted(needed, 'slot')}; "
+        f"the hosts offer {offered} ({each}). Lower the count {otherwise}."
+    )
     largest = next(iter(counts))
     yield Problem(("jobs", largest, "count"), text, (*_HOSTS, *(("jobs", name) for name in counts)))
 
 
 def _pinned(hosts: Sequence[Host], jobs: Mapping[str, Job]) -> Iterator[Problem]:
     for host in hosts:
-        load = Counter(name for name, job in jobs.items() for index in range(job.count) if pinned_host(job, index) == host.name)
+        load = Counter(
+            name
+            for name, job in jobs.items()
+            for index in range(job.count)
+            if pinned_host(job, index) == host.name
+        )
         if host.slots is not None and load.total() > host.slots:
             verb = "is" if load.total() == 1 else "are"
             way_out = "Lower the count, raise slots, or pin to more hosts."
-            text = f"{counted_tasks(load)} {verb} pinned to {host.name}, which has {counted(host.slots, 'slot')}. {way_out}"
+            text = (
+                f"{counted_tasks(load)} {verb} pinned to {host.name}, "
+                f"which has {counted(host.slots, 'slot')}. {way_out}"
+            )
             largest = load.most_common(1)[0][0]
-            yield Problem(("jobs", largest, "hosts"), text, (*_HOSTS, *(("jobs", name) for name in load)))
+            yield Problem(
+                ("jobs", largest, "hosts"), text, (*_HOSTS, *(("jobs", name) for name in load))
+            )
 
 
 def _some(words: Sequence[str]) -> str:

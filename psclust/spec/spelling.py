@@ -1,5 +1,5 @@
-"""Explains values of the wrong type and misspelt keys. What a key takes is read from the JSON Schema, so every key of the models has a
-message."""
+"""Explains values of the wrong type and misspelt keys. What a key takes is read from the JSON
+Schema, so every key of the models has a message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from psclust.spec.program_command import split_program
 Schema = Mapping[str, Any]
 
 # Keys of other tools -> ours.
-_JOBS = {"ps": "ps", "worker": "worker", "chief": "chief", "master": "master", "evaluator": "evaluator"}
+_JOBS = {
+    "ps": "ps",
+    "worker": "worker",
+    "chief": "chief",
+    "master": "master",
+    "evaluator": "evaluator",
+}
 _JOBS |= {"workers": "worker", "num_workers": "worker", "num_ps": "ps"}
 _ELSEWHERE = {
     "environment": "env",
@@ -32,7 +38,13 @@ _ELSEWHERE = {
     "async": "update: async",
     "timeout": "deadlines.run",
 }
-_ELSEWHERE_IN_A_JOB = {"environment": "env", "command": "run", "script": "run", "arguments": "args", "replicas": "count"}
+_ELSEWHERE_IN_A_JOB = {
+    "environment": "env",
+    "command": "run",
+    "script": "run",
+    "arguments": "args",
+    "replicas": "count",
+}
 _FOR_ALL_JOBS = {"run": "program", "extra_args": "args"}
 # Keys of the whole file -> what sets the same for one job.
 _FOR_ONE_JOB = {
@@ -46,7 +58,8 @@ _FOR_ONE_JOB = {
 
 
 def explain(error: ValidationError, data: object) -> list[Problem]:
-    """One problem for every value that the models refuse; of a value with several notations, for the closest one."""
+    """One problem for every value that the models refuse; of a value with several notations, for
+    the closest one."""
     schema = json_schema()
     problems: dict[KeyPath, Problem] = {}
     for entry in error.errors(include_url=False):
@@ -54,11 +67,19 @@ def explain(error: ValidationError, data: object) -> list[Problem]:
         if entry["type"] == "extra_forbidden":
             text = _unknown_key(path, value, schema)
         elif entry["type"] == "missing":
-            text = f"the key '{missing}' is missing; write {expected(_at(schema, (*path, missing), schema), schema)}."
+            text = (
+                f"the key '{missing}' is missing; "
+                f"write {expected(_at(schema, (*path, missing), schema), schema)}."
+            )
         elif entry["loc"][-1] == "[key]":
-            text = f"found the key '{path[-1]}'; write {expected(_key_schema(_at(schema, path[:-1], schema), schema), schema)}."
+            text = (
+                f"found the key '{path[-1]}'; "
+                f"write {expected(_key_schema(_at(schema, path[:-1], schema), schema), schema)}."
+            )
         else:
-            text = f"found {found(value)}; write {_wanted(value, _at(schema, path, schema), schema)}."
+            text = (
+                f"found {found(value)}; write {_wanted(value, _at(schema, path, schema), schema)}."
+            )
         if path not in problems or entry["type"] == "missing":
             problems[path] = Problem(path, text)
     return [
@@ -71,12 +92,20 @@ def explain(error: ValidationError, data: object) -> list[Problem]:
 def found(value: object) -> str:
     """A value in YAML's words: `the text 'two'`, `true`, `a list`."""
     if isinstance(value, str):
-        return f"the text '{value[:40]}{'...' if len(value) > 40 else ''}'" if value else "an empty text"
+        return (
+            f"the text '{value[:40]}{'...' if len(value) > 40 else ''}'"
+            if value
+            else "an empty text"
+        )
     if isinstance(value, (list, tuple)):
         return "a list" if value else "an empty list"
     if isinstance(value, dict):
         return "a mapping"
-    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if isinstance(value, (bool, type(None))) else str(value)
+    return (
+        {None: "null", True: "true", False: "false"}.get(value, str(value))
+        if isinstance(value, (bool, type(None)))
+        else str(value)
+    )
 
 
 def expected(schema: Schema, root: Schema) -> str:
@@ -85,10 +114,17 @@ def expected(schema: Schema, root: Schema) -> str:
     if "patternErrorMessage" in schema:
         return str(schema["patternErrorMessage"])
     if "anyOf" in schema:
-        options = [expected(option, root) for option in schema["anyOf"] if option.get("type") != "null"]
+        options = [
+            expected(option, root) for option in schema["anyOf"] if option.get("type") != "null"
+        ]
         return _or(options, comma=any("," in option for option in options))
     if "enum" in schema or "const" in schema:
-        return _or([found(value).removeprefix("the text ").strip("'") for value in schema.get("enum", [schema.get("const")])])
+        return _or(
+            [
+                found(value).removeprefix("the text ").strip("'")
+                for value in schema.get("enum", [schema.get("const")])
+            ]
+        )
     kind = schema.get("type", "string")
     kind = kind if isinstance(kind, str) else kind[0]
     examples = schema.get("examples")
@@ -98,7 +134,11 @@ def expected(schema: Schema, root: Schema) -> str:
         return f"a list such as {inline(examples[0])}" if examples else "a list"
     if kind == "object":
         keys = list(schema.get("properties", ()))
-        return f"a mapping such as {inline(examples[0])}" if examples else f"a mapping with keys such as {_join(keys[:3])}"
+        return (
+            f"a mapping such as {inline(examples[0])}"
+            if examples
+            else f"a mapping with keys such as {_join(keys[:3])}"
+        )
     return {"boolean": "true or false", "number": "a number", "string": "a text"}[kind]
 
 
@@ -111,7 +151,9 @@ def inline(value: object) -> str:
     text = str(value)
     if not text.isprintable():
         return json.dumps(text)
-    is_safe = re.fullmatch(r"[^\s\[\]{},:#&*!|>'\"%@`?][^\[\]{},]*", text) and not re.search(r": | #|:$|\s$|^- ", text)
+    is_safe = re.fullmatch(r"[^\s\[\]{},:#&*!|>'\"%@`?][^\[\]{},]*", text) and not re.search(
+        r": | #|:$|\s$|^- ", text
+    )
     return text if is_safe else "'" + text.replace("'", "''") + "'"
 
 
@@ -131,7 +173,9 @@ def _wanted(value: object, schema: Schema, root: Schema) -> str:
     if isinstance(value, str) and words:
         near = nearest(value, words)
         return expected(schema, root) + (f" (did you mean {near}?)" if near else "")
-    is_one_item = isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
+    is_one_item = (
+        isinstance(value, (str, int, float)) and not isinstance(value, bool) and value != ""
+    )
     kinds = {str(option.get("type")) for option in options}
     if is_one_item and "array" in kinds and "integer" not in kinds:
         try:
@@ -149,7 +193,10 @@ def _wanted_address(value: str, usual: str) -> str:
         with suppress(ValueError):
             IPv6Address(each.strip("[]"))
             here = f"127.0.0.1:{port if each == host else 2222}"
-            return f"the host's name or its IPv4 address, such as {here}; IPv6 addresses are not supported"
+            return (
+                f"the host's name or its IPv4 address, such as {here}; "
+                "IPv6 addresses are not supported"
+            )
     return f"{address}, without {scheme}://" if found and host and port.isdigit() else usual
 
 
@@ -161,7 +208,11 @@ def _unknown_key(path: KeyPath, value: object, root: Schema) -> str:
         return f"unknown key; did you mean {near}?"
     if len(path) == 1:
         return _misplaced_at_top(key, known)
-    return _misplaced_in_a_job(key, value, known, root) if path[0] == "jobs" and len(path) == 3 else _misplaced_below(key, known, root)
+    return (
+        _misplaced_in_a_job(key, value, known, root)
+        if path[0] == "jobs" and len(path) == 3
+        else _misplaced_below(key, known, root)
+    )
 
 
 def _misplaced_at_top(key: str, known: list[str]) -> str:
@@ -172,7 +223,10 @@ def _misplaced_at_top(key: str, known: list[str]) -> str:
         return f"unknown key; write {_ELSEWHERE[meant]} instead."
     if meant in Job.model_fields:
         otherwise = f", or for all jobs {_FOR_ALL_JOBS[meant]}" if meant in _FOR_ALL_JOBS else ""
-        return f"unknown key; {meant} belongs to a job: write it indented under that job, as jobs.worker.{meant}{otherwise}."
+        return (
+            f"unknown key; {meant} belongs to a job: write it indented under that job, "
+            f"as jobs.worker.{meant}{otherwise}."
+        )
     return f"unknown key; known here are {_join(known)}."
 
 
@@ -182,9 +236,15 @@ def _misplaced_in_a_job(key: str, value: object, known: list[str], root: Schema)
     if key == "program":
         return f"unknown key; program belongs to the whole file; for this job alone write {run}."
     if key in _FOR_ONE_JOB:
-        return f"unknown key; {key} belongs to the whole file: write it without indentation, or for this job alone {_FOR_ONE_JOB[key]}."
+        return (
+            f"unknown key; {key} belongs to the whole file: write it without indentation, "
+            f"or for this job alone {_FOR_ONE_JOB[key]}."
+        )
     if key not in root["properties"] and meant:
-        return f"unknown key; write {run if _ELSEWHERE_IN_A_JOB[meant] == 'run' else _ELSEWHERE_IN_A_JOB[meant]} instead."
+        return (
+            "unknown key; write "
+            f"{run if _ELSEWHERE_IN_A_JOB[meant] == 'run' else _ELSEWHERE_IN_A_JOB[meant]} instead."
+        )
     return _misplaced_below(key, known, root)
 
 
@@ -204,8 +264,8 @@ def _misplaced_below(key: str, known: list[str], root: Schema) -> str:
 
 
 def _locate(loc: Sequence[str | int], data: object) -> tuple[KeyPath, object, str]:
-    """The path of an error in the user's data. pydantic adds steps that do not exist in the data (the member of a union, `[key]`); the last
-    of those names a missing key."""
+    """The path of an error in the user's data. pydantic adds steps that do not exist in the data
+    (the member of a union, `[key]`); the last of those names a missing key."""
     path: list[str | int] = []
     lost = ""
     for step in loc:
@@ -227,7 +287,9 @@ def _at(schema: Schema, path: KeyPath, root: Schema) -> Schema:
     """The schema of the value at `path`; empty if there is none."""
     for step in path:
         options = _options(schema, root)
-        schema = next((inner for option in options if (inner := _child(option, step)) is not None), {})
+        schema = next(
+            (inner for option in options if (inner := _child(option, step)) is not None), {}
+        )
     return schema
 
 
@@ -236,7 +298,11 @@ def _child(schema: Schema, step: str | int) -> Schema | None:
         return schema.get("items")
     inner = schema.get("properties", {}).get(step)
     if inner is None:
-        inner = next(iter(schema.get("patternProperties", {}).values()), None) or schema.get("additionalProperties") or None
+        inner = (
+            next(iter(schema.get("patternProperties", {}).values()), None)
+            or schema.get("additionalProperties")
+            or None
+        )
     return inner if isinstance(inner, Mapping) else None
 
 
@@ -249,11 +315,16 @@ def _options(schema: Schema, root: Schema) -> Iterator[Schema]:
 
 
 def _properties(schema: Schema, root: Schema) -> Mapping[str, Any]:
-    return next((option["properties"] for option in _options(schema, root) if "properties" in option), {})
+    return next(
+        (option["properties"] for option in _options(schema, root) if "properties" in option), {}
+    )
 
 
 def _key_schema(schema: Schema, root: Schema) -> Schema:
-    names = next((option["propertyNames"] for option in _options(schema, root) if "propertyNames" in option), None)
+    names = next(
+        (option["propertyNames"] for option in _options(schema, root) if "propertyNames" in option),
+        None,
+    )
     return names or {"patternErrorMessage": "a name"}
 
 
@@ -276,4 +347,6 @@ def _join(words: Sequence[object]) -> str:
 
 def _or(words: Sequence[str], comma: bool = False) -> str:
     words = list(dict.fromkeys(words))
-    return words[0] if len(words) == 1 else f"{_join(words[:-1])}{',' if comma else ''} or {words[-1]}"
+    return (
+        words[0] if len(words) == 1 else f"{_join(words[:-1])}{',' if comma else ''} or {words[-1]}"
+    )

@@ -14,29 +14,30 @@ SCHEMA_FILE = ".psclust.schema.json"
 _TEMPLATE = """\
 # yaml-language-server: $schema={schema}
 # A TensorFlow parameter-server cluster. `psclust plan` shows what would run, `psclust up` runs it.
-# Every key with its meaning: `psclust schema`. Flags win over this file: psclust up --workers 4 --sync
+# Every key with its meaning: `psclust schema`. Flags win over this file: `up --workers 4 --sync`
 name: {name}
 
-# How many tasks each job has. A mapping sets more: worker: {{count: 2, gpus: 1, env: {{LEVEL: debug}}}}
+# How many tasks a job has. A mapping has more: worker: {{count: 2, gpus: 1, env: {{LEVEL: debug}}}}
 jobs:
   ps: {ps}
   worker: {workers}
 
-# The program: train.py, `-m package.train`, module:program (a psclust.Program), or a command as a list.
-# Without one, psclust starts bare servers for a notebook to dial.
+# The program: train.py, `-m package.train`, module:program (a psclust.Program), or a command as a
+# list. Without one, psclust starts bare servers for a notebook to dial.
 {program}
 # args: [--epochs, 10, "--data={{run_dir}}/data"]
 
-# How a script learns its role: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config, or
-# none; auto follows its source, without flags that args hold: "--task={{task_index}}", "--cluster={{cluster}}" ...
+# How a script learns its role: flags (--ps_hosts --worker_hosts --job_name --task_index), tf_config
+# or none; auto follows its source, without flags that args hold: "--task={{task_index}}",
+# "--cluster={{cluster}}" ...
 {role}
 
-# between-graph: each worker builds its graph; in-graph: one client builds one graph for all (module:program);
-# coordinator: a script whose chief alone runs code.
+# between-graph: each worker builds its graph; in-graph: one client builds one graph for all
+# (module:program); coordinator: a script whose chief alone runs code.
 {replication}
 # update: async               # or sync: a step waits for every worker
 # max_staleness: 10           # async: a worker more steps ahead of the slowest waits
-# placement: balanced         # by bytes, or round_robin; `psclust plan` shows which ps holds which variable
+# placement: balanced         # by bytes, or round_robin; `psclust plan` shows what each ps holds
 
 # The hosts; default: this machine. A number after a host is how many tasks it takes.
 {hosts}
@@ -58,8 +59,8 @@ jobs:
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """What is to be filled in. program: None leaves it to the user. hosts: empty for this machine. role_by, replication: None leaves the
-    default."""
+    """What is to be filled in. program: None leaves it to the user. hosts: empty for this machine.
+    role_by, replication: None leaves the default."""
 
     name: str
     program: str | None = None
@@ -83,6 +84,10 @@ def render_init(starter: Starter) -> str:
         ps=starter.ps,
         workers=starter.workers,
         role=f"role_by: {starter.role_by}" if starter.role_by else "# role_by: auto",
-        replication=f"replication: {starter.replication}" if starter.replication else "# replication: between-graph",
-        hosts=f"hosts: {inline(starter.hosts)}" if starter.hosts else "# hosts: node1:2, user@node2:2, node[03-04]:1",
+        replication=f"replication: {starter.replication}"
+        if starter.replication
+        else "# replication: between-graph",
+        hosts=f"hosts: {inline(starter.hosts)}"
+        if starter.hosts
+        else "# hosts: node1:2, user@node2:2, node[03-04]:1",
     )

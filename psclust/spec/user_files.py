@@ -9,8 +9,8 @@ from psclust.errors import ClusterFileError
 
 
 def read_text(path: Path, *, otherwise: str) -> str:
-    """Raises ClusterFileError, in one sentence, if the file cannot be read. `otherwise`: what to do if it is missing and no other file has
-    a similar name."""
+    """Raises ClusterFileError, in one sentence, if the file cannot be read. `otherwise`: what to do
+    if it is missing and no other file has a similar name."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -23,10 +23,17 @@ def read_text(path: Path, *, otherwise: str) -> str:
         raise ClusterFileError([f"{path}: this is a folder; {hint}"]) from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ClusterFileError([f"{path}:{line}: this is not UTF-8 text; save the file as UTF-8."]) from None
+        raise ClusterFileError(
+            [f"{path}:{line}: this is not UTF-8 text; save the file as UTF-8."]
+        ) from None
     except OSError as error:
         raise ClusterFileError(
-            [f"{path}: cannot be read ({(error.strerror or str(error)).lower()}); check the path and its permissions."]
+            [
+                (
+                    f"{path}: cannot be read ({(error.strerror or str(error)).lower()}); "
+                    "check the path and its permissions."
+                )
+            ]
         ) from None
 
 

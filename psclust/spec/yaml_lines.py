@@ -1,5 +1,6 @@
-"""Reads YAML into plain data, with the line of every value. Keys, and scalars in places that take text, stay as written: `010`, `1.10` and
-`yes` reach a program unchanged. Collects mistakes that YAML itself accepts: a key twice, a key without a value."""
+"""Reads YAML into plain data, with the line of every value. Keys, and scalars in places that take
+text, stay as written: `010`, `1.10` and `yes` reach a program unchanged. Collects mistakes that
+YAML itself accepts: a key twice, a key without a value."""
 
 from __future__ import annotations
 
@@ -43,7 +44,15 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
             "interface",
             "metrics",
             "tensorboard",
-            *("slurm.partition", "slurm.partition.*", "slurm.account", "slurm.time", "slurm.sbatch.*", "slurm.setup", "slurm.setup.*"),
+            *(
+                "slurm.partition",
+                "slurm.partition.*",
+                "slurm.account",
+                "slurm.time",
+                "slurm.sbatch.*",
+                "slurm.setup",
+                "slurm.setup.*",
+            ),
             "slurm.srun.*",
         ),
         *(
@@ -56,12 +65,35 @@ AS_WRITTEN: tuple[KeyPath, ...] = tuple(
         ),
         *("kubernetes.secrets.*", "kubernetes.volumes.*"),
         *("placement", "placement.policy", "placement.max_shard_bytes"),
-        *("ports", "replication", "update", "role_by", "reach_by", "ends_with", "ends_with.*", "restart.when"),
+        *(
+            "ports",
+            "replication",
+            "update",
+            "role_by",
+            "reach_by",
+            "ends_with",
+            "ends_with.*",
+            "restart.when",
+        ),
         *(
             f"jobs.*.{key}"
-            for key in ("hosts", "hosts.*", "ports", "addresses.*", "run", "run.*", "server", "args.*", "extra_args.*", "env.*")
+            for key in (
+                "hosts",
+                "hosts.*",
+                "ports",
+                "addresses.*",
+                "run",
+                "run.*",
+                "server",
+                "args.*",
+                "extra_args.*",
+                "env.*",
+            )
         ),
-        *(f"jobs.*.{key}" for key in ("task_args.*.*", "task_env.*.*", "python", "cwd", "restart.when")),
+        *(
+            f"jobs.*.{key}"
+            for key in ("task_args.*.*", "task_env.*.*", "python", "cwd", "restart.when")
+        ),
     )
 )
 
@@ -72,7 +104,8 @@ _MOST_VALUES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The data of a YAML file, the line of every key and list item, and the mistakes found while reading."""
+    """The data of a YAML file, the line of every key and list item, and the mistakes found while
+    reading."""
 
     data: object
     lines: Mapping[KeyPath, int]
@@ -80,7 +113,8 @@ class Document:
 
 
 class _Loader(yaml.BaseLoader):
-    """YAML's syntax with the scalars of JSON: no octal, no sexagesimal, no `yes` or `no`, no dates."""
+    """YAML's syntax with the scalars of JSON: no octal, no sexagesimal, no `yes` or `no`, no
+    dates."""
 
 
 for _name, _pattern, _first in (
@@ -105,7 +139,11 @@ def read_yaml(text: str) -> Document:
     except yaml.YAMLError as error:
         return Document(None, {}, (_syntax_problem(error, text),))
     except RecursionError:
-        return Document(None, {}, (Problem((), "the brackets or indentation nest too deeply to be a cluster file."),))
+        return Document(
+            None,
+            {},
+            (Problem((), "the brackets or indentation nest too deeply to be a cluster file."),),
+        )
     return Document(data, reader.lines, tuple(reader.problems))
 
 
@@ -113,14 +151,21 @@ def _too_many(node: yaml.Node, sizes: dict[int, int]) -> Problem:
     """At the line of the first key with too many values."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     line = next((_line(key) for key, value in pairs if sizes[id(value)] > _MOST_VALUES), None)
-    return Problem((), "the aliases (*) stand for far too many values; write out what is meant.", line=line)
+    return Problem(
+        (), "the aliases (*) stand for far too many values; write out what is meant.", line=line
+    )
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """The number of values in a node with all aliases expanded. Visits each node once; an alias inside its own node counts once."""
+    """The number of values in a node with all aliases expanded. Visits each node once; an alias
+    inside its own node counts once."""
     if id(node) not in known:
         known[id(node)] = 1
-        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        parts = (
+            [part for pair in node.value for part in pair]
+            if isinstance(node, yaml.MappingNode)
+            else node.value
+        )
         if not isinstance(node, yaml.ScalarNode):
             known[id(node)] += sum(_size(part, known) for part in parts)
     return known[id(node)]
@@ -134,7 +179,9 @@ class _Reader:
 
     def value(self, node: yaml.Node, path: KeyPath) -> object:
         if any(node is parent for parent in self._open):
-            self._problem(node, path, "this alias (*) stands inside what it refers to; write the value out.")
+            self._problem(
+                node, path, "this alias (*) stands inside what it refers to; write the value out."
+            )
             return None
         self._open.append(node)
         try:
@@ -149,7 +196,11 @@ class _Reader:
             return self._sequence(node, path)
         kind = node.tag.removeprefix(_TAG)
         if kind not in _PLAIN:
-            self._problem(node, path, f"the tag {node.tag.replace(_TAG, '!!')} has no meaning here; remove it.")
+            self._problem(
+                node,
+                path,
+                f"the tag {node.tag.replace(_TAG, '!!')} has no meaning here; remove it.",
+            )
             return None
         return node.value if kind != "null" and _is_as_written(path) else _PLAIN[kind](node.value)
 
@@ -159,9 +210,17 @@ class _Reader:
             here = (*path, len(items))
             self.lines[here] = _line(child)
             if _is_empty(child):
-                self._problem(child, here, "this item of the list is empty; write its value, or '' for an empty text.")
+                self._problem(
+                    child,
+                    here,
+                    "this item of the list is empty; write its value, or '' for an empty text.",
+                )
             elif (placeholder := _bare_placeholder(child)) is not None:
-                self._problem(child, here, f"YAML takes {placeholder} for a mapping; write it in quotes: '{placeholder}'.")
+                self._problem(
+                    child,
+                    here,
+                    f"YAML takes {placeholder} for a mapping; write it in quotes: '{placeholder}'.",
+                )
             else:
                 items.append(self.value(child, here))
         return items
@@ -176,18 +235,29 @@ class _Reader:
             if key_node.tag == _TAG + "merge":
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
-                self._problem(key_node, path, "a key must be a single word; if this is a text with { } or [ ], put it in quotes.")
+                self._problem(
+                    key_node,
+                    path,
+                    "a key must be a single word; "
+                    "if this is a text with { } or [ ], put it in quotes.",
+                )
                 continue
             key, here = key_node.value, (*path, key_node.value)
             if key in own:
-                self._problem(key_node, here, f"is given twice, first on line {own[key]}; keep one.")
+                self._problem(
+                    key_node, here, f"is given twice, first on line {own[key]}; keep one."
+                )
                 continue
             self.lines[here] = own[key] = _line(key_node)
             result.pop(key, None)
             if _is_empty(child):
                 self._problem(key_node, here, "has no value; write one, or remove the line.")
             elif (placeholder := _bare_placeholder(child)) is not None:
-                self._problem(key_node, here, f"YAML takes {placeholder} for a mapping; write it in quotes: '{placeholder}'.")
+                self._problem(
+                    key_node,
+                    here,
+                    f"YAML takes {placeholder} for a mapping; write it in quotes: '{placeholder}'.",
+                )
             else:
                 result[key] = self.value(child, here)
         return result
@@ -226,33 +296,69 @@ def _bare_placeholder(node: yaml.Node) -> str | None:
 
 def _is_as_written(path: KeyPath) -> bool:
     return any(
-        len(pattern) == len(path) and all(want in ("*", have) for want, have in zip(pattern, path, strict=True)) for pattern in AS_WRITTEN
+        len(pattern) == len(path)
+        and all(want in ("*", have) for want, have in zip(pattern, path, strict=True))
+        for pattern in AS_WRITTEN
     )
 
 
-# A part of the scanner's message -> an explanation for the author of a cluster file. The first match counts.
+# A part of the scanner's message -> an explanation for the author of a cluster file. The first
+# match counts.
 _SYNTAX = (
     ("'\\t' that cannot start", "the line is indented with a tab; YAML wants spaces."),
-    ("that cannot start any token", "a text cannot begin with this sign (@ ` % and others); put the text in quotes."),
+    (
+        "that cannot start any token",
+        "a text cannot begin with this sign (@ ` % and others); put the text in quotes.",
+    ),
     (
         "mapping values are not allowed",
-        "a colon where none is expected; look for a key without a colon above, a wrong indentation, or a text with ': ' that needs quotes.",
+        (
+            "a colon where none is expected; look for a key without a colon above, "
+            "a wrong indentation, or a text with ': ' that needs quotes."
+        ),
     ),
-    ("could not find expected ':'", "a key without a colon; write key: value, and quote a text that runs over several lines."),
-    ("expected ',' or ']'", "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; close it, or quote the text."),
+    (
+        "could not find expected ':'",
+        "a key without a colon; write key: value, and quote a text that runs over several lines.",
+    ),
+    (
+        "expected ',' or ']'",
+        (
+            "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; "
+            "close it, or quote the text."
+        ),
+    ),
     ("expected ',' or '}'", "the mapping in { } is not closed, or a comma is missing."),
     ("while scanning a quoted scalar", "a quote is opened here and never closed."),
-    ("undefined alias", "a text that begins with * refers to an anchor that does not exist; put the text in quotes."),
+    (
+        "undefined alias",
+        (
+            "a text that begins with * refers to an anchor that does not exist; "
+            "put the text in quotes."
+        ),
+    ),
     ("scanning an alias", "a text that begins with * must be in quotes."),
     ("scanning an anchor", "a text that begins with & must be in quotes."),
     ("duplicate anchor", "this anchor (&) is defined twice; give each its own name."),
-    ("expected a single document", "a second document (---) begins here; keep one cluster to a file."),
+    (
+        "expected a single document",
+        "a second document (---) begins here; keep one cluster to a file.",
+    ),
     (
         "but found '<scalar>'",
-        "something stands after the closing quote; put the whole text in quotes, and double a quote inside it ('it''s').",
+        (
+            "something stands after the closing quote; put the whole text in quotes, "
+            "and double a quote inside it ('it''s')."
+        ),
     ),
-    ("expected the node content", "an item is missing beside a comma or bracket; add it, or remove the comma."),
-    ("expected <block end>", "the indentation does not fit the lines above; indent the keys of one mapping alike."),
+    (
+        "expected the node content",
+        "an item is missing beside a comma or bracket; add it, or remove the comma.",
+    ),
+    (
+        "expected <block end>",
+        "the indentation does not fit the lines above; indent the keys of one mapping alike.",
+    ),
     ("unacceptable character", "a character that does not belong in a text file; remove it."),
 )
 

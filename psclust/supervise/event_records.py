@@ -1,4 +1,5 @@
-"""What goes into `events.jsonl`: records of an event, and of what the rules decided about it. A pure function of the states around it."""
+"""What goes into `events.jsonl`: records of an event, and of what the rules decided about it. A
+pure function of the states around it."""
 
 from __future__ import annotations
 
@@ -15,21 +16,43 @@ _PROGRESS = ("phase", "step", "loss", "metrics", "seconds", "model")
 _OVER = (TaskPhase.DONE, TaskPhase.STOPPED, TaskPhase.FAILED)
 
 
-def event_records(before: RunState, event: Event, after: RunState, actions: Sequence[Action], now: float) -> Iterator[Record]:
-    """The records, in order: the event, the decisions, the actions. `now`: on the clock of the states."""
+def event_records(
+    before: RunState, event: Event, after: RunState, actions: Sequence[Action], now: float
+) -> Iterator[Record]:
+    """The records, in order: the event, the decisions, the actions. `now`: on the clock of the
+    states."""
     yield from _event(before, event, after, now)
     for text in after.notes[len(before.notes) :]:
         yield record("note", text=text)
     for task, entry in after.tasks.items():
         old = before.tasks.get(task)
         if old is not None and old is not entry and _starts_again(old, entry, event):
-            delay_s = entry.due - now if entry.phase is TaskPhase.BACKOFF and entry.due is not None else 0.0
-            yield record("restart", **_names(old), reason=_why(before, event), delay_s=round(delay_s, 3))
-    if after.phase is RunPhase.FINISHING and before.phase is not RunPhase.FINISHING and after.due is not None:
-        yield record("finishing", tasks=[str(entry.plan.task) for entry in stragglers(after)], limit_s=round(after.due - now, 3))
+            delay_s = (
+                entry.due - now
+                if entry.phase is TaskPhase.BACKOFF and entry.due is not None
+                else 0.0
+            )
+            yield record(
+                "restart", **_names(old), reason=_why(before, event), delay_s=round(delay_s, 3)
+            )
+    if (
+        after.phase is RunPhase.FINISHING
+        and before.phase is not RunPhase.FINISHING
+        and after.due is not None
+    ):
+        yield record(
+            "finishing",
+            tasks=[str(entry.plan.task) for entry in stragglers(after)],
+            limit_s=round(after.due - now, 3),
+        )
     if before.outcome is None and after.outcome is not None:
         cause, collateral = after.outcome.cause, [str(task) for task in after.outcome.collateral]
-        yield record("stopping", **_ending(after.outcome), cause=str(cause) if cause else None, collateral=collateral)
+        yield record(
+            "stopping",
+            **_ending(after.outcome),
+            cause=str(cause) if cause else None,
+            collateral=collateral,
+        )
     for action in actions:
         yield from _action(after, action)
 
@@ -37,31 +60,59 @@ def event_records(before: RunState, event: Event, after: RunState, actions: Sequ
 def _event(before: RunState, event: Event, after: RunState, now: float) -> Iterator[Record]:
     match event:
         case events.Apply(plan):
-            tasks = [{"task": str(each.task), "role": each.role, "host": each.host, "address": each.address} for each in plan.tasks]
+            tasks = [
+                {
+                    "task": str(each.task),
+                    "role": each.role,
+                    "host": each.host,
+                    "address": each.address,
+                }
+                for each in plan.tasks
+            ]
             old = {each.task: each for each in before.plan.tasks} if before.plan else {}
-            changed = [str(each.task) for each in plan.tasks if each.task in old and each != old[each.task]]
+            changed = [
+                str(each.task) for each in plan.tasks if each.task in old and each != old[each.task]
+            ]
             removed = [str(task) for task in old if task not in {each.task for each in plan.tasks}]
             yield record("plan", tasks=tasks, changed=changed, removed=removed)
         case events.Progressed(task, progress):
-            yield record("progress", **_names(after.tasks[task]), **{name: getattr(progress, name) for name in _PROGRESS})
+            yield record(
+                "progress",
+                **_names(after.tasks[task]),
+                **{name: getattr(progress, name) for name in _PROGRESS},
+            )
         case events.Explained(_, findings):
             yield record("stalled", findings=[each.to_dict() for each in findings])
-        case events.Looked(_, text, findings) if text is not None and before.silence.text is not after.silence.text:
+        case events.Looked(_, text, findings) if (
+            text is not None and before.silence.text is not after.silence.text
+        ):
             yield record("silence", text=text, findings=[each.to_dict() for each in findings])
         case events.HostSilent(host, silent):
             if (host in before.silent) is not silent:
                 yield record("host_silent" if silent else "host_back", host=host)
         case events.HostLost(host, reason):
-            lost = [str(task) for task, entry in before.tasks.items() if entry.plan.host == host and (entry.alive or entry.pending)]
+            lost = [
+                str(task)
+                for task, entry in before.tasks.items()
+                if entry.plan.host == host and (entry.alive or entry.pending)
+            ]
             yield record("host_lost", host=host, reason=reason, tasks=lost)
-        case events.Started() | events.NotStarted() | events.Serving() | events.Reported() | events.Exited():
+        case (
+            events.Started()
+            | events.NotStarted()
+            | events.Serving()
+            | events.Reported()
+            | events.Exited()
+        ):
             entry = before.tasks.get(event.task)
             if entry is not None and after.tasks.get(event.task) is not entry:
                 yield _task_event(entry, event, now)
 
 
 def _task_event(
-    entry: TaskState, event: events.Started | events.NotStarted | events.Serving | events.Reported | events.Exited, now: float
+    entry: TaskState,
+    event: events.Started | events.NotStarted | events.Serving | events.Reported | events.Exited,
+    now: float,
 ) -> Record:
     names = _names(entry)
     match event:
@@ -75,7 +126,14 @@ def _task_event(
             return record("stage", **names, stage=stage.value)
         case events.Exited(_, code, model_step=step):
             reason = describe_exit(code, on_request=entry.phase is TaskPhase.STOPPING)
-            return record("exit", **names, exit_code=shell_code(code), reason=reason, after_s=round(now - entry.since, 3), step=step)
+            return record(
+                "exit",
+                **names,
+                exit_code=shell_code(code),
+                reason=reason,
+                after_s=round(now - entry.since, 3),
+                step=step,
+            )
 
 
 def _action(state: RunState, action: Action) -> Iterator[Record]:
@@ -96,7 +154,9 @@ def _starts_again(old: TaskState, new: TaskState, event: Event) -> bool:
         return bool(old.attempt) and (new.phase is TaskPhase.WAITING or new.attempt > old.attempt)
     if old.phase is TaskPhase.BACKOFF:
         return isinstance(event, events.Restart) and event.task == old.plan.task
-    return new.phase is TaskPhase.BACKOFF or (new.after_stop is AfterStop.RESTART and old.after_stop is not AfterStop.RESTART)
+    return new.phase is TaskPhase.BACKOFF or (
+        new.after_stop is AfterStop.RESTART and old.after_stop is not AfterStop.RESTART
+    )
 
 
 def _why(before: RunState, event: Event) -> str:
@@ -104,8 +164,14 @@ def _why(before: RunState, event: Event) -> str:
         case events.Exited(_, code):
             return describe_exit(code)
         case events.Apply(plan):
-            lost = [host for host in plan.lost if before.plan is None or host not in before.plan.lost]
-            return f"all tasks start again without {', '.join(lost)}" if lost else "its plan has changed (psclust up)"
+            lost = [
+                host for host in plan.lost if before.plan is None or host not in before.plan.lost
+            ]
+            return (
+                f"all tasks start again without {', '.join(lost)}"
+                if lost
+                else "its plan has changed (psclust up)"
+            )
     return "requested (psclust restart)"
 
 

@@ -1,4 +1,5 @@
-"""What can happen to a run (events) and what the rules ask the supervisor to do (actions). Values only."""
+"""What can happen to a run (events) and what the rules ask the supervisor to do (actions). Values
+only."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from psclust.transport.api import SignalName
 
 
 class Stage(Enum):
-    """The part of an attempt's progress that matters to the rules; a new attempt starts at BEGUN."""
+    """The part of an attempt's progress that matters to the rules; a new attempt starts at
+    BEGUN."""
 
     BEGUN = "begun"
     ANSWERED = "answered"  # a server accepted a connection at its address
@@ -26,8 +28,8 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `text` is one clause; `cause` the task that failed first; `collateral` those that failed only because of it;
-    `remedy` a sentence for a failure that is known."""
+    """How a run ended. `text` is one clause; `cause` the task that failed first; `collateral` those
+    that failed only because of it; `remedy` a sentence for a failure that is known."""
 
     ok: bool
     exit_code: int
@@ -40,7 +42,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """An unsuccessful exit. code: as Python gives it (negative: the signal). at: a point in time, in seconds.
+    """An unsuccessful exit. code: as Python gives it (negative: the signal). at: a point in time,
+    in seconds.
     diagnosis: of its last lines."""
 
     task: Task
@@ -94,8 +97,8 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The process ended; `code` as Python gives it (negative: the signal). last_lines: of its output, if it failed by itself. model_step:
-    the last that a psclust program reported."""
+    """The process ended; `code` as Python gives it (negative: the signal). last_lines: of its
+    output, if it failed by itself. model_step: the last that a psclust program reported."""
 
     task: Task
     code: int
@@ -105,8 +108,10 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class HostLost:
-    """A host has been silent for so long that nothing of this run is alive there any more; `reason` is a clause for the user.
-    all_hosts: the fault is on this machine, so that no other host is better off; `reason` is then the whole message."""
+    """A host has been silent for so long that nothing of this run is alive there any more; `reason`
+    is a clause for the user.
+    all_hosts: the fault is on this machine, so that no other host is better off; `reason` is then
+    the whole message."""
 
     host: str
     reason: str
@@ -130,8 +135,8 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End the run in order: TERM, grace, KILL. save: USR1 to the programs first, so that they can save their work; their servers stay until
-    they have ended."""
+    """End the run in order: TERM, grace, KILL. save: USR1 to the programs first, so that they can
+    save their work; their servers stay until they have ended."""
 
     reason: str
     ok: bool = False
@@ -149,7 +154,8 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. printed: whether a program at work has printed something since the last one."""
+    """Time has passed. printed: whether a program at work has printed something since the last
+    one."""
 
     printed: bool = False
 
@@ -184,7 +190,8 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """The answer to `Look`, with its `since`. text: what holds the run up, as a clause for the user; None: it may just be quiet."""
+    """The answer to `Look`, with its `since`. text: what holds the run up, as a clause for the
+    user; None: it may just be quiet."""
 
     since: float
     text: str | None = None
@@ -193,7 +200,8 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class NotMoved:
-    """`Move` is impossible; `why` is a clause for the user. If it is possible, Apply follows instead."""
+    """`Move` is impossible; `why` is a clause for the user. If it is possible, Apply follows
+    instead."""
 
     move: Move
     why: str
@@ -220,8 +228,8 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Plan again without the hosts `lost`. If that is impossible, the run ends with `otherwise`, or, if not `vital`, goes on without the
-    tasks that were there."""
+    """Plan again without the hosts `lost`. If that is impossible, the run ends with `otherwise`,
+    or, if not `vital`, goes on without the tasks that were there."""
 
     lost: tuple[str, ...]
     otherwise: Outcome
@@ -235,7 +243,8 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Find out why the run has been silent since `since`. evident: it is worth a message even if tasks are busy."""
+    """Find out why the run has been silent since `since`. evident: it is worth a message even if
+    tasks are busy."""
 
     since: float
     evident: bool
@@ -249,5 +258,19 @@ class End:
 
 
 TaskEvent = Started | NotStarted | Serving | Reported | Exited | Restart
-Event = TaskEvent | Stepped | Progressed | Explained | Looked | Apply | HostSilent | HostLost | Note | NotMoved | Stop | Kill | Tick
+Event = (
+    TaskEvent
+    | Stepped
+    | Progressed
+    | Explained
+    | Looked
+    | Apply
+    | HostSilent
+    | HostLost
+    | Note
+    | NotMoved
+    | Stop
+    | Kill
+    | Tick
+)
 Action = Start | Signal | Move | Explain | Look | End

@@ -12,7 +12,8 @@ def signal_of(code: int) -> int | None:
 
 
 def ended_by_signal(code: int) -> bool:
-    """Whether a signal ended the process: it was killed or crashed, and did not choose its exit code."""
+    """Whether a signal ended the process: it was killed or crashed, and did not choose its exit
+    code."""
     return signal_of(code) is not None
 
 
@@ -22,11 +23,16 @@ def shell_code(code: int) -> int:
 
 
 def describe_exit(code: int, *, on_request: bool = False) -> str:
-    """`exited with code 3`, `was killed by SIGKILL (...)`. on_request: whether psclust was ending it."""
+    """`exited with code 3`, `was killed by SIGKILL (...)`. on_request: whether psclust was ending
+    it."""
     number = signal_of(code)
     if number is None:
         return f"exited with code {code}"
     name = signal.Signals(number).name
     unexplained = number == signal.SIGKILL and not on_request
-    hint = " (if it was not sent on purpose, the machine may have been out of memory)" if unexplained else ""
+    hint = (
+        " (if it was not sent on purpose, the machine may have been out of memory)"
+        if unexplained
+        else ""
+    )
     return f"was killed by {name}{hint}" if code < 0 else f"exited with code {code} ({name}){hint}"

@@ -1,5 +1,5 @@
-"""What every task of a run does, and which it waits for, by the rules' state, the progress of programs and what was found on the hosts.
-A pure function."""
+"""What every task of a run does, and which it waits for, by the rules' state, the progress of
+programs and what was found on the hosts. A pure function."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 
 STALLED_S = 2.0  # without a step, after which it is asked why
 _STACK = 8  # frames that are shown
-_PACKAGE = re.compile(r"^.*/(?:site|dist)-packages/|^.*(?=/psclust/(?:train|replication|estimator|runtime)/)/|^.*/lib/python3[^/]*/")
-_CREATE_SESSION = re.compile(rb"CreateSession still waiting for response from worker: /job:(\w+)/replica:0/task:(\d+)")
+_PACKAGE = re.compile(
+    r"^.*/(?:site|dist)-packages/|^.*(?=/psclust/(?:train|replication|estimator|runtime)/)/"
+    r"|^.*/lib/python3[^/]*/"
+)
+_CREATE_SESSION = re.compile(
+    rb"CreateSession still waiting for response from worker: /job:(\w+)/replica:0/task:(\d+)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The last progress of a program. since: when it last changed its step or phase, on the clock of the run's state."""
+    """The last progress of a program. since: when it last changed its step or phase, on the clock
+    of the run's state."""
 
     step: int | None
     phase: str | None
@@ -31,8 +37,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Evidence:
-    """seen: of programs. printed: when a program's output last grew. tails: the last output of each task. hosts: by name; a host that did
-    not answer is missing. now: on the clock of `state`, as all times."""
+    """seen: of programs. printed: when a program's output last grew. tails: the last output of each
+    task. hosts: by name; a host that did not answer is missing. now: on the clock of `state`, as
+    all times."""
 
     state: RunState
     now: float
@@ -49,11 +56,25 @@ class Evidence:
 def explain(evidence: Evidence) -> tuple[Finding, ...]:
     """In the order of the plan."""
     entries = evidence.state.tasks
-    troubles = {task: trouble for task, entry in entries.items() if (trouble := _trouble(evidence, entry))}
-    clients = [entry for task, entry in entries.items() if task not in troubles and entry.plan.role != "server"]
+    troubles = {
+        task: trouble for task, entry in entries.items() if (trouble := _trouble(evidence, entry))
+    }
+    clients = [
+        entry
+        for task, entry in entries.items()
+        if task not in troubles and entry.plan.role != "server"
+    ]
     places = {entry.plan.task: _place(evidence, entry) for entry in clients}
-    busy = {entry.plan.task for entry in clients if _works(evidence, entry, places[entry.plan.task], set(troubles))}
-    computing = {entry.plan.task for entry in clients if _computes(evidence, entry, places[entry.plan.task], set(troubles))}
+    busy = {
+        entry.plan.task
+        for entry in clients
+        if _works(evidence, entry, places[entry.plan.task], set(troubles))
+    }
+    computing = {
+        entry.plan.task
+        for entry in clients
+        if _computes(evidence, entry, places[entry.plan.task], set(troubles))
+    }
     blockers = {*troubles, *busy, *computing}
     found = {}
     for task, entry in entries.items():
@@ -71,11 +92,21 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
     name, plan, process = str(entry.plan.task), entry.plan, evidence.process(entry)
     match entry.phase:
         case TaskPhase.WAITING:
-            up = {task for task, other in evidence.state.tasks.items() if other.phase is TaskPhase.RUNNING}
-            return Finding(name, "waits to be started", tuple(str(need) for need in plan.needs if need not in up))
+            up = {
+                task
+                for task, other in evidence.state.tasks.items()
+                if other.phase is TaskPhase.RUNNING
+            }
+            return Finding(
+                name,
+                "waits to be started",
+                tuple(str(need) for need in plan.needs if need not in up),
+            )
         case TaskPhase.BACKOFF:
             wait_s = max(0.0, (entry.due or evidence.now) - evidence.now)
-            return Finding(name, f"{describe_exit(entry.exit_code or 0)}; starts again in {wait_s:.0f} s")
+            return Finding(
+                name, f"{describe_exit(entry.exit_code or 0)}; starts again in {wait_s:.0f} s"
+            )
         case TaskPhase.DONE | TaskPhase.STOPPED | TaskPhase.FAILED:
             return Finding(name, entry.phase.value)
     if plan.host in evidence.state.silent:
@@ -83,12 +114,18 @@ def _trouble(evidence: Evidence, entry: TaskState) -> Finding | None:
     if process.is_frozen:
         return Finding(name, "frozen by a signal or a debugger (SIGSTOP)")
     if entry.pid is None:
-        what = {"library": "TensorFlow's library", "nothing": "Python"}.get(plan.preload or "nothing", "TensorFlow")
+        what = {"library": "TensorFlow's library", "nothing": "Python"}.get(
+            plan.preload or "nothing", "TensorFlow"
+        )
         return Finding(name, f"not started yet: {what} is being loaded for it")
     if entry.phase is TaskPhase.STARTING or (entry.awaited and not entry.joined):
         place = whereabouts(process.threads)
         doing = f": {_describe(place, plan.cwd)}" if place else ""
-        return Finding(name, f"not yet listening at {plan.address}{doing}", stack=_stack(process.main_thread, plan.cwd))
+        return Finding(
+            name,
+            f"not yet listening at {plan.address}{doing}",
+            stack=_stack(process.main_thread, plan.cwd),
+        )
     return None
 
 
@@ -97,8 +134,11 @@ def _place(evidence: Evidence, entry: TaskState) -> Whereabouts | None:
     return whereabouts(process.threads, process.names)
 
 
-def _works(evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]) -> bool:
-    """Whether it does something that needs no other task, or for which it has all of its servers."""
+def _works(
+    evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]
+) -> bool:
+    """Whether it does something that needs no other task, or for which it has all of its
+    servers."""
     if place is None:
         return False
     if place.place in (Place.SAVING, Place.RESTORING):
@@ -106,20 +146,38 @@ def _works(evidence: Evidence, entry: TaskState, place: Whereabouts | None, trou
     return place.place in (Place.OWN, Place.CALL, Place.LOADING)
 
 
-def _computes(evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]) -> bool:
+def _computes(
+    evidence: Evidence, entry: TaskState, place: Whereabouts | None, troubles: set[Task]
+) -> bool:
     """Whether it computes its gradient, for which it needs its input and all of its servers."""
     if place is None or place.place is not Place.COMPUTING:
         return False
-    return not input_thread(evidence.process(entry).threads) and not _missing_servers(evidence, entry, troubles)
+    return not input_thread(evidence.process(entry).threads) and not _missing_servers(
+        evidence, entry, troubles
+    )
 
 
-def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabouts | None], blockers: set[Task]) -> Finding:
+def _client(
+    evidence: Evidence,
+    entry: TaskState,
+    places: Mapping[Task, Whereabouts | None],
+    blockers: set[Task],
+) -> Finding:
     """What a running program does."""
-    task, process, seen = entry.plan.task, evidence.process(entry), evidence.seen.get(entry.plan.task)
+    task, process, seen = (
+        entry.plan.task,
+        evidence.process(entry),
+        evidence.seen.get(entry.plan.task),
+    )
     if entry.finished:
         return Finding(str(task), "has ended; its server stays for the others")
     place, step = places[task], seen.step if seen else None
-    finding = Finding(str(task), _unknown(entry, seen, process), step=step, stack=_stack(process.main_thread, entry.plan.cwd))
+    finding = Finding(
+        str(task),
+        _unknown(entry, seen, process),
+        step=step,
+        stack=_stack(process.main_thread, entry.plan.cwd),
+    )
     if place is not None:
         finding = replace(finding, does=_describe(place, entry.plan.cwd) + _for_step(place, seen))
     if task in blockers or (place is not None and place.place in (Place.SERVING, Place.EVALUATING)):
@@ -141,21 +199,38 @@ def _client(evidence: Evidence, entry: TaskState, places: Mapping[Task, Whereabo
 
 
 def _among_replicas(
-    evidence: Evidence, entry: TaskState, finding: Finding, places: Mapping[Task, Whereabouts | None], blockers: set[Task]
+    evidence: Evidence,
+    entry: TaskState,
+    finding: Finding,
+    places: Mapping[Task, Whereabouts | None],
+    blockers: set[Task],
 ) -> Finding:
     """A program whose servers are all well: it waits for its input, or for other replicas."""
     task = entry.plan.task
     others = [
-        other for other, known in evidence.state.tasks.items() if other != task and known.plan.role == "program" and not known.finished
+        other
+        for other, known in evidence.state.tasks.items()
+        if other != task and known.plan.role == "program" and not known.finished
     ]
     culprits = [other for other in others if other in blockers]
-    readers = {other: thread for other in places if (thread := input_thread(evidence.process(evidence.state.tasks[other]).threads))}
+    readers = {
+        other: thread
+        for other in places
+        if (thread := input_thread(evidence.process(evidence.state.tasks[other]).threads))
+    }
     if not culprits and task in readers:
         reading, cwd = readers[task], entry.plan.cwd
-        return replace(finding, does=_describe(Whereabouts(Place.INPUT, reading[0]), cwd), stack=_stack(reading, cwd))
+        return replace(
+            finding,
+            does=_describe(Whereabouts(Place.INPUT, reading[0]), cwd),
+            stack=_stack(reading, cwd),
+        )
     place = places[task]
     if place is not None and place.place is Place.CREATING:
-        return replace(finding, does=f"{finding.does} (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)")
+        return replace(
+            finding,
+            does=f"{finding.does} (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)",
+        )
     if place is None or place.place not in (Place.BARRIER, Place.CHIEF, Place.OTHERS, Place.SAVED):
         return finding
     behind = culprits or [other for other in others if other in readers]
@@ -182,17 +257,28 @@ def _missing_servers(evidence: Evidence, entry: TaskState, blockers: set[Task]) 
     """The servers it needs that are in trouble, or accept no connection from its host."""
     host = evidence.hosts.get(entry.plan.host)
     refusing = set(host.refusing) if host else set()
-    servers = [evidence.state.tasks[need] for need in entry.plan.needs if need in evidence.state.tasks]
+    servers = [
+        evidence.state.tasks[need] for need in entry.plan.needs if need in evidence.state.tasks
+    ]
     bad = [each for each in servers if each.plan.task in blockers or each.plan.address in refusing]
     return tuple(
-        str(each.plan.task) + ("" if each.plan.task in blockers else f" (no connection from {entry.plan.host} to {each.plan.address})")
+        str(each.plan.task)
+        + (
+            ""
+            if each.plan.task in blockers
+            else f" (no connection from {entry.plan.host} to {each.plan.address})"
+        )
         for each in bad
     )
 
 
 def _describe(place: Whereabouts, cwd: str) -> str:
     """A clause. Of a call that waits, the user's line says more than the function that it is in."""
-    where = f"{place.place.value}, while its queue runner is in {place.op}" if place.op else place.place.value
+    where = (
+        f"{place.place.value}, while its queue runner is in {place.op}"
+        if place.op
+        else place.place.value
+    )
     if place.frame is None:
         return where
     if place.frame.text is None or place.place in (Place.OWN, Place.INPUT):
@@ -219,7 +305,11 @@ def _unknown(entry: TaskState, seen: Seen | None, process: ProcessFacts) -> str:
 
 def _stack(frames: Sequence[Frame], cwd: str) -> tuple[str, ...]:
     """The innermost frames, of several in a row in TensorFlow only one."""
-    kept = [frame for number, frame in enumerate(frames) if not number or not (_in_library(frame) and _in_library(frames[number - 1]))]
+    kept = [
+        frame
+        for number, frame in enumerate(frames)
+        if not number or not (_in_library(frame) and _in_library(frames[number - 1]))
+    ]
     return tuple(_shown(frame, cwd) for frame in kept[:_STACK])
 
 
@@ -230,11 +320,18 @@ def _in_library(frame: Frame) -> bool:
 def _timed(evidence: Evidence, entry: TaskState, finding: Finding) -> Finding:
     """Since when a program makes no step, or a task is in a phase without a process of use."""
     seen = evidence.seen.get(entry.plan.task)
-    if evidence.process(entry).is_frozen or (entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING):
+    if evidence.process(entry).is_frozen or (
+        entry.plan.role == "server" and entry.phase is TaskPhase.RUNNING
+    ):
         return finding
     since = seen.since if seen is not None and entry.alive else entry.since
     # Of a script that reports nothing, its output is all there is to go by.
-    silent = entry.plan.role != "server" and seen is None and entry.pid is not None and entry.phase is TaskPhase.RUNNING
+    silent = (
+        entry.plan.role != "server"
+        and seen is None
+        and entry.pid is not None
+        and entry.phase is TaskPhase.RUNNING
+    )
     if silent:
         since = max(since, evidence.printed.get(entry.plan.task, since))
     return replace(finding, for_s=round(max(0.0, evidence.now - since), 1), silent=silent)

@@ -1,5 +1,6 @@
-"""The rules for a lost host: its tasks have ended, in an unknown way. They move to other hosts if they may start again, and then every
-task starts again, because TensorFlow's servers and sessions keep the addresses they began with."""
+"""The rules for a lost host: its tasks have ended, in an unknown way. They move to other hosts if
+they may start again, and then every task starts again, because TensorFlow's servers and sessions
+keep the addresses they began with."""
 
 from __future__ import annotations
 
@@ -11,11 +12,22 @@ from psclust.supervise.restart_rule import backoff_s, describe_limit
 from psclust.supervise.run_state import AfterStop, RunPhase, RunState, TaskPhase, TaskState
 
 
-def lose_host(state: RunState, event: HostLost, now: float) -> tuple[RunState, Move | Outcome | Note | None]:
-    """The state without the host, and what follows: a new plan, the end of the run, a note, or nothing."""
-    there = [entry for entry in state.tasks.values() if entry.plan.host == event.host and (entry.alive or entry.pending)]
+def lose_host(
+    state: RunState, event: HostLost, now: float
+) -> tuple[RunState, Move | Outcome | Note | None]:
+    """The state without the host, and what follows: a new plan, the end of the run, a note, or
+    nothing."""
+    there = [
+        entry
+        for entry in state.tasks.values()
+        if entry.plan.host == event.host and (entry.alive or entry.pending)
+    ]
     ended = {entry.plan.task: _ended(entry, now) for entry in there}
-    tasks = {task: entry for task, entry in {**state.tasks, **ended}.items() if not (task in ended and entry.removed)}
+    tasks = {
+        task: entry
+        for task, entry in {**state.tasks, **ended}.items()
+        if not (task in ended and entry.removed)
+    }
     state = replace(state, tasks=tasks, lost=(*state.lost, event.host))
     missing = [entry for entry in ended.values() if entry.phase is TaskPhase.FAILED]
     # Nothing starts again once the work is done.
@@ -23,18 +35,28 @@ def lose_host(state: RunState, event: HostLost, now: float) -> tuple[RunState, M
         return state, None
     if _servers_are_done(state):
         stopped = {entry.plan.task: replace(entry, phase=TaskPhase.STOPPED) for entry in missing}
-        text = f"host {event.host} is lost, with {_names(missing)}: {event.reason}; the training is over, and the run goes on without"
-        return replace(state, tasks={**state.tasks, **stopped}, missed=(*state.missed, event)), Note(text)
+        text = (
+            f"host {event.host} is lost, with {_names(missing)}: {event.reason}; "
+            "the training is over, and the run goes on without"
+        )
+        return replace(
+            state, tasks={**state.tasks, **stopped}, missed=(*state.missed, event)
+        ), Note(text)
     return _replace_tasks(state, missing, event, now)
 
 
 def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Outcome | None]:
-    """A program that starts again may need the servers of hosts that were only noted as missed: treat those hosts as lost now."""
+    """A program that starts again may need the servers of hosts that were only noted as missed:
+    treat those hosts as lost now."""
     programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
     if not state.missed or not any(entry.pending for entry in programs):
         return state, None
     hosts = {event.host for event in state.missed}
-    there = [entry for entry in state.tasks.values() if entry.plan.host in hosts and entry.phase is TaskPhase.STOPPED]
+    there = [
+        entry
+        for entry in state.tasks.values()
+        if entry.plan.host in hosts and entry.phase is TaskPhase.STOPPED
+    ]
     missing = [replace(entry, phase=TaskPhase.FAILED) for entry in there]
     tasks = {**state.tasks, **{entry.plan.task: entry for entry in missing}}
     return _replace_tasks(replace(state, tasks=tasks, missed=()), missing, state.missed[-1], now)
@@ -42,16 +64,25 @@ def lose_missed_hosts(state: RunState, now: float) -> tuple[RunState, Move | Out
 
 def lacks_host(state: RunState, entry: TaskState) -> bool:
     """Whether the run needs the task, and its host is lost."""
-    return entry.phase is TaskPhase.FAILED and entry.plan.role != "side" and entry.plan.host in state.lost
+    return (
+        entry.phase is TaskPhase.FAILED
+        and entry.plan.role != "side"
+        and entry.plan.host in state.lost
+    )
 
 
 def _servers_are_done(state: RunState) -> bool:
     """Whether no program needs a server, or another program, any more."""
     programs = [entry for entry in state.tasks.values() if entry.plan.role == "program"]
-    return bool(programs) and all(entry.finished or (entry.stage in (Stage.TRAINED, Stage.LEAVING) and entry.alive) for entry in programs)
+    return bool(programs) and all(
+        entry.finished or (entry.stage in (Stage.TRAINED, Stage.LEAVING) and entry.alive)
+        for entry in programs
+    )
 
 
-def _replace_tasks(state: RunState, missing: Sequence[TaskState], event: HostLost, now: float) -> tuple[RunState, Move | Outcome]:
+def _replace_tasks(
+    state: RunState, missing: Sequence[TaskState], event: HostLost, now: float
+) -> tuple[RunState, Move | Outcome]:
     vital = [entry for entry in missing if entry.plan.role != "side"]
     if event.all_hosts and vital:
         return state, Outcome(False, 1, event.reason)
@@ -73,23 +104,45 @@ def _ended(entry: TaskState, now: float) -> TaskState:
     done = entry.stage in (Stage.FINISHED, Stage.LEAVING)
     phase = TaskPhase.DONE if done else TaskPhase.STOPPED if stopped else TaskPhase.FAILED
     after_stop = AfterStop.REMOVE if entry.removed else AfterStop.STAY
-    return replace(entry, phase=phase, pid=None, due=None, after_stop=after_stop, exit_code=0 if done else entry.exit_code, since=now)
+    return replace(
+        entry,
+        phase=phase,
+        pid=None,
+        due=None,
+        after_stop=after_stop,
+        exit_code=0 if done else entry.exit_code,
+        since=now,
+    )
 
 
 def _obstacle(state: RunState, vital: Sequence[TaskState], now: float) -> str | None:
     """Why the tasks may not start again, as a clause."""
     moving = {entry.plan.task for entry in vital}
     for task, entry in state.tasks.items():
-        if moving and entry.plan.restart.when == "never" and (task in moving or (entry.alive and entry.plan.role != "side")):
-            return f"to move them would start all tasks again, and {task} is to be started once only (restart: when: never)"
+        if (
+            moving
+            and entry.plan.restart.when == "never"
+            and (task in moving or (entry.alive and entry.plan.role != "side"))
+        ):
+            return (
+                "to move them would start all tasks again, "
+                f"and {task} is to be started once only (restart: when: never)"
+            )
         if task in moving and backoff_s(entry, now) is None:
             return describe_limit(entry)
     return None
 
 
 def _hold(state: RunState, missing: Sequence[TaskState], now: float) -> RunState:
-    """Count and delay the restarts as after any other death, and at least until the lost host's own agent has ended its tasks."""
+    """Count and delay the restarts as after any other death, and at least until the lost host's own
+    agent has ended its tasks."""
     assert state.plan is not None
     delays = [backoff_s(entry, now) or 0.0 for entry in missing]
-    counted = {entry.plan.task: replace(entry, restarts=(*entry.restarts, now)) for entry in missing}
-    return replace(state, tasks={**state.tasks, **counted}, hold=now + max(state.plan.deadlines.stop_s, *delays))
+    counted = {
+        entry.plan.task: replace(entry, restarts=(*entry.restarts, now)) for entry in missing
+    }
+    return replace(
+        state,
+        tasks={**state.tasks, **counted},
+        hold=now + max(state.plan.deadlines.stop_s, *delays),
+    )

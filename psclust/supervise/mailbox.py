@@ -34,8 +34,9 @@ class Mailbox(Generic[_Item]):
         self._queue.put(item)
 
     def wake(self) -> None:
-        """Make `take` call `woken`. Safe in a signal handler, as SimpleQueue is. A handler must call it, or post, if the owner is
-        the main thread: else `take` may wait for ever, as `SimpleQueue.get` does if a handler returns after the timeout."""
+        """Make `take` call `woken`. Safe in a signal handler, as SimpleQueue is. A handler must
+        call it, or post, if the owner is the main thread: else `take` may wait for ever, as
+        `SimpleQueue.get` does if a handler returns after the timeout."""
         self._queue.put(None)
 
     def soon(self, work: Callable[[], object]) -> None:
@@ -43,7 +44,8 @@ class Mailbox(Generic[_Item]):
         self._queue.put(_Call(work))
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """Run `work` on the owner's thread; returns its result or raises its error, or that of `close`."""
+        """Run `work` on the owner's thread; returns its result or raises its error, or that of
+        `close`."""
         call = _Call(work)
         with self._closing:
             if self._closed is not None:
@@ -55,7 +57,8 @@ class Mailbox(Generic[_Item]):
         return cast(_T, call.result)
 
     def close(self, error: Exception) -> None:
-        """Fail all calls that wait, and every later one, with `error`: the owner's loop is over, so nothing would answer them."""
+        """Fail all calls that wait, and every later one, with `error`: the owner's loop is over, so
+        nothing would answer them."""
         with self._closing:
             self._closed = error
         while not self._queue.empty():
@@ -65,7 +68,8 @@ class Mailbox(Generic[_Item]):
                 found.ready.set()
 
     def take(self, timeout_s: float, woken: Callable[[], object]) -> _Item | None:
-        """The next item, on the owner's thread. None after `timeout_s`, after a call has run, and after `wake`, which calls `woken`."""
+        """The next item, on the owner's thread. None after `timeout_s`, after a call has run, and
+        after `wake`, which calls `woken`."""
         try:
             found = self._queue.get(timeout=timeout_s)
         except queue.Empty:

@@ -11,8 +11,8 @@ _LONGEST_S = 0.5  # also for work during which this process stood still
 
 
 class Pace:
-    """Repeats work every `least_s` seconds, but where it is slow, so much more seldom that it takes a tenth of the time, or
-    half a second later: the processes that it is about need the cores."""
+    """Repeats work every `least_s` seconds, but where it is slow, so much more seldom that it takes
+    a tenth of the time, or half a second later: the processes that it is about need the cores."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s

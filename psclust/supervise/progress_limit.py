@@ -1,4 +1,5 @@
-"""The rule for a run that makes no step (`deadlines.progress`): ask what each task does, show it, end the run. Pure functions."""
+"""The rule for a run that makes no step (`deadlines.progress`): ask what each task does, show it,
+end the run. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,4 +28,8 @@ def check_progress(state: RunState, now: float) -> tuple[RunState, Explain | Out
 
 def _trains(entry: TaskState) -> bool:
     """Whether it is a program that has work for other tasks."""
-    return entry.plan.role == "program" and entry.alive and entry.stage in (Stage.BEGUN, Stage.ANSWERED)
+    return (
+        entry.plan.role == "program"
+        and entry.alive
+        and entry.stage in (Stage.BEGUN, Stage.ANSWERED)
+    )

@@ -35,8 +35,8 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """frame: the innermost one of the user's own code, for OWN, INPUT and calls of TensorFlow's. op: what a queue runner runs that THREADS
-    waits for."""
+    """frame: the innermost one of the user's own code, for OWN, INPUT and calls of TensorFlow's.
+    op: what a queue runner runs that THREADS waits for."""
 
     place: Place
     frame: Frame | None = None
@@ -65,9 +65,13 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
 )
 # A step that has been begun before is awaited, while another thread makes the call.
 _SESSION_FILES = ("tensorflow/python/client/session.py", "psclust/train/step_runs.py")
-_INPUT_FILES = ("tensorflow/python/ops/script_ops.py", "tensorflow/python/data/ops/from_generator_op.py")
+_INPUT_FILES = (
+    "tensorflow/python/ops/script_ops.py",
+    "tensorflow/python/data/ops/from_generator_op.py",
+)
 _LIBRARY = re.compile(
-    r"(?:site|dist)-packages/|/lib/python3[^/]*/|/psclust/(?:train|replication|estimator|runtime|rundir|spec|placement)/"
+    r"(?:site|dist)-packages/|/lib/python3[^/]*/"
+    r"|/psclust/(?:train|replication|estimator|runtime|rundir|spec|placement)/"
     r"|/psclust/(?:errors|framing)\.py$"
 )
 _CALLS = re.compile(r"/(?:tensorflow|keras|tf_keras)/")
@@ -77,13 +81,17 @@ _QUEUE_RUNNER = "QueueRunnerThread-"
 _STDLIB = sysconfig.get_paths()["stdlib"]
 
 
-def whereabouts(threads: Sequence[Sequence[Frame]], names: Sequence[str] = ()) -> Whereabouts | None:
-    """Of a client whose main thread comes first; None if nothing is known. names: of the threads."""
+def whereabouts(
+    threads: Sequence[Sequence[Frame]], names: Sequence[str] = ()
+) -> Whereabouts | None:
+    """Of a client whose main thread comes first; None if nothing is known. names: of the
+    threads."""
     beside = {_known(frame) for thread in threads for frame in thread}
     if Place.SAVING in beside:
         return Whereabouts(Place.SAVING)
     main = _of_thread(threads[0]) if threads else None
-    # The run of a step that computes its gradient looks like one that waits; a hook around it is the user's own code.
+    # The run of a step that computes its gradient looks like one that waits; a hook around it is
+    # the user's own code.
     computes = main is not None and main.place is Place.BARRIER and Place.COMPUTING in beside
     if main is not None and main.place is Place.THREADS:
         return replace(main, op=_queue_runner_op(threads, names))
@@ -91,15 +99,19 @@ def whereabouts(threads: Sequence[Sequence[Frame]], names: Sequence[str] = ()) -
 
 
 def _queue_runner_op(threads: Sequence[Sequence[Frame]], names: Sequence[str]) -> str | None:
-    """The op that a queue runner waits in. TensorFlow names such a thread by its queue and its op."""
+    """The op that a queue runner waits in. TensorFlow names such a thread by its queue and its
+    op."""
     for thread, name in zip(threads, names, strict=False):
-        if name.startswith(_QUEUE_RUNNER) and any(frame.file.endswith(_SESSION_FILES) for frame in thread):
+        if name.startswith(_QUEUE_RUNNER) and any(
+            frame.file.endswith(_SESSION_FILES) for frame in thread
+        ):
             return name.rpartition("-")[2]
     return None
 
 
 def input_thread(threads: Sequence[Sequence[Frame]]) -> Sequence[Frame]:
-    """The thread of the input pipeline that is in the user's code, from the user's innermost frame outwards; empty if none is."""
+    """The thread of the input pipeline that is in the user's code, from the user's innermost frame
+    outwards; empty if none is."""
     for thread in threads:
         if any(frame.file.endswith(_INPUT_FILES) for frame in thread):
             own = next((number for number, frame in enumerate(thread) if _is_own(frame)), None)
@@ -109,7 +121,9 @@ def input_thread(threads: Sequence[Sequence[Frame]]) -> Sequence[Frame]:
 
 
 def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
-    if any("importlib._bootstrap" in frame.file for frame in thread) and any("/tensorflow/" in frame.file for frame in thread):
+    if any("importlib._bootstrap" in frame.file for frame in thread) and any(
+        "/tensorflow/" in frame.file for frame in thread
+    ):
         return Whereabouts(Place.LOADING)
     found: Whereabouts | None = None
     in_call = False
@@ -121,17 +135,30 @@ def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
             found = Whereabouts(place)
         if frame.file.endswith(_SESSION_FILES):
             found = found or Whereabouts(Place.SESSION)
-            if frame.function.endswith("_extend_graph"):  # the first call to a master, which waits there for all of the cluster
+            if frame.function.endswith(
+                "_extend_graph"
+            ):  # the first call to a master, which waits there for all of the cluster
                 found = Whereabouts(Place.CREATING)
         elif _is_own(frame):
-            return replace(found, frame=frame) if found else Whereabouts(Place.CALL if in_call else Place.OWN, frame)
+            return (
+                replace(found, frame=frame)
+                if found
+                else Whereabouts(Place.CALL if in_call else Place.OWN, frame)
+            )
         in_call = in_call or _CALLS.search(frame.file) is not None
     return found
 
 
 def _known(frame: Frame) -> Place | None:
     function = frame.function.rpartition(".")[2]  # from Python 3.11 on it comes with its class
-    return next((place for end, names, place in _PLACES if frame.file.endswith(end) and (not names or function in names)), None)
+    return next(
+        (
+            place
+            for end, names, place in _PLACES
+            if frame.file.endswith(end) and (not names or function in names)
+        ),
+        None,
+    )
 
 
 def _is_own(frame: Frame) -> bool:

@@ -17,9 +17,10 @@ FROZEN = "frozen"  # the state of a task that a signal has stopped
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """state: the task's phase, or `frozen` by a signal. usage: None without a process, or where its host did not answer. step: the global
-    one that the task knows of. step_age_s: seconds since its step, or what it does, last changed. examples_per_s, loss, staleness: as the
-    program reports them. barrier_s: spent in the barrier so far."""
+    """state: the task's phase, or `frozen` by a signal. usage: None without a process, or where its
+    host did not answer. step: the global one that the task knows of. step_age_s: seconds since its
+    step, or what it does, last changed. examples_per_s, loss, staleness: as the program reports
+    them. barrier_s: spent in the barrier so far."""
 
     task: str
     role: str
@@ -43,7 +44,13 @@ class Reading:
         return cls(**{**data, "usage": Usage.from_dict(data["usage"]) if data["usage"] else None})
 
 
-def read_task(entry: TaskState, facts: ProcessFacts | None, progress: Progress | None, seen: Seen | None, now: float) -> Reading:
+def read_task(
+    entry: TaskState,
+    facts: ProcessFacts | None,
+    progress: Progress | None,
+    seen: Seen | None,
+    now: float,
+) -> Reading:
     """now: on the clock of the run's state."""
     progress = progress or Progress()
     return Reading(

@@ -30,9 +30,12 @@ def read_plan_inputs(folder: RunFolder) -> PlanInputs | None:
         return None
 
 
-def plan_without(folder: RunFolder, old: Plan, lost: Sequence[str], reserve: Reserve, *, reason: str) -> Plan:
-    """`old` with the tasks of the lost hosts on other hosts, at ports reserved there; tasks that stay keep their ports. A note gives
-    `reason` and the moves. Raises NoRoomError, and what `reserve` raises."""
+def plan_without(
+    folder: RunFolder, old: Plan, lost: Sequence[str], reserve: Reserve, *, reason: str
+) -> Plan:
+    """`old` with the tasks of the lost hosts on other hosts, at ports reserved there; tasks that
+    stay keep their ports. A note gives `reason` and the moves. Raises NoRoomError, and what
+    `reserve` raises."""
     inputs = read_plan_inputs(folder)
     if inputs is None:
         raise StartError(f"{folder.plan_inputs} is gone, and without it no task can move")
@@ -41,8 +44,14 @@ def plan_without(folder: RunFolder, old: Plan, lost: Sequence[str], reserve: Res
     if not moved:
         raise NoRoomError("there is no spare slot on another host")
     ports = old.ports(without=moved)
-    ports |= reserve([request for request in layout.port_requests(inputs.file.ports) if request.owner in moved])
+    ports |= reserve(
+        [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
+    )
     plan = inputs.plan(Run(folder.id, str(folder.path)), ports, lost)
     where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
-    rest = "" if plan.cluster == old.cluster else "; all tasks start again, and the training resumes from its last checkpoint"
+    rest = (
+        ""
+        if plan.cluster == old.cluster
+        else "; all tasks start again, and the training resumes from its last checkpoint"
+    )
     return replace(plan, notes=(*old.notes, f"{reason}; moved: {where}{rest}"))

@@ -1,5 +1,6 @@
-"""The restart rule: whether, and after what delay, a dead task starts again. A limit within a window, exponential back-off, jitter; no
-restart after a failure that another attempt would repeat."""
+"""The restart rule: whether, and after what delay, a dead task starts again. A limit within a
+window, exponential back-off, jitter; no restart after a failure that another attempt would
+repeat."""
 
 from __future__ import annotations
 
@@ -14,15 +15,21 @@ from psclust.supervise.run_state import RunState, TaskState
 
 # A failure within this many seconds of a violent death elsewhere is taken for its consequence.
 COLLATERAL_WINDOW_S = 30.0
-# An attempt that lived longer than this got far: that it ended like the one before is no sign that the next one will.
+# An attempt that lived longer than this got far: that it ended like the one before is no sign that
+# the next one will.
 _SHORT_LIFE_S = 60.0
 _NO_SUCH_COMMAND = (126, 127)  # a shell's exit codes
 _LONGEST_ERROR = 300  # characters
 
 
 def restart_delay_s(state: RunState, entry: TaskState, code: int, now: float) -> float | None:
-    """Seconds until a task that exited with `code` just now starts again; None if it does not. Its death is the last of `state.deaths`."""
-    if never_served(entry, code) or not _policy_allows(state, entry.plan, code, now) or why_permanent(state, entry) is not None:
+    """Seconds until a task that exited with `code` just now starts again; None if it does not. Its
+    death is the last of `state.deaths`."""
+    if (
+        never_served(entry, code)
+        or not _policy_allows(state, entry.plan, code, now)
+        or why_permanent(state, entry) is not None
+    ):
         return None
     return backoff_s(entry, now)
 
@@ -33,8 +40,9 @@ def never_served(entry: TaskState, code: int) -> bool:
 
 
 def backoff_s(entry: TaskState, now: float) -> float | None:
-    """Seconds until the next start by the policy's numbers; None if the limit is reached. The jitter (up to a quarter more) is a hash of
-    task and attempt, so that a replayed history gives the same answer."""
+    """Seconds until the next start by the policy's numbers; None if the limit is reached. The
+    jitter (up to a quarter more) is a hash of task and attempt, so that a replayed history gives
+    the same answer."""
     policy = entry.plan.restart
     recent = sum(1 for at in entry.restarts if now - at <= policy.window_s)
     if recent >= policy.max:
@@ -47,10 +55,14 @@ def backoff_s(entry: TaskState, now: float) -> float | None:
 def _policy_allows(state: RunState, plan: TaskPlan, code: int, now: float) -> bool:
     if plan.restart.when != "signal":
         return plan.restart.when == "failure"
-    if any(entry.plan.host in state.silent for task, entry in state.tasks.items() if task != plan.task):
+    if any(
+        entry.plan.host in state.silent for task, entry in state.tasks.items() if task != plan.task
+    ):
         return True  # the silent host may be the reason
     others = (death for death in state.deaths[:-1] if death.task != plan.task)
-    return ended_by_signal(code) or any(ended_by_signal(death.code) and now - death.at <= COLLATERAL_WINDOW_S for death in others)
+    return ended_by_signal(code) or any(
+        ended_by_signal(death.code) and now - death.at <= COLLATERAL_WINDOW_S for death in others
+    )
 
 
 def why_permanent(state: RunState, entry: TaskState) -> str | None:
@@ -66,23 +78,38 @@ def why_permanent(state: RunState, entry: TaskState) -> str | None:
 
 
 def _repeats(before: Death, last: Death) -> bool:
-    in_turn = before.attempt == last.attempt - 1 and max(before.lifetime_s, last.lifetime_s) <= _SHORT_LIFE_S
+    in_turn = (
+        before.attempt == last.attempt - 1
+        and max(before.lifetime_s, last.lifetime_s) <= _SHORT_LIFE_S
+    )
     return in_turn and before.code == last.code and last.diagnosis.repeats(before.diagnosis)
 
 
 def describe_loss(state: RunState, entry: TaskState, now: float) -> str:
     """A sentence about a task that the run goes on without, after its last death."""
     last = next(death for death in reversed(state.deaths) if death.task == entry.plan.task)
-    text, error = f"{entry.plan.task} {describe_exit(last.code)} and is not started again", last.diagnosis.error[:_LONGEST_ERROR]
+    text, error = (
+        f"{entry.plan.task} {describe_exit(last.code)} and is not started again",
+        last.diagnosis.error[:_LONGEST_ERROR],
+    )
     why = why_permanent(state, entry)
     if why is not None:
         text += f": {why} ({error})" if error else f": {why}"
     elif entry.restarts and backoff_s(entry, now) is None:
         text += f": {describe_limit(entry)}"
-    return "; ".join([text, "the run goes on without it", *([last.diagnosis.remedy] if last.diagnosis.remedy else [])])
+    return "; ".join(
+        [
+            text,
+            "the run goes on without it",
+            *([last.diagnosis.remedy] if last.diagnosis.remedy else []),
+        ]
+    )
 
 
 def describe_limit(entry: TaskState) -> str:
     """A clause for a task that has no restart left."""
     policy = entry.plan.restart
-    return f"{entry.plan.task} had used its {counted(policy.max, 'restart')} within {policy.window_s:g} s"
+    return (
+        f"{entry.plan.task} had used its {counted(policy.max, 'restart')} within "
+        f"{policy.window_s:g} s"
+    )

@@ -11,7 +11,8 @@ from psclust.supervise.events import Death, HostLost, Outcome, Stage
 
 
 class TaskPhase(str, Enum):
-    """STARTING: asked for, or a server that does not answer yet. FAILED: ended badly and is not started again."""
+    """STARTING: asked for, or a server that does not answer yet. FAILED: ended badly and is not
+    started again."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -33,7 +34,8 @@ class RunPhase(str, Enum):
 
 
 class AfterStop(Enum):
-    """What happens to a task in STOPPING when its process has ended. REMOVE: the plan no longer has it."""
+    """What happens to a task in STOPPING when its process has ended. REMOVE: the plan no longer has
+    it."""
 
     STAY = "stay"
     RESTART = "restart"
@@ -42,8 +44,8 @@ class AfterStop(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """One task. due: when its next transition happens by itself (start after the back-off, KILL after TERM). restarts: times of restarts
-    after failures. stage: of this attempt."""
+    """One task. due: when its next transition happens by itself (start after the back-off, KILL
+    after TERM). restarts: times of restarts after failures. stage: of this attempt."""
 
     plan: TaskPlan
     phase: TaskPhase = TaskPhase.WAITING
@@ -87,15 +89,21 @@ class TaskState:
     @property
     def awaited(self) -> bool:
         """Whether it is a server, bare or a ps script, whose process has not answered yet."""
-        under_way = self.phase is TaskPhase.STARTING if self.plan.serves else self.phase is TaskPhase.RUNNING
-        return under_way and self.plan.listens and self.pid is not None and self.stage is Stage.BEGUN
+        under_way = (
+            self.phase is TaskPhase.STARTING
+            if self.plan.serves
+            else self.phase is TaskPhase.RUNNING
+        )
+        return (
+            under_way and self.plan.listens and self.pid is not None and self.stage is Stage.BEGUN
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """The time without a sign of life of programs. since: of the last one. look_after_s: after how long a silence to look why. looking:
-    whether that is being found out. text: the answer, for the user. shown: how many silences were explained since a task last began or
-    ended."""
+    """The time without a sign of life of programs. since: of the last one. look_after_s: after how
+    long a silence to look why. looking: whether that is being found out. text: the answer, for the
+    user. shown: how many silences were explained since a task last began or ended."""
 
     since: float = 0.0
     look_after_s: float = 0.0
@@ -108,11 +116,13 @@ class Silence:
 class RunState:
     """A whole run. Times are in seconds, on a monotonic clock.
 
-    deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the run ends. due: end of the finishing grace.
-    silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost hosts whose tasks are not needed unless a
-    program starts again. notes: sentences for the user. hold: set while tasks of a lost host move; no task starts before that time, nor
-    before every process that knows the old addresses has ended. stepped: when a program last reported another step. asked: whether it was
-    asked why there is none; explained: when the answer came."""
+    deaths: all unsuccessful exits so far, in order. outcome: set once it is decided how the run
+    ends. due: end of the finishing grace.
+    silent: hosts without contact. lost: hosts on which nothing is started any more. missed: lost
+    hosts whose tasks are not needed unless a program starts again. notes: sentences for the user.
+    hold: set while tasks of a lost host move; no task starts before that time, nor before every
+    process that knows the old addresses has ended. stepped: when a program last reported another
+    step. asked: whether it was asked why there is none; explained: when the answer came."""
 
     plan: Plan | None = None
     phase: RunPhase = RunPhase.LIVE

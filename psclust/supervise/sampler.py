@@ -26,8 +26,8 @@ class Sampler:
         self._began = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
-        """Take samples until `stop` is set or the run has ended. A look that costs much, or is at many tasks, is
-        repeated the less often."""
+        """Take samples until `stop` is set or the run has ended. A look that costs much, or is at
+        many tasks, is repeated the less often."""
         pause_s = self._file.interval_s
         while not stop.wait(pause_s):
             before = time.process_time()
@@ -36,20 +36,33 @@ class Sampler:
                 self.take(readings, time.time(), time.monotonic() - self._began)
             except PsclustError:
                 return
-            pause_s = max(self._file.interval_s, (time.process_time() - before) / _SHARE, _TASK_S * len(readings))
+            pause_s = max(
+                self._file.interval_s,
+                (time.process_time() - before) / _SHARE,
+                _TASK_S * len(readings),
+            )
 
     def take(self, readings: Sequence[Reading], time_s: float, run_s: float) -> None:
         """time_s: seconds since the epoch. run_s: since the supervisor began."""
         # A process that has just ended uses no memory.
-        alive = [(reading, reading.usage) for reading in readings if reading.usage is not None and reading.usage.memory]
+        alive = [
+            (reading, reading.usage)
+            for reading in readings
+            if reading.usage is not None and reading.usage.memory
+        ]
         now = {reading.task: (used, self._sample(reading, used)) for reading, used in alive}
         self._last = now
         if now:
-            self._file.append(Sample(time_s, run_s, {task: sample for task, (_, sample) in now.items()}))
+            self._file.append(
+                Sample(time_s, run_s, {task: sample for task, (_, sample) in now.items()})
+            )
 
     def _sample(self, reading: Reading, usage: Usage) -> TaskSample:
-        """With totals that go on from the last sample of the same attempt: what a connection has moved is forgotten when it closes."""
-        used, last = self._last.get(reading.task, (Usage(sockets={}), TaskSample(reading.attempt, 0.0, 0, 0, 0)))
+        """With totals that go on from the last sample of the same attempt: what a connection has
+        moved is forgotten when it closes."""
+        used, last = self._last.get(
+            reading.task, (Usage(sockets={}), TaskSample(reading.attempt, 0.0, 0, 0, 0))
+        )
         if last.attempt != reading.attempt:
             used, last = Usage(sockets={}), TaskSample(reading.attempt, 0.0, 0, 0, 0)
         cpu_s, received, sent = usage.rates(used, 1.0)

@@ -1,10 +1,21 @@
-"""The rule for a run whose programs make no step and print nothing for long: when to look at it. Pure functions."""
+"""The rule for a run whose programs make no step and print nothing for long: when to look at it.
+Pure functions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from psclust.supervise.events import Event, Explained, Look, Looked, Note, Progressed, Stepped, TaskEvent, Tick
+from psclust.supervise.events import (
+    Event,
+    Explained,
+    Look,
+    Looked,
+    Note,
+    Progressed,
+    Stepped,
+    TaskEvent,
+    Tick,
+)
 from psclust.supervise.run_state import RunPhase, RunState, Silence, TaskPhase, TaskState
 
 SILENCE_S = 30.0
@@ -14,15 +25,21 @@ _FURTHER = 4  # times as long as the silence that was shown last
 
 def note_sign(state: RunState, event: Event, now: float) -> RunState:
     """The state after an event that may be a sign of life."""
-    if isinstance(event, TaskEvent) and (event.task not in state.tasks or state.tasks[event.task].plan.host in state.lost):
+    if isinstance(event, TaskEvent) and (
+        event.task not in state.tasks or state.tasks[event.task].plan.host in state.lost
+    ):
         return state
     match event:
         case Explained() | Looked() | Note() | Tick(printed=False):
             return state
         case Tick() | Stepped() | Progressed():
-            # A program that prints a line every minute must not bring the same message every minute.
+            # A program that prints a line every minute must not bring the same message every
+            # minute.
             shown = state.silence.shown
-            return replace(state, silence=Silence(now, min(SILENCE_S * _FURTHER**shown, _LONGEST_S), shown=shown))
+            return replace(
+                state,
+                silence=Silence(now, min(SILENCE_S * _FURTHER**shown, _LONGEST_S), shown=shown),
+            )
         case _:
             return replace(state, silence=Silence(now, SILENCE_S))
 
@@ -34,7 +51,9 @@ def check_silence(state: RunState, now: float) -> tuple[RunState, list[Look]]:
         return state, []
     if state.phase is not RunPhase.LIVE or not awaited(state):
         return state, []
-    return replace(state, silence=replace(silence, looking=True)), [Look(silence.since, evident=bool(ended(state)))]
+    return replace(state, silence=replace(silence, looking=True)), [
+        Look(silence.since, evident=bool(ended(state)))
+    ]
 
 
 def conclude(state: RunState, event: Looked, now: float) -> RunState:
@@ -43,9 +62,14 @@ def conclude(state: RunState, event: Looked, now: float) -> RunState:
     if event.since != silence.since:
         return state
     if event.text is not None:
-        return replace(state, silence=replace(silence, looking=False, text=event.text, shown=silence.shown + 1))
+        return replace(
+            state, silence=replace(silence, looking=False, text=event.text, shown=silence.shown + 1)
+        )
     lasts_s = now - silence.since
-    return replace(state, silence=replace(silence, looking=False, look_after_s=lasts_s + min(lasts_s, _LONGEST_S)))
+    return replace(
+        state,
+        silence=replace(silence, looking=False, look_after_s=lasts_s + min(lasts_s, _LONGEST_S)),
+    )
 
 
 def awaited(state: RunState) -> list[TaskState]:
@@ -56,4 +80,6 @@ def awaited(state: RunState) -> list[TaskState]:
 
 def ended(state: RunState) -> list[TaskState]:
     """Programs that ended well."""
-    return [entry for entry in state.tasks.values() if entry.plan.role == "program" and entry.finished]
+    return [
+        entry for entry in state.tasks.values() if entry.plan.role == "program" and entry.finished
+    ]

@@ -38,13 +38,22 @@ class Load:
     bytes_s: float
 
 
-IDLE = Load(0.03, 4000.0)  # TensorFlow's threads wake up now and then; TCP and gRPC have messages of their own
+IDLE = Load(
+    0.03, 4000.0
+)  # TensorFlow's threads wake up now and then; TCP and gRPC have messages of their own
 POLLING = Load(0.1, 100e3)
 
 
-def is_below(load: Load, before: Mapping[str, Usage | None], after: Mapping[str, Usage | None], seconds: float) -> bool:
+def is_below(
+    load: Load,
+    before: Mapping[str, Usage | None],
+    after: Mapping[str, Usage | None],
+    seconds: float,
+) -> bool:
     """Whether no task does more, by two looks at each; not if one of them is unknown."""
-    return bool(after) and all(_does_less(load, before.get(task), usage, seconds) for task, usage in after.items())
+    return bool(after) and all(
+        _does_less(load, before.get(task), usage, seconds) for task, usage in after.items()
+    )
 
 
 def _does_less(load: Load, before: Usage | None, after: Usage | None, seconds: float) -> bool:
@@ -52,12 +61,16 @@ def _does_less(load: Load, before: Usage | None, after: Usage | None, seconds: f
         return False
     cores, received, sent = after.rates(before, seconds)
     gpu = after.gpu.busy if after.gpu is not None else None
-    return cores < load.cores and (received or 0) + (sent or 0) < load.bytes_s and (gpu or 0) < _IDLE_GPU
+    return (
+        cores < load.cores
+        and (received or 0) + (sent or 0) < load.bytes_s
+        and (gpu or 0) < _IDLE_GPU
+    )
 
 
 def describe_silence(evidence: Evidence, findings: Sequence[Finding], *, idle: bool) -> str | None:
-    """A clause for the user. None if no program has ended, and one of the others may just be quiet. idle: whether no task does
-    anything; it matters only if none has ended."""
+    """A clause for the user. None if no program has ended, and one of the others may just be quiet.
+    idle: whether no task does anything; it matters only if none has ended."""
     state, late = evidence.state, awaited(evidence.state)
     if not late or state.plan is None:
         return None
@@ -65,10 +78,19 @@ def describe_silence(evidence: Evidence, findings: Sequence[Finding], *, idle: b
     if not over and not all(_is_in(_WAITS if idle else _POLLS, evidence, entry) for entry in late):
         return None
     lasts = f"no step and no line of output for {evidence.now - state.silence.since:.0f} s"
-    waiting = _grouped([finding for finding in findings if finding.task in {str(entry.plan.task) for entry in late}])
+    waiting = _grouped(
+        [
+            finding
+            for finding in findings
+            if finding.task in {str(entry.plan.task) for entry in late}
+        ]
+    )
     more = f"psclust why {state.plan.name} says more"
     if over:
-        return f"{_names(over)} {'has' if len(over) == 1 else 'have'} ended; waiting for {waiting}; {lasts}; {more}"
+        return (
+            f"{_names(over)} {'has' if len(over) == 1 else 'have'} ended; "
+            f"waiting for {waiting}; {lasts}; {more}"
+        )
     return f"{lasts}{', and no task uses the CPU' if idle else ''}: {waiting}; {more}"
 
 
@@ -89,5 +111,9 @@ def _grouped(findings: Sequence[Finding]) -> str:
 
 def _names(names: Sequence[str]) -> str:
     """`worker:0, worker:1 and worker:2`, of many only the first."""
-    shown = [*names] if len(names) <= _NAMED else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+    shown = (
+        [*names]
+        if len(names) <= _NAMED
+        else [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more"]
+    )
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

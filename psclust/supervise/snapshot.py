@@ -1,4 +1,5 @@
-"""The status of a run from its state: shown by commands, printed by `--json`, kept in the run folder."""
+"""The status of a run from its state: shown by commands, printed by `--json`, kept in the run
+folder."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from psclust.transport.api import Output
 TAIL_LINES = 20
 
 
-def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Task, Output], now: float) -> RunStatus:
+def snapshot(
+    state: RunState, folder: RunFolder, name: str, outputs: Mapping[Task, Output], now: float
+) -> RunStatus:
     """`now` is on the clock of `state`; times in the result are seconds since the epoch."""
     epoch = time.time() - now
     outcome = state.outcome or Outcome(False, 1, "")
@@ -50,7 +53,9 @@ def snapshot(state: RunState, folder: RunFolder, name: str, outputs: Mapping[Tas
     )
 
 
-def _task_status(entry: TaskState, logs: str, outputs: Mapping[Task, Output], epoch: float) -> TaskStatus:
+def _task_status(
+    entry: TaskState, logs: str, outputs: Mapping[Task, Output], epoch: float
+) -> TaskStatus:
     task = entry.plan.task
     output = outputs.get(task)
     return TaskStatus(
@@ -78,7 +83,9 @@ def _cause_log(outcome: Outcome, folder: RunFolder) -> str | None:
     return str(folder.log(outcome.cause, outcome.attempt))
 
 
-def _cause_tail(outcome: Outcome, folder: RunFolder, outputs: Mapping[Task, Output]) -> tuple[str, ...]:
+def _cause_tail(
+    outcome: Outcome, folder: RunFolder, outputs: Mapping[Task, Output]
+) -> tuple[str, ...]:
     """The last lines of the attempt that died, from memory if its log could not be written."""
     if outcome.cause is None or not outcome.attempt:
         return ()

@@ -15,19 +15,29 @@ def describe_wait(state: RunState) -> str | None:
     if state.phase is not RunPhase.FINISHING or state.plan is None or not late:
         return None
     limit_s = state.plan.deadlines.finish_s
-    return f"the work is done; waiting for {_names(late)} to end, for {limit_s:g} s at most (deadlines.finish){_hint(late)}"
+    return (
+        f"the work is done; waiting for {_names(late)} to end, "
+        f"for {limit_s:g} s at most (deadlines.finish){_hint(late)}"
+    )
 
 
 def describe_stop(state: RunState, limits: Deadlines) -> str:
     """Which tasks were stopped at the end of the finishing grace."""
     late = stragglers(state)
     stopped = "was stopped" if len(late) == 1 else "were stopped"
-    return f"{_names(late)} had not ended {limits.finish_s:g} s after the others and {stopped} (deadlines.finish){_hint(late)}"
+    return (
+        f"{_names(late)} had not ended {limits.finish_s:g} s after the others and {stopped} "
+        f"(deadlines.finish){_hint(late)}"
+    )
 
 
 def stragglers(state: RunState) -> list[TaskState]:
     """Programs alive that do not just serve."""
-    return [entry for entry in state.tasks.values() if entry.alive and entry.plan.role != "server" and not entry.joined]
+    return [
+        entry
+        for entry in state.tasks.values()
+        if entry.alive and entry.plan.role != "server" and not entry.joined
+    ]
 
 
 def _names(late: list[TaskState]) -> str:
@@ -41,4 +51,6 @@ def _hint(late: list[TaskState]) -> str:
         if program_at(entry.plan.argv) is None:
             commands.setdefault(os.path.basename(entry.plan.argv[0]), []).append(entry)
     named = ", ".join(f"{command} ({_names(entries)})" for command, entries in commands.items())
-    return f"; psclust can tell that a Python program just serves, but not {named}" if commands else ""
+    return (
+        f"; psclust can tell that a Python program just serves, but not {named}" if commands else ""
+    )

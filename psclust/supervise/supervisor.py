@@ -1,4 +1,5 @@
-"""The one loop of a run: takes events from a queue, asks the rules what follows, does that, and keeps the status on disk."""
+"""The one loop of a run: takes events from a queue, asks the rules what follows, does that, and
+keeps the status on disk."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ _IDLE_S = 0.5
 _STATUS_S = 0.1  # least time between two writes of the status file
 _DRAIN_S = 2.0  # for a dead task's last output to reach its log
 _DRAIN_FAILED_S = 0.5  # the same, while the rules wait for it
-_FAILURE_LINES = 300  # enough for the tracebacks of a session: TensorFlow adds where each op was made
+# Enough for the tracebacks of a session: TensorFlow adds where each op was made.
+_FAILURE_LINES = 300
 _WEIGHED_S = 5.0  # for which the tasks of a silent run are watched
 
 # What the phase in a progress file means to the rules; any other phase means nothing to them.
@@ -65,7 +67,8 @@ class RunEndedError(PsclustError):
 
 
 class Supervisor:
-    """Owns a run's state and its transport. Both are used on one thread only, that of `run`; other threads `post` events, or `call`."""
+    """Owns a run's state and its transport. Both are used on one thread only, that of `run`; other
+    threads `post` events, or `call`."""
 
     def __init__(self, folder: RunFolder, name: str) -> None:
         self.folder = folder
@@ -74,7 +77,14 @@ class Supervisor:
         self._began = time.monotonic()
         self._state = RunState(began=self._began)
         self._events = EventsFile(folder.events)
-        first = record("run", name=name, run=folder.id, psclust=__version__, python=platform.python_version(), format=FORMAT)
+        first = record(
+            "run",
+            name=name,
+            run=folder.id,
+            psclust=__version__,
+            python=platform.python_version(),
+            format=FORMAT,
+        )
         self._events.append([first], time.time(), 0.0)
         self._changed = threading.Condition()
         self._version = 0
@@ -84,10 +94,12 @@ class Supervisor:
         self._unprobed = True  # whether something has happened since the last probe
         self._lost: dict[Task, int] = {}
         self._seen: dict[Task, Seen] = {}
-        self._printed: dict[Task, tuple[int, float]] = {}  # bytes of an attempt's output, and when they last became more
+        self._printed: dict[
+            Task, tuple[int, float]
+        ] = {}  # bytes of an attempt's output, and when they last became more
         self._over = threading.Event()
 
-    # ---------------------------------------------------------------------------------- any thread may call; a Listener of transports
+    # ------------------------------------------------ any thread may call; a Listener of transports
 
     def post(self, event: Event) -> None:
         self._mailbox.post(event)
@@ -122,13 +134,13 @@ class Supervisor:
         self._mailbox.soon(work)
 
     def call(self, work: Callable[[], _T]) -> _T:
-        """Run `work` on the supervisor's thread, which owns the transport; returns its result or raises its error, or RunEndedError
-        when the loop is over."""
+        """Run `work` on the supervisor's thread, which owns the transport; returns its result or
+        raises its error, or RunEndedError when the loop is over."""
         return self._mailbox.call(work)
 
     def apply(self, plan: Plan) -> RunStatus:
-        """Take over a plan; returns the status after its first actions. Raises StartError when the disk is full, and UsageError when the
-        plan uses a host that the run has lost."""
+        """Take over a plan; returns the status after its first actions. Raises StartError when the
+        disk is full, and UsageError when the plan uses a host that the run has lost."""
 
         def work() -> RunStatus:
             self._refuse_lost(plan)
@@ -138,36 +150,70 @@ class Supervisor:
         return self._mailbox.call(work)
 
     def explain(self) -> tuple[Finding, ...]:
-        """What every task does, and which it waits for. May take seconds; for any thread but the supervisor's. Raises RunEndedError."""
+        """What every task does, and which it waits for. May take seconds; for any thread but the
+        supervisor's. Raises RunEndedError."""
         return explain(self._found())
 
     def _found(self) -> Evidence:
         """With what is found on the hosts. For any thread but the supervisor's, as `readings`."""
-        evidence, inspect = self._mailbox.call(lambda: (self._evidence(), self._transport.inspector()))
-        running = [(task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None]
-        processes = [Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves) for task, entry in running]
-        addresses = [entry.plan.address for _, entry in running if entry.plan.role == "server" and entry.plan.address]
+        evidence, inspect = self._mailbox.call(
+            lambda: (self._evidence(), self._transport.inspector())
+        )
+        running = [
+            (task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None
+        ]
+        processes = [
+            Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves)
+            for task, entry in running
+        ]
+        addresses = [
+            entry.plan.address
+            for _, entry in running
+            if entry.plan.role == "server" and entry.plan.address
+        ]
         return replace(evidence, hosts=inspect(processes, addresses))
 
     def readings(self) -> list[Reading]:
-        """How far every task is and what it uses. May take seconds, as `explain` may. Raises RunEndedError."""
+        """How far every task is and what it uses. May take seconds, as `explain` may. Raises
+        RunEndedError."""
         state, seen, progress, inspect = self._mailbox.call(
-            lambda: (self._state, dict(self._seen), {task: self._progress(task) for task in self._state.tasks}, self._transport.inspector())
+            lambda: (
+                self._state,
+                dict(self._seen),
+                {task: self._progress(task) for task in self._state.tasks},
+                self._transport.inspector(),
+            )
         )
-        running = [Inspected(str(task), entry.plan.host, entry.pid, False) for task, entry in state.tasks.items() if entry.pid is not None]
-        facts = {task: found for host in inspect(running, []).values() for task, found in host.processes.items()}
+        running = [
+            Inspected(str(task), entry.plan.host, entry.pid, False)
+            for task, entry in state.tasks.items()
+            if entry.pid is not None
+        ]
+        facts = {
+            task: found
+            for host in inspect(running, []).values()
+            for task, found in host.processes.items()
+        }
         now = time.monotonic()
-        return [read_task(entry, facts.get(str(task)), progress[task], seen.get(task), now) for task, entry in state.tasks.items()]
+        return [
+            read_task(entry, facts.get(str(task)), progress[task], seen.get(task), now)
+            for task, entry in state.tasks.items()
+        ]
 
     def _report(self) -> None:
         """Explain why no step is made, to the rules and the user."""
         with suppress(RunEndedError):
             findings = self.explain()
             lines = render(findings, lambda seconds: f"{seconds:.0f} s")
-            self.post(events.Explained("\n".join(["no step is made; what each task does:", *lines]), findings))
+            self.post(
+                events.Explained(
+                    "\n".join(["no step is made; what each task does:", *lines]), findings
+                )
+            )
 
     def _look(self, look: events.Look) -> None:
-        """Find out why the run is silent. Stacks are read only if no task is at work, or if that is of no matter."""
+        """Find out why the run is silent. Stacks are read only if no task is at work, or if that is
+        of no matter."""
         with suppress(RunEndedError):
             idle = False
             if not look.evident:
@@ -178,25 +224,30 @@ class Supervisor:
                     return
             evidence = self._found()
             findings = explain(evidence)
-            self.post(events.Looked(look.since, describe_silence(evidence, findings, idle=idle), findings))
+            self.post(
+                events.Looked(look.since, describe_silence(evidence, findings, idle=idle), findings)
+            )
 
     def _weighed(self) -> tuple[dict[str, Usage | None], dict[str, Usage | None], float]:
         """What each task had used before and after some seconds, and how many those were."""
         before, began = {each.task: each.usage for each in self.readings()}, time.monotonic()
         self._over.wait(_WEIGHED_S)
-        after = {each.task: each.usage for each in self.readings() if each.state in ("running", FROZEN)}
+        after = {
+            each.task: each.usage for each in self.readings() if each.state in ("running", FROZEN)
+        }
         return before, after, time.monotonic() - began
 
     def status(self) -> RunStatus:
         return self._status
 
     def wait_for_change(self, version: int, timeout_s: float) -> tuple[int, RunStatus]:
-        """The status and its version, as soon as that is newer than `version`, or after `timeout_s`."""
+        """The status and its version, as soon as that is newer than `version`, or after
+        `timeout_s`."""
         with self._changed:
             self._changed.wait_for(lambda: self._version > version, timeout_s)
             return self._version, self._status
 
-    # ------------------------------------------------------------------------------------------------------ the supervisor's thread
+    # ---------------------------------------------------------------------- the supervisor's thread
 
     def run(self, transport: Transport) -> RunStatus:
         """Supervise until the run has ended; returns its last status."""
@@ -218,9 +269,16 @@ class Supervisor:
     def _patience_s(self) -> float:
         if self._unprobed:
             return self._probing.wait_s()
-        if any(entry.plan.serves and entry.phase is TaskPhase.STARTING for entry in self._state.tasks.values()):
+        if any(
+            entry.plan.serves and entry.phase is TaskPhase.STARTING
+            for entry in self._state.tasks.values()
+        ):
             return _PROBE_S
-        waiting = _PROBE_SCRIPT_S if any(entry.awaited for entry in self._state.tasks.values()) else _IDLE_S
+        waiting = (
+            _PROBE_SCRIPT_S
+            if any(entry.awaited for entry in self._state.tasks.values())
+            else _IDLE_S
+        )
         dues = [entry.due for entry in self._state.tasks.values() if entry.due is not None]
         soonest = min(dues, default=float("inf")) - time.monotonic()
         pending_status = self._publishing.wait_s() if self._status_stale else waiting
@@ -235,12 +293,16 @@ class Supervisor:
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
                 self._read_progress(entry)
-        is_frequent = isinstance(event, events.Tick | events.Stepped)  # and changes nothing that a status shows but a silence
+        is_frequent = isinstance(
+            event, events.Tick | events.Stepped
+        )  # and changes nothing that a status shows but a silence
         if not is_frequent:
             LOG.info("%s", _brief(event))
         before, now = self._state, time.monotonic()
         self._state, actions = step(before, event, now)
-        self._events.append(event_records(before, event, self._state, actions, now), time.time(), now - self._began)
+        self._events.append(
+            event_records(before, event, self._state, actions, now), time.time(), now - self._began
+        )
         shows = not is_frequent or bool(actions) or self._state.silence.text != before.silence.text
         self._status_stale = self._status_stale or shows
         for action in actions:
@@ -250,7 +312,9 @@ class Supervisor:
                 self._printed.pop(action.plan.task, None)
                 with suppress(OSError):
                     self.folder.progress(action.plan.task).unlink(missing_ok=True)
-                self._transport.start(action.plan, action.attempt, self.folder.log(action.plan.task, action.attempt))
+                self._transport.start(
+                    action.plan, action.attempt, self.folder.log(action.plan.task, action.attempt)
+                )
             elif isinstance(action, events.Signal):
                 self._transport.signal(action.task, action.signal)
             elif isinstance(action, events.Move):
@@ -258,14 +322,19 @@ class Supervisor:
             elif isinstance(action, events.Explain):
                 threading.Thread(target=self._report, name="explain", daemon=True).start()
             elif isinstance(action, events.Look):
-                threading.Thread(target=self._look, args=(action,), name="look", daemon=True).start()
+                threading.Thread(
+                    target=self._look, args=(action,), name="look", daemon=True
+                ).start()
 
     def _with_last_lines(self, event: events.Exited) -> events.Exited:
-        """The event of a task that failed by itself, with its last output, by which the rules judge the failure."""
+        """The event of a task that failed by itself, with its last output, by which the rules judge
+        the failure."""
         if event.code <= 0 or ended_by_signal(event.code) or self._state.phase is RunPhase.STOPPING:
             return event
         self._transport.drain(event.task, _DRAIN_FAILED_S)
-        return replace(event, last_lines=tail(self._transport.output(event.task).tail, _FAILURE_LINES))
+        return replace(
+            event, last_lines=tail(self._transport.output(event.task).tail, _FAILURE_LINES)
+        )
 
     def _evidence(self) -> Evidence:
         tails = {task: self._transport.output(task).tail for task in self._state.tasks}
@@ -277,7 +346,8 @@ class Supervisor:
         if gone:
             names = ", ".join(sorted(gone))
             raise UsageError(
-                f"{names}: lost by this run, which goes on without. Leave it out of `hosts`; if it was lost just now, try again."
+                f"{names}: lost by this run, which goes on without. Leave it out of `hosts`; "
+                "if it was lost just now, try again."
             )
 
     def _take_over(self, plan: Plan) -> None:
@@ -285,7 +355,8 @@ class Supervisor:
         self._handle(events.Apply(plan))
 
     def _move(self, move: events.Move) -> None:
-        # Loads the planner and the reader of cluster files. A run on this machine alone, which moves nothing, starts without them.
+        # Loads the planner and the reader of cluster files. A run on this machine alone, which
+        # moves nothing, starts without them.
         from psclust.supervise.replan import plan_without
 
         old = self._state.plan
@@ -294,7 +365,11 @@ class Supervisor:
         idle = set(self._transport.silent()) - {entry.host for entry in old.tasks}
         lost = tuple(dict.fromkeys((*move.lost, *sorted(idle))))
         try:
-            self._take_over(plan_without(self.folder, old, lost, self._transport.reserve, reason=move.otherwise.text))
+            self._take_over(
+                plan_without(
+                    self.folder, old, lost, self._transport.reserve, reason=move.otherwise.text
+                )
+            )
         except PsclustError as error:
             self._handle(events.NotMoved(move, str(error).rstrip(".")))
 
@@ -326,7 +401,11 @@ class Supervisor:
             return None
 
     def _read_progress(self, entry: TaskState) -> None:
-        if entry.plan.role != "program" or entry.phase is not TaskPhase.RUNNING or entry.stage is Stage.FINISHED:
+        if (
+            entry.plan.role != "program"
+            or entry.phase is not TaskPhase.RUNNING
+            or entry.stage is Stage.FINISHED
+        ):
             return
         progress = self._progress(entry.plan.task)
         if progress is None:
@@ -346,7 +425,9 @@ class Supervisor:
         if not final and self._publishing.wait_s():
             return
         outputs = self._outputs()
-        lost = {task: output.lost for task, output in outputs.items()}  # clients that follow the run show what found no room on disk
+        lost = {
+            task: output.lost for task, output in outputs.items()
+        }  # clients that follow the run show what found no room on disk
         if not final and not self._status_stale and lost == self._lost:
             return
         if self._state.outcome is not None and self._state.outcome.cause is not None:

@@ -37,7 +37,9 @@ class Running:
         try:
             return self.process.wait(deadline_s)
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"psclust still runs after {deadline_s:g} s; its output:\n{self.output}") from None
+            raise TimeoutError(
+                f"psclust still runs after {deadline_s:g} s; its output:\n{self.output}"
+            ) from None
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -45,7 +47,8 @@ class Running:
 
 @dataclass
 class CommandBed:
-    """A folder with its own state directory. Every process started from it has a mark in its environment, by which leftovers are found."""
+    """A folder with its own state directory. Every process started from it has a mark in its
+    environment, by which leftovers are found."""
 
     folder: Path
     environ: dict[str, str] = field(default_factory=dict)
@@ -69,17 +72,24 @@ class CommandBed:
         log = self.state.parent / f"{uuid.uuid4().hex}.out"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [*self.command, *args], cwd=self.folder, env=self.environment(env), stdout=file, stderr=subprocess.STDOUT
+                [*self.command, *args],
+                cwd=self.folder,
+                env=self.environment(env),
+                stdout=file,
+                stderr=subprocess.STDOUT,
             )
         return Running(process, log)
 
-    def run(self, *args: str, env: Mapping[str, str] | None = None, deadline_s: float = PATIENCE_S) -> tuple[int, str]:
+    def run(
+        self, *args: str, env: Mapping[str, str] | None = None, deadline_s: float = PATIENCE_S
+    ) -> tuple[int, str]:
         """Exit code and output."""
         running = self.start(*args, env=env)
         return running.wait(deadline_s), running.output
 
     def run_here(self, *args: str) -> tuple[int, str]:
-        """Exit code and output of a command that starts no process, called in this one: many times faster than `run`."""
+        """Exit code and output of a command that starts no process, called in this one: many times
+        faster than `run`."""
         from psclust.cli.main import run
 
         environ, folder, said = dict(os.environ), os.getcwd(), io.StringIO()
@@ -96,7 +106,11 @@ class CommandBed:
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment of the command."""
-        own = {"PSCLUST_STATE": str(self.state), "CUDA_VISIBLE_DEVICES": "", "COMMAND_BED": self.mark}
+        own = {
+            "PSCLUST_STATE": str(self.state),
+            "CUDA_VISIBLE_DEVICES": "",
+            "COMMAND_BED": self.mark,
+        }
         return {**os.environ, **own, **self.environ, **(extra or {})}
 
     def cluster(self, name: str | None = None) -> ClusterFolder:
@@ -115,9 +129,19 @@ class CommandBed:
 
     def task(self, task: str, name: str | None = None) -> TaskStatus | None:
         status = self.status(name)
-        return next((entry for entry in status.tasks if entry.task == task), None) if status else None
+        return (
+            next((entry for entry in status.tasks if entry.task == task), None) if status else None
+        )
 
-    def wait_for(self, task: str, phase: str, *, attempt: int = 1, deadline_s: float = PATIENCE_S, name: str | None = None) -> TaskStatus:
+    def wait_for(
+        self,
+        task: str,
+        phase: str,
+        *,
+        attempt: int = 1,
+        deadline_s: float = PATIENCE_S,
+        name: str | None = None,
+    ) -> TaskStatus:
         """Wait until the task is in `phase`, in that attempt or a later one."""
 
         def there() -> TaskStatus | None:
@@ -138,7 +162,10 @@ class CommandBed:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                if needle in Path(f"/proc/{process.pid}/environ").read_bytes() and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    needle in Path(f"/proc/{process.pid}/environ").read_bytes()
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
         return found
 
@@ -146,12 +173,16 @@ class CommandBed:
         """The addresses of the run at which a process still listens."""
         ports = {int(task.address.rpartition(":")[2]) for task in status.tasks if task.address}
         return [
-            str(entry.laddr) for entry in psutil.net_connections("tcp") if entry.laddr and entry.laddr.port in ports and not entry.raddr
+            str(entry.laddr)
+            for entry in psutil.net_connections("tcp")
+            if entry.laddr and entry.laddr.port in ports and not entry.raddr
         ]
 
     def end(self) -> Sequence[str]:
         """Kill the processes that are left; returns their pids and command lines."""
-        left = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in self.processes()]
+        left = [
+            f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in self.processes()
+        ]
         for process in self.processes():
             with suppress(psutil.Error):
                 process.kill()

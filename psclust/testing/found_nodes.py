@@ -1,4 +1,5 @@
-"""An allocation for tests that start nothing: what `hosts: slurm` finds on four nodes in two heterogeneous groups."""
+"""An allocation for tests that start nothing: what `hosts: slurm` finds on four nodes in two
+heterogeneous groups."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ from psclust.spec.found_hosts import LOCAL, FoundHosts
 
 
 def find_four_nodes(word: str | None) -> FoundHosts | None:
-    """As `psclust.spec.found_hosts.FindHosts`: n1 and n2 are group het-0 with 2 CPUs each, n3 and n4 het-1 with 8."""
+    """As `psclust.spec.found_hosts.FindHosts`: n1 and n2 are group het-0 with 2 CPUs each, n3 and
+    n4 het-1 with 8."""
     if word in (None, LOCAL):
         return None
     hosts = [Host("n1", 2), Host("n2", 2), Host("n3", 8), Host("n4", 8)]
-    return FoundHosts("slurm", hosts, "hosts: four nodes", {"het-0": ["n1", "n2"], "het-1": ["n3", "n4"]})
+    return FoundHosts(
+        "slurm", hosts, "hosts: four nodes", {"het-0": ["n1", "n2"], "het-1": ["n3", "n4"]}
+    )

@@ -1,7 +1,8 @@
 """Hosts for tests, on one machine, each with a real sshd: `with host_bed(folder, 4) as bed: ...`.
 
-As root, each host is a set of namespaces with its own address, name, process ids, `/tmp`, `/run` and home, so that it can be cut off and
-switched off like a machine. Without root, each is an sshd with its own address in 127.0.0.0/8 and its own home, and shares all the rest.
+As root, each host is a set of namespaces with its own address, name, process ids, `/tmp`, `/run`
+and home, so that it can be cut off and switched off like a machine. Without root, each is an sshd
+with its own address in 127.0.0.0/8 and its own home, and shares all the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from psclust.testing.processes import running
 from psclust.testing.sshd import find_program, make_keys, sshd_config, write_client_config
 from psclust.testing.wait import wait_until
 
-# Run by the first process in a host's namespaces. $1: name, $2: the bed's folder, $3: sshd, $4: its configuration, others: paths to keep.
+# Run by the first process in a host's namespaces. $1: name, $2: the bed's folder, $3: sshd, $4: its
+# configuration, others: paths to keep.
 _BOOT = """
 set -e
 name=$1 bed=$2 sshd=$3 config=$4; shift 4
@@ -61,7 +63,8 @@ wait
 
 @dataclass
 class BedHost:
-    """One host. address: IPv4. home: its user's home as seen from outside. process: the first of its processes."""
+    """One host. address: IPv4. home: its user's home as seen from outside. process: the first of
+    its processes."""
 
     name: str
     address: str
@@ -94,7 +97,8 @@ class BedHost:
         return [process for process in psutil.process_iter() if _namespace(process.pid) == space]
 
     def _at_home(self) -> list[psutil.Process]:
-        """Processes started by a log-in to the host, recognised by HOME: no other host has the same home."""
+        """Processes started by a log-in to the host, recognised by HOME: no other host has the same
+        home."""
         home = f"HOME={self.home}".encode()
         return [process for process in psutil.process_iter() if home in _environment(process.pid)]
 
@@ -120,11 +124,15 @@ class BedHost:
     def _programs(self) -> Iterator[psutil.Process]:
         for process in self.processes():
             with suppress(psutil.Error):
-                if process.name() not in ("sshd", "sleep", "sh") and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    process.name() not in ("sshd", "sleep", "sh")
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     yield process
 
     def cut(self) -> None:
-        """Drop all packets between the host and others. Without isolation, stop all of its processes, which looks the same from outside."""
+        """Drop all packets between the host and others. Without isolation, stop all of its
+        processes, which looks the same from outside."""
         if self.network is not None:
             self.network.cut(self.name)
         else:
@@ -145,11 +153,23 @@ class BedHost:
         """A command line that runs `arguments` on the host without sshd."""
         if self.network is None:
             return list(arguments)
-        return [find_program("nsenter"), "--target", str(self._first()), "--mount", "--uts", "--net", "--pid", "--", *arguments]
+        return [
+            find_program("nsenter"),
+            "--target",
+            str(self._first()),
+            "--mount",
+            "--uts",
+            "--net",
+            "--pid",
+            "--",
+            *arguments,
+        ]
 
     def run(self, *arguments: str) -> str:
         """Run `arguments` on the host; returns the output. Raises CalledProcessError."""
-        return subprocess.run(self.command(*arguments), check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            self.command(*arguments), check=True, capture_output=True, text=True
+        ).stdout
 
     def stop_sshd(self) -> None:
         """Allow no more log-ins; existing sessions stay."""
@@ -169,8 +189,8 @@ class BedHost:
 
 @dataclass(frozen=True)
 class HostBed:
-    """home: the HOME with which a client (`ssh`, fabric) reaches the hosts by name. shared: a folder with the same path on all hosts and
-    this machine, like a network file system."""
+    """home: the HOME with which a client (`ssh`, fabric) reaches the hosts by name. shared: a
+    folder with the same path on all hosts and this machine, like a network file system."""
 
     hosts: Sequence[BedHost]
     home: Path
@@ -186,49 +206,88 @@ class HostBed:
 
 
 @contextmanager
-def host_bed(folder: Path, names: int | Sequence[str], *, isolated: bool | None = None) -> Iterator[HostBed]:
-    """Hosts that accept log-ins with the key in the bed's home. names: theirs, or how many, which are then h1, h2, ...
+def host_bed(
+    folder: Path, names: int | Sequence[str], *, isolated: bool | None = None
+) -> Iterator[HostBed]:
+    """Hosts that accept log-ins with the key in the bed's home. names: theirs, or how many, which
+    are then h1, h2, ...
 
-    isolated: with namespaces, which needs root; None: if this is root. Raises FileNotFoundError if a system program is missing, and
-    TimeoutError if a host does not start."""
+    isolated: with namespaces, which needs root; None: if this is root. Raises FileNotFoundError if
+    a system program is missing, and TimeoutError if a host does not start."""
     isolated = os.geteuid() == 0 if isolated is None else isolated
     folder.mkdir(parents=True, exist_ok=True)
     keys = make_keys(folder)
-    names = [f"h{number}" for number in range(1, names + 1)] if isinstance(names, int) else list(names)
+    names = (
+        [f"h{number}" for number in range(1, names + 1)] if isinstance(names, int) else list(names)
+    )
     with ExitStack() as stack:
         network = stack.enter_context(Network(names)) if isolated else None
         port = 22 if network else free_ports(1)
-        places = {name: (network.address(name) if network else f"127.0.0.{index + 2}", port) for index, name in enumerate(names)}
+        places = {
+            name: (network.address(name) if network else f"127.0.0.{index + 2}", port)
+            for index, name in enumerate(names)
+        }
         write_client_config(folder / "client", keys, places)
         _write_system_files(folder, {name: address for name, (address, _) in places.items()})
         hosts = []
         for name, (address, _) in places.items():
             # With namespaces, /etc/passwd names the home.
             home = None if network else folder / name / "home"
-            host = _start(folder, name, address, port, network, sshd_config(folder, keys, address, port, home))
+            host = _start(
+                folder, name, address, port, network, sshd_config(folder, keys, address, port, home)
+            )
             stack.callback(host.switch_off)
             hosts.append(host)
         for host in hosts:
-            wait_until(partial(_answers, host), what=f"{host.name} ({host.address}), see {host.log},")
+            wait_until(
+                partial(_answers, host), what=f"{host.name} ({host.address}), see {host.log},"
+            )
         (folder / "shared").mkdir()
         yield HostBed(hosts, folder / "client", folder / "shared")
 
 
-def _start(folder: Path, name: str, address: str, port: int, network: Network | None, config: Path) -> BedHost:
+def _start(
+    folder: Path, name: str, address: str, port: int, network: Network | None, config: Path
+) -> BedHost:
     (folder / name / "home").mkdir(parents=True)
     log, sshd = folder / name / "sshd.log", find_program("sshd")
     if network:
         # The host's own /tmp would hide an interpreter or a checkout below /tmp.
-        kept = {str(Path(path).resolve()) for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])}
-        separate = [find_program("unshare"), "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc"]
-        command = [*network.command(name), *separate, "sh", "-c", _BOOT, "boot", name, str(folder), sshd, str(config), *sorted(kept)]
+        kept = {
+            str(Path(path).resolve())
+            for path in (sys.prefix, sys.base_prefix, Path(__file__).parents[2])
+        }
+        separate = [
+            find_program("unshare"),
+            "--pid",
+            "--mount",
+            "--uts",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]
+        command = [
+            *network.command(name),
+            *separate,
+            "sh",
+            "-c",
+            _BOOT,
+            "boot",
+            name,
+            str(folder),
+            sshd,
+            str(config),
+            *sorted(kept),
+        ]
     else:
         if os.geteuid() == 0:
             # As the service does; sshd does not start without it.
             Path("/run/sshd").mkdir(exist_ok=True)
         command = [sshd, "-D", "-e", "-f", str(config)]
     with log.open("wb") as file:
-        process: Any = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
+        process: Any = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+        )
     return BedHost(name, address, port, folder / name / "home", process, log, network)
 
 
@@ -236,7 +295,10 @@ def _write_system_files(folder: Path, addresses: dict[str, str]) -> None:
     """Write /etc/passwd for namespaces, in which root's home is the host's own, and /etc/hosts."""
     lines = Path("/etc/passwd").read_text(encoding="utf-8").splitlines()
     users = [line.split(":") for line in lines]
-    own = [":".join([*user[:5], "/run/home", *user[6:]]) if user[2:3] == ["0"] else ":".join(user) for user in users]
+    own = [
+        ":".join([*user[:5], "/run/home", *user[6:]]) if user[2:3] == ["0"] else ":".join(user)
+        for user in users
+    ]
     (folder / "passwd").write_text("\n".join(own) + "\n", encoding="utf-8")
     names = "".join(f"{address} {name}\n" for name, address in addresses.items())
     (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}", encoding="utf-8")

@@ -1,4 +1,5 @@
-"""A network of hosts in namespaces: a bridge on this machine, and an interface with an address for each host. Needs root."""
+"""A network of hosts in namespaces: a bridge on this machine, and an interface with an address for
+each host. Needs root."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ table inet psclust_cut {
 
 
 class Network(AbstractContextManager["Network"]):
-    """`names` get addresses in a /24 of 10.77.0.0/16 that no other such network uses; this machine gets the last one."""
+    """`names` get addresses in a /24 of 10.77.0.0/16 that no other such network uses; this machine
+    gets the last one."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = tuple(names)
@@ -56,10 +58,15 @@ class Network(AbstractContextManager["Network"]):
 
     def cut(self, name: str) -> None:
         """Drop all packets in and out."""
-        subprocess.run([*self.command(name), find_program("nft"), "-f", "-"], input=_CUT.encode(), check=True)
+        subprocess.run(
+            [*self.command(name), find_program("nft"), "-f", "-"], input=_CUT.encode(), check=True
+        )
 
     def heal(self, name: str) -> None:
-        subprocess.run([*self.command(name), find_program("nft"), "delete", "table", "inet", "psclust_cut"], check=True)
+        subprocess.run(
+            [*self.command(name), find_program("nft"), "delete", "table", "inet", "psclust_cut"],
+            check=True,
+        )
 
     def _add(self, name: str) -> None:
         space, outer = self.namespace(name), f"{self.bridge}-{self._names.index(name) + 1}"
@@ -73,7 +80,10 @@ class Network(AbstractContextManager["Network"]):
     def _remove(self) -> None:
         for index, name in enumerate(self._names):
             # Deleted explicitly: the kernel ends a namespace some time later.
-            for command in (("link", "delete", f"{self.bridge}-{index + 1}"), ("netns", "delete", self.namespace(name))):
+            for command in (
+                ("link", "delete", f"{self.bridge}-{index + 1}"),
+                ("netns", "delete", self.namespace(name)),
+            ):
                 with suppress(subprocess.CalledProcessError):
                     _ip(*command)
         with suppress(subprocess.CalledProcessError):
@@ -88,7 +98,10 @@ def _free_number() -> int:
             _ip("address", "add", f"10.77.{number}.254/24", "dev", f"psclust{number}")
             _ip("link", "set", f"psclust{number}", "up")
             return number
-    raise OSError("256 networks of test hosts exist already; see `ip link`, and delete the bridges named psclust<number>")
+    raise OSError(
+        "256 networks of test hosts exist already; see `ip link`, "
+        "and delete the bridges named psclust<number>"
+    )
 
 
 def _ip(*arguments: str) -> None:

@@ -10,7 +10,8 @@ import psutil
 
 
 def running(started: subprocess.Popen[Any]) -> psutil.Process | None:
-    """None once it has ended: then its number may be that of any other process, which nothing must look at or kill in its place."""
+    """None once it has ended: then its number may be that of any other process, which nothing must
+    look at or kill in its place."""
     with suppress(psutil.NoSuchProcess):
         return psutil.Process(started.pid) if started.poll() is None else None
     return None

@@ -1,4 +1,5 @@
-"""The fixture `psclust_cluster` for tests of those who use psclust; installed with it, as a plugin of pytest."""
+"""The fixture `psclust_cluster` for tests of those who use psclust; installed with it, as a plugin
+of pytest."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def psclust_cluster() -> Iterator[Callable[..., LocalCluster]]:
-    """Starts a `psclust.LocalCluster` with the arguments given, which ends with the test: `cluster = psclust_cluster(ps=2, workers=2)`."""
+    """Starts a `psclust.LocalCluster` with the arguments given, which ends with the test: `cluster
+    = psclust_cluster(ps=2, workers=2)`."""
     from psclust.api.local_cluster import LocalCluster
 
     with ExitStack() as clusters:

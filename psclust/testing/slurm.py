@@ -1,8 +1,9 @@
-"""A real Slurm for tests, on one machine: munged, slurmctld and one slurmd a node, all of them in one folder:
-`with slurm_bed(folder, 4) as slurm: ...`. Needs root.
+"""A real Slurm for tests, on one machine: munged, slurmctld and one slurmd a node, all of them in
+one folder: `with slurm_bed(folder, 4) as slurm: ...`. Needs root.
 
-The nodes share this machine, or, `isolated`, each has its own network and name, so that it can be cut off. Every allocation is a job of
-this Slurm: `salloc`, `sbatch` and `srun` with `SlurmBed.environ`."""
+The nodes share this machine, or, `isolated`, each has its own network and name, so that it can be
+cut off. Every allocation is a job of this Slurm: `salloc`, `sbatch` and `srun` with
+`SlurmBed.environ`."""
 
 from __future__ import annotations
 
@@ -109,7 +110,9 @@ class SlurmBed:
 
     def run(self, *command: str, check: bool = True) -> str:
         """The output of a command such as `squeue`. Raises CalledProcessError."""
-        done = subprocess.run(command, env={**os.environ, **self.environ}, check=check, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env={**os.environ, **self.environ}, check=check, capture_output=True, text=True
+        )
         return done.stdout
 
     def node_states(self) -> list[str]:
@@ -126,18 +129,28 @@ class SlurmBed:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
-                if mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0") and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    mark in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
         return found
 
 
 @contextmanager
 def slurm_bed(
-    folder: Path, count: int, *, isolated: bool = False, tracking: Tracking = "linuxproc", cpus: int = 8, gpus: int = 0
+    folder: Path,
+    count: int,
+    *,
+    isolated: bool = False,
+    tracking: Tracking = "linuxproc",
+    cpus: int = 8,
+    gpus: int = 0,
 ) -> Iterator[SlurmBed]:
-    """`count` nodes, n1, n2, ... (c1, c2, ... with `tracking="cgroup"`: their names are those of control groups), idle. cpus: of each node,
-    as Slurm counts them. gpus: devices of each node, which no driver serves. Raises FileNotFoundError if a program is missing, and
-    TimeoutError, with the log's folder, if Slurm does not start."""
+    """`count` nodes, n1, n2, ... (c1, c2, ... with `tracking="cgroup"`: their names are those of
+    control groups), idle. cpus: of each node, as Slurm counts them. gpus: devices of each node,
+    which no driver serves. Raises FileNotFoundError if a program is missing, and TimeoutError, with
+    the log's folder, if Slurm does not start."""
     folder = folder.resolve()
     for part in ("munge", "state", "spool", "log", "dev"):
         (folder / part).mkdir(parents=True)
@@ -154,27 +167,49 @@ def slurm_bed(
         _start_munge(folder, stack)
         start = _Daemons(bed, stack)
         start("slurmctld", ["slurmctld", "-D", "-c", "-i"])
-        wait_until(lambda: _answers(controller, ports), _START_S, what=f"slurmctld, see {folder / 'log'},")
-        bed.nodes = [SlurmNode(name, addresses[name], start(name, _slurmd(name, network)), network) for name in names]
-        wait_until(lambda: bed.node_states() == ["idle"] * count, _START_S, what=f"{count} idle nodes, see {folder / 'log'},")
+        wait_until(
+            lambda: _answers(controller, ports), _START_S, what=f"slurmctld, see {folder / 'log'},"
+        )
+        bed.nodes = [
+            SlurmNode(name, addresses[name], start(name, _slurmd(name, network)), network)
+            for name in names
+        ]
+        wait_until(
+            lambda: bed.node_states() == ["idle"] * count,
+            _START_S,
+            what=f"{count} idle nodes, see {folder / 'log'},",
+        )
         stack.callback(_end_jobs, bed)
         yield bed
 
 
-def _write_config(folder: Path, tracking: Tracking, controller: str, port: int, addresses: dict[str, str], cpus: int, gpus: int) -> None:
+def _write_config(
+    folder: Path,
+    tracking: Tracking,
+    controller: str,
+    port: int,
+    addresses: dict[str, str],
+    cpus: int,
+    gpus: int,
+) -> None:
     here = socket.gethostname().partition(".")[0]
-    text = _CONFIG.format(folder=folder, controller=here, address=controller, port=port, tracking=tracking)
+    text = _CONFIG.format(
+        folder=folder, controller=here, address=controller, port=port, tracking=tracking
+    )
     for number, (name, address) in enumerate(addresses.items(), 1):
         own = name if address != "127.0.0.1" else here
         gres = f"Gres=gpu:{gpus} " if gpus else ""
         text += (
-            f"NodeName={name} NodeHostname={own} NodeAddr={address} Port={port + number} CPUs={cpus} RealMemory=4000 {gres}State=UNKNOWN\n"
+            f"NodeName={name} NodeHostname={own} NodeAddr={address} Port={port + number} "
+            f"CPUs={cpus} RealMemory=4000 {gres}State=UNKNOWN\n"
         )
     for number in range(gpus):
         os.mknod(folder / "dev" / f"nvidia{number}", 0o20666, os.makedev(_NVIDIA, number))
     devices = f"{folder}/dev/nvidia" + (f"[0-{gpus - 1}]" if gpus > 1 else "0")
     (folder / "slurm.conf").write_text(text, encoding="ascii")
-    (folder / "gres.conf").write_text("".join(f"NodeName={name} Name=gpu File={devices}\n" for name in addresses) if gpus else "")
+    (folder / "gres.conf").write_text(
+        "".join(f"NodeName={name} Name=gpu File={devices}\n" for name in addresses) if gpus else ""
+    )
     (folder / "cgroup.conf").write_text("CgroupAutomount=no\n", encoding="ascii")
 
 
@@ -186,7 +221,16 @@ def _start_munge(folder: Path, stack: ExitStack) -> None:
     key.chmod(0o400)
     folder.chmod(0o755)
     own.chmod(0o711)
-    options = ["--key-file", key, "--socket", place, "--pid-file", own / "pid", "--log-file", folder / "log" / "munged"]
+    options = [
+        "--key-file",
+        key,
+        "--socket",
+        place,
+        "--pid-file",
+        own / "pid",
+        "--log-file",
+        folder / "log" / "munged",
+    ]
     command = [
         find_program("munged"),
         "--foreground",
@@ -198,7 +242,9 @@ def _start_munge(folder: Path, stack: ExitStack) -> None:
         "2",
     ]
     with (folder / "log" / "munged.out").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
     stack.callback(_end, process)
     wait_until(place.exists, _START_S, what=f"munged, see {folder / 'log'},")
 
@@ -231,7 +277,18 @@ def _slurmd(name: str, network: Network | None) -> list[str]:
         return daemon
     # `ip netns exec` would mount another /sys, without control groups.
     space = f"--net=/run/netns/{network.namespace(name)}"
-    return ["nsenter", space, "unshare", "--uts", "sh", "-c", 'hostname "$1"; shift; exec "$@"', "sh", name, *daemon]
+    return [
+        "nsenter",
+        space,
+        "unshare",
+        "--uts",
+        "sh",
+        "-c",
+        'hostname "$1"; shift; exec "$@"',
+        "sh",
+        name,
+        *daemon,
+    ]
 
 
 def _answers(address: str, port: int) -> bool:
@@ -271,6 +328,8 @@ def _end_leftovers(bed: SlurmBed) -> None:
 def _remove_control_groups(names: Sequence[str]) -> None:
     for name in names:
         for place in Path("/sys/fs/cgroup").glob(f"**/slurm*_{name}"):
-            for folder in sorted((path for path in [place, *place.rglob("*")] if path.is_dir()), reverse=True):
+            for folder in sorted(
+                (path for path in [place, *place.rglob("*")] if path.is_dir()), reverse=True
+            ):
                 with suppress(OSError):
                     folder.rmdir()

@@ -1,4 +1,5 @@
-"""A real sshd and the keys to log in to it, in files of one folder; no user's `~/.ssh` is read or written."""
+"""A real sshd and the keys to log in to it, in files of one folder; no user's `~/.ssh` is read or
+written."""
 
 from __future__ import annotations
 
@@ -8,14 +9,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_PACKAGES = {"sshd": "openssh-server", "ssh-keygen": "openssh-client", "ip": "iproute2", "nft": "nftables"}
+_PACKAGES = {
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+    "ip": "iproute2",
+    "nft": "nftables",
+}
 _PACKAGES |= {"systemctl": "systemd", "systemd-analyze": "systemd"}
-_PACKAGES |= {"munged": "munge", "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "nsenter": "util-linux"}
+_PACKAGES |= {
+    "munged": "munge",
+    "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm",
+    "nsenter": "util-linux",
+}
 _SEARCH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 
 
 def find_program(name: str) -> str:
-    """The path of a system program, even if only root has it on PATH. Raises FileNotFoundError naming the package to install."""
+    """The path of a system program, even if only root has it on PATH. Raises FileNotFoundError
+    naming the package to install."""
     path = shutil.which(name, path=_SEARCH)
     if path is None:
         package = _PACKAGES.get(name, name)
@@ -40,14 +52,28 @@ def make_keys(folder: Path) -> Keys:
     """New Ed25519 keys in `folder`."""
     keys = Keys(folder / "host_key", folder / "id_ed25519")
     for path in (keys.host, keys.user):
-        command = [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "psclust-test-bed", "-f", str(path)]
+        command = [
+            find_program("ssh-keygen"),
+            "-q",
+            "-t",
+            "ed25519",
+            "-N",
+            "",
+            "-C",
+            "psclust-test-bed",
+            "-f",
+            str(path),
+        ]
         subprocess.run(command, check=True, capture_output=True)
     shutil.copy(keys.user.with_suffix(".pub"), folder / "authorized_keys")
     return keys
 
 
-def sshd_config(folder: Path, keys: Keys, address: str, port: int, home: Path | None = None) -> Path:
-    """Write the configuration of an sshd at `address:port`, with its default limits on log-ins. home: HOME, by default the user's."""
+def sshd_config(
+    folder: Path, keys: Keys, address: str, port: int, home: Path | None = None
+) -> Path:
+    """Write the configuration of an sshd at `address:port`, with its default limits on log-ins.
+    home: HOME, by default the user's."""
     path = folder / f"sshd-{address}.conf"
     settings: dict[str, object] = {
         "ListenAddress": address,
@@ -62,18 +88,29 @@ def sshd_config(folder: Path, keys: Keys, address: str, port: int, home: Path | 
     }
     if home is not None:
         settings["SetEnv"] = f"HOME={home}"
-    path.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8")
+    path.write_text(
+        "".join(f"{key} {value}\n" for key, value in settings.items()), encoding="utf-8"
+    )
     return path
 
 
 def write_client_config(home: Path, keys: Keys, places: Mapping[str, tuple[str, int]]) -> None:
-    """Write `home/.ssh` so that a client with that HOME reaches the hosts by name. places: name -> (address, port)."""
+    """Write `home/.ssh` so that a client with that HOME reaches the hosts by name. places: name ->
+    (address, port)."""
     folder = home / ".ssh"
     folder.mkdir(parents=True, mode=0o700)
     known, config = [], []
     for name, (address, port) in places.items():
-        known += [f"[{where}]:{port} {keys.host_public}" if port != 22 else f"{where} {keys.host_public}" for where in (name, address)]
+        known += [
+            f"[{where}]:{port} {keys.host_public}" if port != 22 else f"{where} {keys.host_public}"
+            for where in (name, address)
+        ]
         config += [f"Host {name}", f"  HostName {address}", f"  Port {port}"]
-    config += ["Host *", f"  IdentityFile {keys.user}", "  IdentitiesOnly yes", f"  UserKnownHostsFile {folder / 'known_hosts'}"]
+    config += [
+        "Host *",
+        f"  IdentityFile {keys.user}",
+        "  IdentitiesOnly yes",
+        f"  UserKnownHostsFile {folder / 'known_hosts'}",
+    ]
     (folder / "known_hosts").write_text("\n".join(known) + "\n", encoding="ascii")
     (folder / "config").write_text("\n".join(config) + "\n", encoding="utf-8")

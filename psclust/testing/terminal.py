@@ -19,13 +19,30 @@ _STEP = re.compile(r"\x1b\[(\d*)([AJKm])|\x1b\[[0-9;]*m|([\r\n])|([^\r\n\x1b]+)|
 
 
 class Terminal:
-    """One command on a pseudo-terminal of `columns` times `rows`; `written` is all of its output."""
+    """One command on a pseudo-terminal of `columns` times `rows`; `written` is all of its
+    output."""
 
-    def __init__(self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], columns: int = 100, rows: int = 30) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        columns: int = 100,
+        rows: int = 30,
+    ) -> None:
         self._columns = columns
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(command, cwd=cwd, env=dict(env), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=dict(env),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
         os.close(theirs)
         self._ours = ours
         self._data = bytearray()
@@ -59,7 +76,8 @@ class Terminal:
 
 
 def screen(written: str, columns: int) -> list[str]:
-    """The lines, without colors, on a terminal that can move its cursor up and erase lines. Raises AssertionError for any other command."""
+    """The lines, without colors, on a terminal that can move its cursor up and erase lines. Raises
+    AssertionError for any other command."""
     lines, row, column = [""], 0, 0
     for number, command, move, text, other in _STEP.findall(written):
         assert not other, f"a terminal gets a command: {written!r}"

@@ -12,8 +12,11 @@ _T = TypeVar("_T")
 PATIENCE_S = 300.0
 
 
-def wait_until(condition: Callable[[], _T], deadline_s: float = PATIENCE_S, *, what: str = "the condition") -> _T:
-    """Poll `condition` every 10 ms; returns its first true value. Raises TimeoutError after `deadline_s`."""
+def wait_until(
+    condition: Callable[[], _T], deadline_s: float = PATIENCE_S, *, what: str = "the condition"
+) -> _T:
+    """Poll `condition` every 10 ms; returns its first true value. Raises TimeoutError after
+    `deadline_s`."""
     end = time.monotonic() + deadline_s
     while not (value := condition()):
         if time.monotonic() > end:

@@ -1,7 +1,8 @@
-"""`python -m psclust.train module:program [options]`: runs a program as the task that the environment names, or alone.
+"""`python -m psclust.train module:program [options]`: runs a program as the task that the
+environment names, or alone.
 
-`--describe` before it prints the program's variables instead, for `psclust plan`. A user's mistake is one sentence on stderr and an exit
-code; an exception in the user's own code keeps its traceback.
+`--describe` before it prints the program's variables instead, for `psclust plan`. A user's mistake
+is one sentence on stderr and an exit code; an exception in the user's own code keeps its traceback.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _OF_THE_FUNCTIONS = ("psclust.train.compared_tensors", "psclust.replication.towe
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Returns the exit code."""
     _log_to_stdout()
-    # This package builds graphs and runs sessions; all other TensorFlow 2 behavior (resource variables, control flow) stays.
+    # This package builds graphs and runs sessions; all other TensorFlow 2 behavior (resource
+    # variables, control flow) stays.
     tf.compat.v1.disable_eager_execution()
     try:
         describing = list(arguments[:1]) == [_DESCRIBE]
@@ -52,15 +54,28 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
         # Before the user's module is imported: it may use `tf.estimator` at once.
         install()
         program = load_program(options.program)
-        program = program.with_params(parse_changes(options.changes, program.params or {})).with_config(options.config)
+        program = program.with_params(
+            parse_changes(options.changes, program.params or {})
+        ).with_config(options.config)
         if describing:
             sys.stdout.write(f"{_describe(program)}\n")
             return 0
         with ExitStack() as scratch:
-            job = Job(program, context, options, _model_dir(options, context, scratch), _reporter(options, context))
+            job = Job(
+                program,
+                context,
+                options,
+                _model_dir(options, context, scratch),
+                _reporter(options, context),
+            )
             job.end_request.listen()
             run(job)
-            if context.is_chief and "train" in options.do and job.model_dir.is_dir() and (options.model_dir or context.run_dir):
+            if (
+                context.is_chief
+                and "train" in options.do
+                and job.model_dir.is_dir()
+                and (options.model_dir or context.run_dir)
+            ):
                 LOG.info("the model is in %s", job.model_dir)
     except PsclustError as error:
         sys.stderr.write(f"{error}\n")
@@ -69,16 +84,22 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _describe(program: Program) -> str:
-    """The variables of a program for `psclust plan`, from a dry build: one line for `Description.find`."""
+    """The variables of a program for `psclust plan`, from a dry build: one line for
+    `Description.find`."""
     config = program.config
-    return Description(tuple(dry_build(program)), config.wire_dtype, one_way(config), one_way_in_step(config)).render()
+    return Description(
+        tuple(dry_build(program)), config.wire_dtype, one_way(config), one_way_in_step(config)
+    ).render()
 
 
 def _model_dir(options: Options, context: TaskContext, scratch: ExitStack) -> Path:
     if options.model_dir:
         return options.model_dir
     # A task of a run may be killed, and would leave a temporary folder behind.
-    return RunFolder(context.run_dir or Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="psclust-")))).model
+    return RunFolder(
+        context.run_dir
+        or Path(scratch.enter_context(tempfile.TemporaryDirectory(prefix="psclust-")))
+    ).model
 
 
 def _reporter(options: Options, context: TaskContext) -> Reporter:
@@ -86,7 +107,8 @@ def _reporter(options: Options, context: TaskContext) -> Reporter:
 
 
 def _log_to_stdout() -> None:
-    """Logs one plain line a message, for this package only: the user's program configures its own logging."""
+    """Logs one plain line a message, for this package only: the user's program configures its own
+    logging."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     package_log = logging.getLogger("psclust")
@@ -106,8 +128,9 @@ def _leave_to_the_chief() -> None:
 
 
 def _is_useful(record: logging.LogRecord) -> bool:
-    """Passes, of TensorFlow's informative messages, those of its hooks (LoggingTensorHook, StepCounterHook); of its warnings, all but those
-    about deprecation: the graph interface is deprecated, and a model over feature columns logs a page about it."""
+    """Passes, of TensorFlow's informative messages, those of its hooks (LoggingTensorHook,
+    StepCounterHook); of its warnings, all but those about deprecation: the graph interface is
+    deprecated, and a model over feature columns logs a page about it."""
     if record.levelno < logging.WARNING:
         return record.module == "basic_session_run_hooks"
     return record.module != "deprecation"

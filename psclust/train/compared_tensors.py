@@ -1,5 +1,6 @@
-"""Warnings about `==` and `!=` between tensors in a user's functions: in a graph, TensorFlow compares the objects, not what they hold. The
-result is a Python bool, and an accuracy made of it is 0, without a word."""
+"""Warnings about `==` and `!=` between tensors in a user's functions: in a graph, TensorFlow
+compares the objects, not what they hold. The result is a Python bool, and an accuracy made of it is
+0, without a word."""
 
 from __future__ import annotations
 
@@ -22,14 +23,17 @@ LOG = logging.getLogger(__name__)
 
 _KINDS = (tf.Tensor, tf.Variable, tf.RaggedTensor)
 _OPERATORS = {"__eq__": ("==", "tf.equal"), "__ne__": ("!=", "tf.not_equal")}
-_GENERATED = "__autograph_generated_file"  # what TensorFlow runs in place of a function that a dataset maps
+# What TensorFlow runs in place of a function that a dataset maps.
+_GENERATED = "__autograph_generated_file"
 
 
 @contextmanager
 def comparisons_noticed(seen: set[str]) -> Iterator[None]:
-    """Until it ends, comparisons of tensors in the user's code warn, and give what they gave before. `seen`: places that have warned.
+    """Until it ends, comparisons of tensors in the user's code warn, and give what they gave
+    before. `seen`: places that have warned.
 
-    Making them compare values would change model functions of `tf.estimator`, where they compare objects too, and fail in `if a == b`."""
+    Making them compare values would change model functions of `tf.estimator`, where they compare
+    objects too, and fail in `if a == b`."""
     before = [(kind, name, getattr(kind, name)) for kind in _KINDS for name in _OPERATORS]
     for kind, name, compare in before:
         setattr(kind, name, _noticing(name, compare, seen))
@@ -40,14 +44,26 @@ def comparisons_noticed(seen: set[str]) -> Iterator[None]:
             setattr(kind, name, compare)
 
 
-def _noticing(name: str, compare: Callable[[Any, Any], Any], seen: set[str]) -> Callable[[Any, Any], Any]:
+def _noticing(
+    name: str, compare: Callable[[Any, Any], Any], seen: set[str]
+) -> Callable[[Any, Any], Any]:
     def compared(self: Any, other: Any) -> Any:
         result = compare(self, other)
-        place = _place(sys._getframe(1)) if isinstance(result, bool) and _holds_values(self, other) else None
+        place = (
+            _place(sys._getframe(1))
+            if isinstance(result, bool) and _holds_values(self, other)
+            else None
+        )
         if place is not None and f"{place} {name}" not in seen:
             seen.add(f"{place} {name}")
             operator, function = _OPERATORS[name]
-            LOG.warning("%s: `%s` compares tensors as objects, so it is %s whatever they hold; write %s", place, operator, result, function)
+            LOG.warning(
+                "%s: `%s` compares tensors as objects, so it is %s whatever they hold; write %s",
+                place,
+                operator,
+                result,
+                function,
+            )
         return result
 
     return compared
@@ -61,7 +77,8 @@ def _holds_values(tensor: Any, other: Any) -> bool:
 
 
 def _place(frame: FrameType) -> str | None:
-    """The line of the user's that compares; None if it is a library's, or looks for an object: `in`, a dict, a set."""
+    """The line of the user's that compares; None if it is a library's, or looks for an object:
+    `in`, a dict, a set."""
     code = frame.f_code
     if dis.opname[code.co_code[frame.f_lasti]] != "COMPARE_OP" or is_of_library(code.co_filename):
         return None
@@ -69,6 +86,8 @@ def _place(frame: FrameType) -> str | None:
     if _GENERATED in code.co_filename:
         # The line that gives the function to the dataset.
         name = name.removeprefix("tf__")
-        while found.f_back is not None and (_GENERATED in found.f_code.co_filename or is_of_library(found.f_code.co_filename)):
+        while found.f_back is not None and (
+            _GENERATED in found.f_code.co_filename or is_of_library(found.f_code.co_filename)
+        ):
             found = found.f_back
     return f"{Path(found.f_code.co_filename).name}:{found.f_lineno} ({name})"

@@ -1,4 +1,5 @@
-"""`psclust.TrainConfig`: the settings of a training beyond model, input and optimizer. The defaults change nothing."""
+"""`psclust.TrainConfig`: the settings of a training beyond model, input and optimizer. The defaults
+change nothing."""
 
 from __future__ import annotations
 
@@ -19,37 +20,54 @@ GUARDS = ("off", "loss", "gradients")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainConfig:
-    """Settings of a training; `--config key=value` on the command line replaces any of them. Raises UsageError for an invalid value.
+    """Settings of a training; `--config key=value` on the command line replaces any of them. Raises
+    UsageError for an invalid value.
 
     clip_norm: scales the averaged gradient of an update down to this global norm if it is longer.
-    accumulate: batches that each replica adds up for one update, which equals one batch as large as all of them.
-    weight_decay: each update adds this times the variable to its gradient, for variables of two dimensions or more, once whatever the
-        number of replicas; to a sparse gradient, for the rows that the step touches. Before clipping.
-    average_decay: keeps an exponential moving average of all trained variables, also in the checkpoints, and evaluates it.
-    wire_dtype: float32; bfloat16, which halves the traffic between tasks; or int8, which quarters that of large dense variables (the rest
-        is bfloat16 then). Variables and checkpoints keep their dtype. int8 sends gradients with a scale for each block of up to 1,024
-        values and keeps what rounding takes from them for the next step; weights come back as rounded differences where workers compute
-        from copies of their own (local_copies), elsewhere as bfloat16.
-    moving_statistics: how `psclust.batch_normalization` works with several replicas. first: each normalizes its own batch, and the first
-        one's moments are kept. mean: the mean of all replicas' moments is kept. sync: moments of the whole batch of all replicas.
-    statistics_every: with mean in-graph, each tower keeps its own statistics; they are averaged once in this many updates.
-    nan_guard: loss ends the training at a loss that is not finite; gradients also checks every gradient before it is applied. Both keep
-        values that are not finite out of checkpoints. off does neither.
+    accumulate: batches that each replica adds up for one update, which equals one batch as large as
+        all of them.
+    weight_decay: each update adds this times the variable to its gradient, for variables of two
+        dimensions or more, once whatever the number of replicas; to a sparse gradient, for the rows
+        that the step touches. Before clipping.
+    average_decay: keeps an exponential moving average of all trained variables, also in the
+        checkpoints, and evaluates it.
+    wire_dtype: float32; bfloat16, which halves the traffic between tasks; or int8, which quarters
+        that of large dense variables (the rest is bfloat16 then). Variables and checkpoints keep
+        their dtype. int8 sends gradients with a scale for each block of up to 1,024 values and
+        keeps what rounding takes from them for the next step; weights come back as rounded
+        differences where workers compute from copies of their own (local_copies), elsewhere as
+        bfloat16.
+    moving_statistics: how `psclust.batch_normalization` works with several replicas. first: each
+        normalizes its own batch, and the first one's moments are kept. mean: the mean of all
+        replicas' moments is kept. sync: moments of the whole batch of all replicas.
+    statistics_every: with mean in-graph, each tower keeps its own statistics; they are averaged
+        once in this many updates.
+    nan_guard: loss ends the training at a loss that is not finite; gradients also checks every
+        gradient before it is applied. Both keep values that are not finite out of checkpoints. off
+        does neither.
     summary_steps: steps between summaries in event files; None writes none.
     profile_steps: the steps to write a Chrome trace of, `trace-<step>.json`.
-    stop_after: ends the training when the mean loss of this many steps is no lower than the lowest mean of as many steps before.
-    save_seconds, save_steps: time and steps between checkpoints, whichever comes first; None for both writes only the last one.
-    keep: how many of the last checkpoints to keep. keep_every_s: also keeps, for good, one for every this many seconds.
-    sharded: every ps writes and reads its own part of a checkpoint; they need a file system that all of them share.
-    split_batch: towers that step together share one dataset and split each batch by rows: in one process and in-graph all towers, as shard
-        0 of 1; between-graph the towers of one worker. Otherwise every tower reads a shard of its own.
-    drop_uneven: drops batches that cannot be shared evenly instead of weighting them: a batch smaller than its dataset's first one, or a
-        split batch whose rows the towers cannot split evenly. Synchronous training ends when the first replica has no batch left.
-    local_copies: workers compute from copies of the variables they train, and each variable comes back as soon as it is updated, while
-        gradients still leave. Without effect where an update needs all gradients at once (clip_norm, nan_guard "gradients"), with
-        --max-staleness, and between-graph with --sync. A hook that writes to a trained variable is seen one step later.
-    device_count: how many devices, with a tower on each, a process uses: of its GPUs or, if it has none, of CPU devices. None: all GPUs,
-        else one CPU. Bare servers get their devices from the cluster file; this limits how many are used.
+    stop_after: ends the training when the mean loss of this many steps is no lower than the lowest
+        mean of as many steps before.
+    save_seconds, save_steps: time and steps between checkpoints, whichever comes first; None for
+        both writes only the last one.
+    keep: how many of the last checkpoints to keep. keep_every_s: also keeps, for good, one for
+        every this many seconds.
+    sharded: every ps writes and reads its own part of a checkpoint; they need a file system that
+        all of them share.
+    split_batch: towers that step together share one dataset and split each batch by rows: in one
+        process and in-graph all towers, as shard 0 of 1; between-graph the towers of one worker.
+        Otherwise every tower reads a shard of its own.
+    drop_uneven: drops batches that cannot be shared evenly instead of weighting them: a batch
+        smaller than its dataset's first one, or a split batch whose rows the towers cannot split
+        evenly. Synchronous training ends when the first replica has no batch left.
+    local_copies: workers compute from copies of the variables they train, and each variable comes
+        back as soon as it is updated, while gradients still leave. Without effect where an update
+        needs all gradients at once (clip_norm, nan_guard "gradients"), with --max-staleness, and
+        between-graph with --sync. A hook that writes to a trained variable is seen one step later.
+    device_count: how many devices, with a tower on each, a process uses: of its GPUs or, if it has
+        none, of CPU devices. None: all GPUs, else one CPU. Bare servers get their devices from the
+        cluster file; this limits how many are used.
     """
 
     clip_norm: float | None = None
@@ -74,16 +92,48 @@ class TrainConfig:
     device_count: int | None = None
 
     def __post_init__(self) -> None:
-        for name in (*_POSITIVE, "clip_norm", "accumulate", "statistics_every", "summary_steps", "stop_after", "device_count"):
+        for name in (
+            *_POSITIVE,
+            "clip_norm",
+            "accumulate",
+            "statistics_every",
+            "summary_steps",
+            "stop_after",
+            "device_count",
+        ):
             value = getattr(self, name)
             _need(value is None or value > 0, name, value, "a positive number")
-        for name in ("accumulate", "statistics_every", "keep", *(["device_count"] if self.device_count is not None else [])):
+        for name in (
+            "accumulate",
+            "statistics_every",
+            "keep",
+            *(["device_count"] if self.device_count is not None else []),
+        ):
             _need(isinstance(getattr(self, name), int), name, getattr(self, name), "a whole number")
-        _need(self.weight_decay >= 0 and math.isfinite(self.weight_decay), "weight_decay", self.weight_decay, "zero or more")
+        _need(
+            self.weight_decay >= 0 and math.isfinite(self.weight_decay),
+            "weight_decay",
+            self.weight_decay,
+            "zero or more",
+        )
         decay = self.average_decay
-        _need(decay is None or 0 <= decay < 1, "average_decay", decay, "at least 0 and less than 1, for example 0.999")
-        for name, choices in (("wire_dtype", WIRES), ("moving_statistics", STATISTICS), ("nan_guard", GUARDS)):
-            _need(getattr(self, name) in choices, name, getattr(self, name), f"one of {', '.join(choices)}")
+        _need(
+            decay is None or 0 <= decay < 1,
+            "average_decay",
+            decay,
+            "at least 0 and less than 1, for example 0.999",
+        )
+        for name, choices in (
+            ("wire_dtype", WIRES),
+            ("moving_statistics", STATISTICS),
+            ("nan_guard", GUARDS),
+        ):
+            _need(
+                getattr(self, name) in choices,
+                name,
+                getattr(self, name),
+                f"one of {', '.join(choices)}",
+            )
 
 
 def _need(holds: bool, name: str, value: Any, what: str) -> None:
@@ -92,7 +142,8 @@ def _need(holds: bool, name: str, value: Any, what: str) -> None:
 
 
 def changed(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
-    """`config` with the `key=value` texts applied; values are JSON or plain text. Raises UsageError."""
+    """`config` with the `key=value` texts applied; values are JSON or plain text. Raises
+    UsageError."""
     types = {field.name: str(field.type) for field in fields(TrainConfig)}
     values: dict[str, Any] = {}
     for change in changes:
@@ -117,14 +168,20 @@ def _value(change: str, text: str, type_: str) -> Any:
         return text
     value: Any
     try:
-        value = {"None": None, "none": None, "True": True, "False": False}[text] if text in _WORDS else json.loads(text)
+        value = (
+            {"None": None, "none": None, "True": True, "False": False}[text]
+            if text in _WORDS
+            else json.loads(text)
+        )
     except ValueError:
         value = text
     if "tuple[int, ...]" in allowed and isinstance(value, (list, int)):
         value = tuple(value) if isinstance(value, list) else (value,)
     if "float" in allowed and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
-    if (type(value).__name__ if value is not None else "None") not in [name.partition("[")[0] for name in allowed]:
+    if (type(value).__name__ if value is not None else "None") not in [
+        name.partition("[")[0] for name in allowed
+    ]:
         raise UsageError(f"--config {change}: {text!r} is not of type {type_}")
     return value
 

@@ -1,4 +1,5 @@
-"""The parts of a program: the user's functions, their parameters and the settings of the training."""
+"""The parts of a program: the user's functions, their parameters and the settings of the
+training."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _D = TypeVar("_D", bound="Definition")
 
 @dataclass(frozen=True)
 class Definition:
-    """The fields of a `psclust.Program`, which documents them, and the user's functions called with their parameters."""
+    """The fields of a `psclust.Program`, which documents them, and the user's functions called with
+    their parameters."""
 
     model_fn: Callable[..., EstimatorSpec]
     input_fn: Callable[..., Any]
@@ -36,10 +38,20 @@ class Definition:
     _compared: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("model_fn", "input_fn", "optimizer_fn", "eval_input_fn", "predict_input_fn", "serving_input_receiver_fn"):
+        for name in (
+            "model_fn",
+            "input_fn",
+            "optimizer_fn",
+            "eval_input_fn",
+            "predict_input_fn",
+            "serving_input_receiver_fn",
+        ):
             found = getattr(self, name)
             if found is not None and not callable(found):
-                raise UsageError(f"{name}={type(found).__name__}(...) is no function; give one that returns it, such as a lambda")
+                raise UsageError(
+                    f"{name}={type(found).__name__}(...) is no function; "
+                    "give one that returns it, such as a lambda"
+                )
 
     def with_params(self: _D, changes: Mapping[str, Any]) -> _D:
         return replace(self, params={**(self.params or {}), **changes})
@@ -65,8 +77,21 @@ class Definition:
             return call_with(own or self.input_fn, **offered)
 
     def spec(self, features: Any, labels: Any, mode: str) -> EstimatorSpec:
-        with refusals("model_fn", mode, features, labels), comparisons_noticed(self._compared), layers_named_anew():
-            return as_spec(call_with(self.model_fn, features, labels, mode=mode, params=dict(self.params or {}), config=None))
+        with (
+            refusals("model_fn", mode, features, labels),
+            comparisons_noticed(self._compared),
+            layers_named_anew(),
+        ):
+            return as_spec(
+                call_with(
+                    self.model_fn,
+                    features,
+                    labels,
+                    mode=mode,
+                    params=dict(self.params or {}),
+                    config=None,
+                )
+            )
 
     def receiver(self, receiver_fn: Callable[..., Any]) -> Any:
         """What a `serving_input_receiver_fn` returns."""
@@ -77,10 +102,13 @@ class Definition:
         if self.optimizer_fn is None:
             return None
         with comparisons_noticed(self._compared):
-            optimizer = call_with(self.optimizer_fn, params=dict(self.params or {}), global_step=global_step)
+            optimizer = call_with(
+                self.optimizer_fn, params=dict(self.params or {}), global_step=global_step
+            )
         if not hasattr(optimizer, "compute_gradients"):
             raise UsageError(
-                f"optimizer_fn returned a {type(optimizer).__module__}.{type(optimizer).__name__}; return one of tf.compat.v1.train, for "
-                "example tf.compat.v1.train.MomentumOptimizer(0.01, 0.9)"
+                f"optimizer_fn returned a {type(optimizer).__module__}.{type(optimizer).__name__}; "
+                "return one of tf.compat.v1.train, "
+                "for example tf.compat.v1.train.MomentumOptimizer(0.01, 0.9)"
             )
         return optimizer

@@ -1,5 +1,6 @@
-"""SIGUSR1 ends a training at its next step, with a checkpoint, as a hook's request to stop does. It comes when `psclust up` gets it, for
-example from a batch system before the time of an allocation is over."""
+"""SIGUSR1 ends a training at its next step, with a checkpoint, as a hook's request to stop does. It
+comes when `psclust up` gets it, for example from a batch system before the time of an allocation is
+over."""
 
 from __future__ import annotations
 

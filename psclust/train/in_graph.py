@@ -1,4 +1,5 @@
-"""Training with one client: the towers of an in-graph cluster, or those of a single process, which step together."""
+"""Training with one client: the towers of an in-graph cluster, or those of a single process, which
+step together."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class _Client:
 
 
 def train_in_graph(job: Job) -> None:
-    """Trains until the data of all towers ends or the wanted step is reached, and writes a checkpoint of the result."""
+    """Trains until the data of all towers ends or the wanted step is reached, and writes a
+    checkpoint of the result."""
     target = start_server(job.context)
     layout = _layout(job, target)
     client = _client(job, layout)
@@ -59,7 +61,10 @@ def train_in_graph(job: Job) -> None:
         nonlocal client, job
         graph = client.graph
         try:
-            with explained(graph), open_session(target, graph, session_config(job.context)) as session:
+            with (
+                explained(graph),
+                open_session(target, graph, session_config(job.context)) as session,
+            ):
                 _train(client, session)
         except CANNOT_RUN as reason:
             LOG.warning("%s", reason)
@@ -72,8 +77,13 @@ def train_in_graph(job: Job) -> None:
 
 def _client(job: Job, layout: DeviceLayout) -> _Client:
     """Builds the graph."""
-    sync, bounded = job.context.sync or job.context.task is None, job.context.max_staleness is not None
-    graph, built = build_placed(job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded))
+    sync, bounded = (
+        job.context.sync or job.context.task is None,
+        job.context.max_staleness is not None,
+    )
+    graph, built = build_placed(
+        job, layout, lambda layout: build_in_graph(job.program, layout, sync=sync, bounded=bounded)
+    )
     with graph.as_default():
         report_model(job.reporter, job.model_dir, built.towers[0], layout)
         spec = built.towers[0].spec
@@ -81,11 +91,25 @@ def _client(job: Job, layout: DeviceLayout) -> _Client:
         # If each tower has its own step, one step runs one tower.
         seen = built.towers if len(built.steps) == 1 else built.towers[:1]
         hooks = Hooks(
-            [*training_hooks(spec, chief=True), *job.hooks, *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness)]
+            [
+                *training_hooks(spec, chief=True),
+                *job.hooks,
+                *configured_hooks(job, leading.step, leading.loss, seen, leading.staleness),
+            ]
         )
-        checkpoints = Checkpoints(tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config)
-        saver = Saver(checkpoints, job.save_s, job.program.config.save_steps, lambda: job.reporter.during("saving"), job.check_folder)
-        client = _Client(job, graph, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks)
+        checkpoints = Checkpoints(
+            tf.compat.v1.global_variables(), job.model_dir, layout.client, job.program.config
+        )
+        saver = Saver(
+            checkpoints,
+            job.save_s,
+            job.program.config.save_steps,
+            lambda: job.reporter.during("saving"),
+            job.check_folder,
+        )
+        client = _Client(
+            job, graph, layout, built, Initializer(spec.scaffold), checkpoints, saver, hooks
+        )
     graph.finalize()
     return client
 
@@ -97,7 +121,9 @@ def _layout(job: Job, target: str) -> DeviceLayout:
         return context.layout
 
     def ask() -> None:
-        found[0] = cluster_devices(target, context, session_config(context), job.program.config.device_count)
+        found[0] = cluster_devices(
+            target, context, session_config(context), job.program.config.device_count
+        )
 
     recover(ask, context, lambda: 0)
     return replace(context, devices=found[0]).layout
@@ -116,7 +142,10 @@ def _train(client: _Client, session: Session) -> None:
             LOG.info("resumed at step %d%s", step, job.context.which_attempt)
         session.run(
             [data.initializer for data in client.built.inputs],
-            {data.skip: position for data, position in zip(client.built.inputs, positions, strict=True)},
+            {
+                data.skip: position
+                for data, position in zip(client.built.inputs, positions, strict=True)
+            },
         )
         first = building.result()
         if saving is not None:
@@ -131,7 +160,9 @@ def _train(client: _Client, session: Session) -> None:
                     client.saver.maybe(session, made)
         else:
             clocks = [int(position) // state.batches for position in positions]
-            _run_threads(client, session, first, TowerStalenessBound(clocks, job.context.max_staleness))
+            _run_threads(
+                client, session, first, TowerStalenessBound(clocks, job.context.max_staleness)
+            )
     step = int(session.run(state.global_step))
     client.saver.save(session, step)
     # First: a reader of the line may end the ps, which the run no longer needs.
@@ -148,13 +179,15 @@ def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any
 
 
 def _runs(client: _Client, run: Callable[[], Any], order: RunOrder | None) -> StepRuns:
-    """order: None: not all tasks run their parts in order. Hooks may do anything between two steps."""
+    """order: None: not all tasks run their parts in order. Hooks may do anything between two
+    steps."""
     if order is None or client.hooks:
         return StepRuns(run)
     job, saver = client.job, client.saver
 
     def following() -> tuple[()] | None:
-        """Unless the training may end with the run that is under way, or a checkpoint is due after it."""
+        """Unless the training may end with the run that is under way, or a checkpoint is due after
+        it."""
         step = job.reporter.global_step + 1
         return None if job.enough(step) or saver.is_due(step) or job.end_request.received else ()
 
@@ -165,9 +198,15 @@ def _hooks(client: _Client, tower: int) -> Hooks:
     return client.hooks if tower == 0 else Hooks()
 
 
-def _steps(client: _Client, session: Session, runs: StepRuns, tower: int, stop: threading.Event | None = None) -> Iterator[int]:
-    """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the global step after each but the last, and but
-    those after which another is under way."""
+def _steps(
+    client: _Client,
+    session: Session,
+    runs: StepRuns,
+    tower: int,
+    stop: threading.Event | None = None,
+) -> Iterator[int]:
+    """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the
+    global step after each but the last, and but those after which another is under way."""
     hooks = _hooks(client, tower)
     while not (stop and stop.is_set()):
         try:
@@ -198,12 +237,16 @@ def _check_end(client: _Client, session: Session, tower: int, error: Any) -> Non
     ended = int(found[1]) if found else tower
     # Padding continues an input that ends, unless it never had a batch.
     if built.padded or session.run(built.state.positions)[ended] == 0:
-        raise no_data(input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input")
+        raise no_data(
+            input_of(workers[ended]) if len(built.inputs) == len(workers) else "the input"
+        )
 
 
-def _run_threads(client: _Client, session: Session, first: Callable[[], Any], bound: TowerStalenessBound) -> None:
-    """Runs one thread a tower, each with its own train op, `first` that of the first; this thread saves. The first error of any thread ends
-    all."""
+def _run_threads(
+    client: _Client, session: Session, first: Callable[[], Any], bound: TowerStalenessBound
+) -> None:
+    """Runs one thread a tower, each with its own train op, `first` that of the first; this thread
+    saves. The first error of any thread ends all."""
     errors: list[Exception] = []
     stop = threading.Event()
 
@@ -220,7 +263,10 @@ def _run_threads(client: _Client, session: Session, first: Callable[[], Any], bo
         finally:
             bound.end(tower)
 
-    threads = [threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True) for tower in range(len(client.built.steps))]
+    threads = [
+        threading.Thread(target=run, args=(tower,), name=f"tower {tower}", daemon=True)
+        for tower in range(len(client.built.steps))
+    ]
     for thread in threads:
         thread.start()
     try:

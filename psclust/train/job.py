@@ -19,8 +19,8 @@ from psclust.train.task_context import TaskContext
 
 @dataclass(frozen=True)
 class Job:
-    """hooks: session hooks to run in addition to those of the model function. check_folder: called before a checkpoint is written, raises
-    PsclustError if the model's folder has another writer."""
+    """hooks: session hooks to run in addition to those of the model function. check_folder: called
+    before a checkpoint is written, raises PsclustError if the model's folder has another writer."""
 
     program: Definition
     context: TaskContext
@@ -34,7 +34,9 @@ class Job:
     @property
     def save_s(self) -> float | None:
         """Seconds between checkpoints."""
-        return self.program.config.save_seconds if self.options.save_s is None else self.options.save_s
+        return (
+            self.program.config.save_seconds if self.options.save_s is None else self.options.save_s
+        )
 
     def new_graph(self) -> Graph:
         """An empty graph with the program's seed."""

@@ -15,8 +15,9 @@ _COUNTERS = "object_name_uids"
 def layers_named_anew() -> Iterator[None]:
     """Within it, Keras 3 names its layers as if it had made none: `dense`, `dense_1`.
 
-    It counts the layers of the whole process, where Keras 2 and TensorFlow's own layers count those of a graph. The second graph of a
-    program, for its evaluation, would name its variables `dense_2`, which no checkpoint has."""
+    It counts the layers of the whole process, where Keras 2 and TensorFlow's own layers count those
+    of a graph. The second graph of a program, for its evaluation, would name its variables
+    `dense_2`, which no checkpoint has."""
     before = _counters()
     _count_from({})
     try:
@@ -37,7 +38,11 @@ def _count_from(counters: dict[str, int]) -> None:
 
 
 def _state() -> Any:
-    """Keras's own settings of this thread; None until Keras 3 is imported, and in a Keras that keeps them otherwise: layers have then the
-    names that it gives them."""
+    """Keras's own settings of this thread; None until Keras 3 is imported, and in a Keras that
+    keeps them otherwise: layers have then the names that it gives them."""
     state = sys.modules.get("keras.src.backend.common.global_state")
-    return state if hasattr(state, "get_global_attribute") and hasattr(state, "set_global_attribute") else None
+    return (
+        state
+        if hasattr(state, "get_global_attribute") and hasattr(state, "set_global_attribute")
+        else None
+    )

@@ -1,4 +1,5 @@
-"""What the chief reports once about the model that it trains: where it is written, and which ps holds how much of it."""
+"""What the chief reports once about the model that it trains: where it is written, and which ps
+holds how much of it."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ LOG = logging.getLogger(__name__)
 
 
 def report_model(reporter: Reporter, folder: Path, tower: Tower, layout: DeviceLayout) -> None:
-    """Puts it into the progress. folder: of the checkpoints. Logs one sentence, with a remedy, if the largest ps holds
-    more than 1.2 times the mean."""
+    """Puts it into the progress. folder: of the checkpoints. Logs one sentence, with a remedy, if
+    the largest ps holds more than 1.2 times the mean."""
     variables = describe(tower)
-    ps = [asdict(each) for each in held(variables, layout.ps, layout.placement)] if layout.ps else []
+    ps = (
+        [asdict(each) for each in held(variables, layout.ps, layout.placement)] if layout.ps else []
+    )
     reporter.model({"folder": str(folder.absolute()), "tensorflow": tf.__version__, "ps": ps})
     text = warning(variables, layout.ps, layout.placement) if layout.ps > 1 else None
     if text is not None:

@@ -24,8 +24,9 @@ LOG = logging.getLogger(__name__)
 
 
 def run(job: Job) -> None:
-    """Does what the options ask for. All clients train; only the chief evaluates, predicts and exports, in a local session that needs no
-    server; an evaluator evaluates while the others train."""
+    """Does what the options ask for. All clients train; only the chief evaluates, predicts and
+    exports, in a local session that needs no server; an evaluator evaluates while the others
+    train."""
     context, do = job.context, job.options.do
     trains = do in (TRAIN, TRAIN_AND_EVALUATE)
     if context.is_evaluator and trains:
@@ -34,13 +35,20 @@ def run(job: Job) -> None:
         step = train(job)
         if job.end_request.received:
             if context.is_chief:
-                LOG.info("ended at step %d before the training was over: SIGUSR1 asked for it", step)
+                LOG.info(
+                    "ended at step %d before the training was over: SIGUSR1 asked for it", step
+                )
             return
         if do == TRAIN_AND_EVALUATE and context.is_chief and job.program.has_evaluation:
             _evaluate(job)
             return
     elif not context.is_chief:
-        LOG.info("%s has nothing to do: --do %s is for %s only", context.task, do, context.chief or "the chief")
+        LOG.info(
+            "%s has nothing to do: --do %s is for %s only",
+            context.task,
+            do,
+            context.chief or "the chief",
+        )
     else:
         CheckpointFolder(job.model_dir).check_writable()
         {"evaluate": _evaluate, "predict": _predict, "export": _export}[do](job)

@@ -9,15 +9,22 @@ from typing import Any
 
 
 def call_with(function: Callable[..., Any], *values: Any, **offered: Any) -> Any:
-    """Calls `function` with the arguments of `offered` that it names (all, if it takes `**kwargs`); its other parameters, whatever their
-    names, get `values` in order, as many as it has."""
+    """Calls `function` with the arguments of `offered` that it names (all, if it takes `**kwargs`);
+    its other parameters, whatever their names, get `values` in order, as many as it has."""
     parameters = inspect.signature(function).parameters.values()
     if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
         names = {parameter.name for parameter in parameters}
         offered = {name: value for name, value in offered.items() if name in names}
-    if any(parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY) for parameter in parameters):
+    if any(
+        parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.POSITIONAL_ONLY)
+        for parameter in parameters
+    ):
         return function(*values, **offered)
-    free = [p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD and p.name not in offered]
+    free = [
+        p.name
+        for p in parameters
+        if p.kind is Parameter.POSITIONAL_OR_KEYWORD and p.name not in offered
+    ]
     return function(**dict(zip(free, values, strict=False)), **offered)
 
 

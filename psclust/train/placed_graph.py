@@ -22,9 +22,12 @@ LOG = logging.getLogger(__name__)
 _Built = TypeVar("_Built")
 
 
-def build_placed(job: Job, layout: DeviceLayout, build: Callable[[DeviceLayout], _Built]) -> tuple[tf.Graph, _Built]:
-    """(a new graph, what `build` builds in it). If the model has functions on the device of a variable, such as the branches of a `tf.cond`
-    inside `tf.device(variable.device)`, `build` is called once more, in another graph, because functions cannot be moved."""
+def build_placed(
+    job: Job, layout: DeviceLayout, build: Callable[[DeviceLayout], _Built]
+) -> tuple[tf.Graph, _Built]:
+    """(a new graph, what `build` builds in it). If the model has functions on the device of a
+    variable, such as the branches of a `tf.cond` inside `tf.device(variable.device)`, `build` is
+    called once more, in another graph, because functions cannot be moved."""
     graph = job.new_graph()
     try:
         with graph.as_default():
@@ -41,13 +44,20 @@ CANNOT_RUN = (kernels.Missing, Unreachable)
 
 
 def without(job: Job, reason: Exception) -> Job:
-    """The job, whose graphs are built from now on with TensorFlow's own of what `reason`, one of CANNOT_RUN, is about."""
+    """The job, whose graphs are built from now on with TensorFlow's own of what `reason`, one of
+    CANNOT_RUN, is about."""
     missing = isinstance(reason, kernels.Missing)
-    return replace(job, context=replace(job.context, kernels=False) if missing else replace(job.context, own_wire=False))
+    return replace(
+        job,
+        context=replace(job.context, kernels=False)
+        if missing
+        else replace(job.context, own_wire=False),
+    )
 
 
 def _choose_kernels(job: Job) -> None:
-    """Makes the current graph use psclust's own, and its own wire, if it is for a cluster and they may be there."""
+    """Makes the current graph use psclust's own, and its own wire, if it is for a cluster and they
+    may be there."""
     if job.context.task is None or not job.context.kernels:
         return
     if kernels.loaded() is not None:
@@ -56,7 +66,8 @@ def _choose_kernels(job: Job) -> None:
             allow_own_wire()
     elif not fits(tf.__version__) and job.context.is_chief:
         LOG.info(
-            "psclust's kernels and its own wire are for TensorFlow %s, and this is %s: TensorFlow's ops and wire are used",
+            "psclust's kernels and its own wire are for TensorFlow %s, and this is %s: "
+            "TensorFlow's ops and wire are used",
             TENSORFLOW,
             tf.__version__,
         )

@@ -1,4 +1,5 @@
-"""`psclust.Program`: a model, its input and its optimizer, with the methods of the Estimator interface.
+"""`psclust.Program`: a model, its input and its optimizer, with the methods of the Estimator
+interface.
 
 The methods work alone or, in a script that `psclust up` runs, as the task that the process is.
 """
@@ -48,22 +49,31 @@ class RunningCluster(Protocol):
 
 
 class Program(Definition):
-    """A program to train in-graph or between-graph, synchronously or asynchronously, or in one process, as a flag says.
+    """A program to train in-graph or between-graph, synchronously or asynchronously, or in one
+    process, as a flag says.
 
-    model_fn(features, labels, mode, params, config) -> EstimatorSpec (or an object like it). All but `features` may be left out of its
-        signature; `config`, which Estimator model functions may have, is None. It creates its variables with
-        `tf.compat.v1.get_variable`, so that towers can share them.
-    input_fn(mode, params, shard) -> tf.data.Dataset of (features, labels) batches, any subset of the arguments. A replica trains on
-        shard `shard.index` of `shard.count`, until the dataset ends. With mode EVAL it returns the held-out data.
-    optimizer_fn(params, global_step) -> tf.compat.v1.train.Optimizer, any subset of the arguments; None where model_fn returns a
-        ready train_op, which can be used between-graph asynchronous and in one process.
+    model_fn(features, labels, mode, params, config) -> EstimatorSpec (or an object like it). All
+        but `features` may be left out of its signature; `config`, which Estimator model functions
+        may have, is None. It creates its variables with `tf.compat.v1.get_variable`, so that towers
+        can share them.
+    input_fn(mode, params, shard) -> tf.data.Dataset of (features, labels) batches, any subset of
+        the arguments. A replica trains on shard `shard.index` of `shard.count`, until the dataset
+        ends. With mode EVAL it returns the held-out data.
+    optimizer_fn(params, global_step) -> tf.compat.v1.train.Optimizer, any subset of the arguments;
+        None where model_fn returns a ready train_op, which can be used between-graph asynchronous
+        and in one process.
     params: passed to the functions; `--set key=value` on the command line replaces values.
-    eval_input_fn(params) -> tf.data.Dataset of held-out batches, for an input_fn that does not take `mode`.
+    eval_input_fn(params) -> tf.data.Dataset of held-out batches, for an input_fn that does not take
+        `mode`.
     seed: the graph-level random seed.
-    input_on_client: in-graph, run the input in the client rather than on the workers, for an input_fn that calls Python.
-    predict_input_fn(params) -> tf.data.Dataset to predict for, of features or (features, labels), for an input_fn without `mode`.
-    serving_input_receiver_fn() -> psclust.estimator.export.ServingInputReceiver: what requests to an exported model look like.
-    config: the settings of the training, see `TrainConfig`; `--config key=value` on the command line replaces some.
+    input_on_client: in-graph, run the input in the client rather than on the workers, for an
+        input_fn that calls Python.
+    predict_input_fn(params) -> tf.data.Dataset to predict for, of features or (features, labels),
+        for an input_fn without `mode`.
+    serving_input_receiver_fn() -> psclust.estimator.export.ServingInputReceiver: what requests to
+        an exported model look like.
+    config: the settings of the training, see `TrainConfig`; `--config key=value` on the command
+        line replaces some.
     """
 
     def train(
@@ -75,27 +85,46 @@ class Program(Definition):
         cluster: RunningCluster | None = None,
         sync: bool = False,
     ) -> int:
-        """Trains from the last checkpoint until the data ends or the global step is `max_steps`; returns the global step.
+        """Trains from the last checkpoint until the data ends or the global step is `max_steps`;
+        returns the global step.
 
-        model_dir: the folder of the checkpoints, here and in the other methods; in a run, by default the run's folder.
-        cluster: bare servers such as those of `psclust.LocalCluster`, on which this process trains in-graph, with a tower on each worker.
-        sync: with `cluster`, the towers step together. Raises UsageError if it is given inside a run, or with input_on_client.
+        model_dir: the folder of the checkpoints, here and in the other methods; in a run, by
+            default the run's folder.
+        cluster: bare servers such as those of `psclust.LocalCluster`, on which this process trains
+            in-graph, with a tower on each worker.
+        sync: with `cluster`, the towers step together. Raises UsageError if it is given inside a
+            run, or with input_on_client.
         """
         if cluster is None:
             return modes.train(self._job(model_dir, hooks, max_steps=max_steps))
         context = _client_of(cluster, self, sync=sync)
-        return modes.train(self._job(model_dir or cluster.model_dir, hooks, context, max_steps=max_steps))
+        return modes.train(
+            self._job(model_dir or cluster.model_dir, hooks, context, max_steps=max_steps)
+        )
 
-    def evaluate(self, model_dir: PathLike | None = None, *, steps: int | None = None, hooks: Sequence[Any] = ()) -> Evaluation:
+    def evaluate(
+        self,
+        model_dir: PathLike | None = None,
+        *,
+        steps: int | None = None,
+        hooks: Sequence[Any] = (),
+    ) -> Evaluation:
         """Evaluates the last checkpoint on all held-out data, or on `steps` batches of it."""
         return evaluate(self._job(model_dir, hooks, eval_steps=steps))
 
-    def predict(self, model_dir: PathLike | None = None, *, hooks: Sequence[Any] = ()) -> Iterator[Any]:
-        """Yields a prediction for each example from the last checkpoint: a dict of numpy values where the model predicts a dict."""
+    def predict(
+        self, model_dir: PathLike | None = None, *, hooks: Sequence[Any] = ()
+    ) -> Iterator[Any]:
+        """Yields a prediction for each example from the last checkpoint: a dict of numpy values
+        where the model predicts a dict."""
         return predict(self._job(model_dir, hooks))
 
     def train_and_evaluate(
-        self, model_dir: PathLike | None = None, *, max_steps: int | None = None, hooks: Sequence[Any] = ()
+        self,
+        model_dir: PathLike | None = None,
+        *,
+        max_steps: int | None = None,
+        hooks: Sequence[Any] = (),
     ) -> Evaluation:
         """Trains, then evaluates the result; `hooks` are for the training."""
         self.train(model_dir, max_steps=max_steps, hooks=hooks)
@@ -108,31 +137,53 @@ class Program(Definition):
         *,
         model_dir: PathLike | None = None,
     ) -> Path:
-        """Writes the last checkpoint as a SavedModel to `export_dir/<seconds since 1970>` and returns that folder. Default: `export` in
-        the model's folder, and the program's serving_input_receiver_fn."""
+        """Writes the last checkpoint as a SavedModel to `export_dir/<seconds since 1970>` and
+        returns that folder. Default: `export` in the model's folder, and the program's
+        serving_input_receiver_fn."""
         folder = Path(export_dir) if export_dir is not None else None
         return export_saved_model(self._job(model_dir), folder, serving_input_receiver_fn)
 
-    def _job(self, model_dir: PathLike | None, hooks: Sequence[Any] = (), context: TaskContext | None = None, **options: Any) -> Job:
-        """Raises UsageError if there is no folder for checkpoints, and in a task that only serves."""
+    def _job(
+        self,
+        model_dir: PathLike | None,
+        hooks: Sequence[Any] = (),
+        context: TaskContext | None = None,
+        **options: Any,
+    ) -> Job:
+        """Raises UsageError if there is no folder for checkpoints, and in a task that only
+        serves."""
         context = context or _trainable_context(os.environ)
         if model_dir is None and context.run_dir is None:
             raise UsageError("there is no folder for checkpoints outside a run; give model_dir")
-        folder = Path(model_dir).absolute() if model_dir is not None else RunFolder(context.run_dir or Path()).model
+        folder = (
+            Path(model_dir).absolute()
+            if model_dir is not None
+            else RunFolder(context.run_dir or Path()).model
+        )
         install()
         reporter = Reporter(ProgressFile(context.progress_file), _LOG_INTERVAL_S)
         return Job(self, context, Options("", **options), folder, reporter, tuple(hooks))
 
 
 def _client_of(cluster: RunningCluster, program: Program, *, sync: bool) -> TaskContext:
-    """This process as the in-graph client of `cluster`; its sessions run in the first worker. Raises UsageError."""
+    """This process as the in-graph client of `cluster`; its sessions run in the first worker.
+    Raises UsageError."""
     if read_context(os.environ).task is not None:
-        raise UsageError("cluster=...: this process is a task of a run, and trains on that run's cluster; leave it out")
+        raise UsageError(
+            "cluster=...: this process is a task of a run, "
+            "and trains on that run's cluster; leave it out"
+        )
     if program.input_on_client:
-        raise UsageError("input_on_client=True: the client of bare servers has no server of its own to run the input; use `psclust up`")
+        raise UsageError(
+            "input_on_client=True: "
+            "the client of bare servers has no server of its own to run the input; use `psclust up`"
+        )
     spec = ClusterSpec({job: tuple(addresses) for job, addresses in cluster.cluster_spec.items()})
     if not spec.count(PS) or not spec.count(WORKER):
-        raise UsageError(f"cluster=...: found {dict(spec.jobs)}; in-graph training needs at least one ps and one worker")
+        raise UsageError(
+            f"cluster=...: found {dict(spec.jobs)}; "
+            "in-graph training needs at least one ps and one worker"
+        )
     return TaskContext(Task(WORKER, 0), spec, IN_GRAPH, sync, target=cluster.target)
 
 
@@ -141,7 +192,7 @@ def _trainable_context(environment: Mapping[str, str]) -> TaskContext:
     task = context.task
     if task is not None and task.job in server_jobs(context.replication):
         raise UsageError(
-            f"{task} is a server and does not train. Start the program as module:program with `psclust up`, or start a script with "
-            "`run: server` for that job"
+            f"{task} is a server and does not train. Start the program as module:program with "
+            "`psclust up`, or start a script with `run: server` for that job"
         )
     return context

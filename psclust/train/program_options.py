@@ -19,9 +19,10 @@ MODES = (TRAIN_AND_EVALUATE, TRAIN, "evaluate", "predict", "export")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """program: `module:attribute`. changes, config: `key=value` texts for the program's params and its TrainConfig. max_steps: the global
-    step to stop at; None trains until the data ends. save_s, log_s: seconds between checkpoints (None: the program's) and log lines. do:
-    one of `MODES`. eval_steps: batches to evaluate; None: all.
+    """program: `module:attribute`. changes, config: `key=value` texts for the program's params and
+    its TrainConfig. max_steps: the global step to stop at; None trains until the data ends. save_s,
+    log_s: seconds between checkpoints (None: the program's) and log lines. do: one of `MODES`.
+    eval_steps: batches to evaluate; None: all.
     """
 
     program: str
@@ -42,20 +43,55 @@ class _Parser(argparse.ArgumentParser):
 
 def options_parser() -> argparse.ArgumentParser:
     """What stands after MODULE:PROGRAM. Its `parse_args` raises UsageError."""
-    parser = _Parser(prog="psclust.train", description="Train a psclust.Program as one task of a cluster, or alone.", allow_abbrev=False)
+    parser = _Parser(
+        prog="psclust.train",
+        description="Train a psclust.Program as one task of a cluster, or alone.",
+        allow_abbrev=False,
+    )
     parser.add_argument("program", metavar="MODULE:PROGRAM", help="where the psclust.Program is")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="replace one of the program's params")
-    parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="replace one of the TrainConfig's settings")
-    parser.add_argument("--model-dir", type=Path, help="where checkpoints go and training resumes from; default: the run's folder")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="replace one of the program's params",
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="replace one of the TrainConfig's settings",
+    )
+    parser.add_argument(
+        "--model-dir",
+        type=Path,
+        help="where checkpoints go and training resumes from; default: the run's folder",
+    )
     parser.add_argument(
         "--max-steps",
         type=_positive_int,
-        help="stop at this global step (asynchronous: or a step or so later, once each); default: when the data ends",
+        help="stop at this global step (asynchronous: or a step or so later, once each); "
+        "default: when the data ends",
     )
-    parser.add_argument("--save-seconds", type=float, help="time between checkpoints; default: the program's, or 60")
-    parser.add_argument("--log-seconds", type=float, default=2.0, help="time between log lines (default: %(default)s)")
-    parser.add_argument("--do", choices=MODES, default=TRAIN_AND_EVALUATE, help="what to do with the program (default: %(default)s)")
-    parser.add_argument("--eval-steps", type=_positive_int, help="batches to evaluate; default: all held-out data")
+    parser.add_argument(
+        "--save-seconds", type=float, help="time between checkpoints; default: the program's, or 60"
+    )
+    parser.add_argument(
+        "--log-seconds",
+        type=float,
+        default=2.0,
+        help="time between log lines (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--do",
+        choices=MODES,
+        default=TRAIN_AND_EVALUATE,
+        help="what to do with the program (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--eval-steps", type=_positive_int, help="batches to evaluate; default: all held-out data"
+    )
     return parser
 
 
@@ -77,7 +113,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parses `key=value` texts as values of the types in `params`. Raises UsageError for an unknown key or a value of another type."""
+    """Parses `key=value` texts as values of the types in `params`. Raises UsageError for an unknown
+    key or a value of another type."""
     parsed = {}
     for change in changes:
         key, equals, text = change.partition("=")
@@ -85,7 +122,11 @@ def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str
             raise UsageError(f"--set {change}: write it as key=value")
         if key not in params:
             near = difflib.get_close_matches(key, params, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the program has: {', '.join(params) or 'no params'}"
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"the program has: {', '.join(params) or 'no params'}"
+            )
             raise UsageError(f"--set {change}: the program has no param {key!r}; {hint}")
         parsed[key] = _value(change, text, params[key])
     return parsed
@@ -101,7 +142,10 @@ def _value(change: str, text: str, default: Any) -> Any:
     if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if default is not None and type(value) is not type(default):
-        raise UsageError(f"--set {change}: {text!r} is not a value like the default, {json.dumps(default, default=str)}")
+        raise UsageError(
+            f"--set {change}: {text!r} is not a value like the default, "
+            f"{json.dumps(default, default=str)}"
+        )
     return value
 
 

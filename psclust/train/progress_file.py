@@ -1,4 +1,5 @@
-"""Writing the progress file, see `psclust.rundir.task_progress`. A full disk must not stop the training, so failures are ignored."""
+"""Writing the progress file, see `psclust.rundir.task_progress`. A full disk must not stop the
+training, so failures are ignored."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ _INTERVAL_S = 0.5
 
 
 class ProgressFile:
-    """Replaces the file at `path` (None: writes nothing) at most twice a second. A thread does so, for which no step waits: it takes 2 ms
-    on a disk, and on a network's file system as long as the network does."""
+    """Replaces the file at `path` (None: writes nothing) at most twice a second. A thread does so,
+    for which no step waits: it takes 2 ms on a disk, and on a network's file system as long as the
+    network does."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -27,7 +29,8 @@ class ProgressFile:
         self._thread: threading.Thread | None = None
 
     def write(self, latest: Callable[[], Progress], *, force: bool = False) -> None:
-        """latest: gives the progress when it is written. force: at once, and it is there when this returns."""
+        """latest: gives the progress when it is written. force: at once, and it is there when this
+        returns."""
         if self._path is None:
             return
         self._latest = latest
@@ -35,7 +38,9 @@ class ProgressFile:
             self._replace(self._path)
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._keep_up, args=(self._path,), name="progress", daemon=True)
+            self._thread = threading.Thread(
+                target=self._keep_up, args=(self._path,), name="progress", daemon=True
+            )
             self._thread.start()
         if not self._changed.is_set():
             self._changed.set()

@@ -21,10 +21,12 @@ _RATE_S = 1.0
 
 
 class Reporter:
-    """Counts steps and examples, computes the rate over about the last second, and logs a line every `every_s` seconds. Threads may
-    share it."""
+    """Counts steps and examples, computes the rate over about the last second, and logs a line
+    every `every_s` seconds. Threads may share it."""
 
-    def __init__(self, file: ProgressFile, every_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, file: ProgressFile, every_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._file = file
         self._every_s = every_s
         self._clock = clock
@@ -37,7 +39,8 @@ class Reporter:
         self._step, self._loss = 0, math.nan
         self._phase = "start"
         self._seconds: dict[str, float] = {}
-        self._results: Mapping[str, float] | None = None  # of the phase before, until a step has numbers
+        # Of the phase before, until a step has numbers.
+        self._results: Mapping[str, float] | None = None
         self._model: Mapping[str, Any] | None = None
         self.steps = 0
         self.late = 0
@@ -64,9 +67,17 @@ class Reporter:
                 model=self._model,
             )
 
-    def step(self, step: int, loss: float, examples: int, staleness: int | None = None, barrier_s: float | None = None) -> None:
-        """Records one step of this task: the global step it led to, its mean loss and its number of examples. staleness: of its update,
-        if other replicas may have made updates in the meantime. barrier_s: how long it then waited in the barrier."""
+    def step(
+        self,
+        step: int,
+        loss: float,
+        examples: int,
+        staleness: int | None = None,
+        barrier_s: float | None = None,
+    ) -> None:
+        """Records one step of this task: the global step it led to, its mean loss and its number of
+        examples. staleness: of its update, if other replicas may have made updates in the meantime.
+        barrier_s: how long it then waited in the barrier."""
         with self._lock:
             self.steps += 1
             self._examples += examples
@@ -92,10 +103,16 @@ class Reporter:
 
     def _numbers(self) -> dict[str, float]:
         late = {"late_gradients": float(self.late)} if self.late else {}
-        return late | ({"staleness": self.staleness.mean, "staleness_max": self.staleness.greatest} if self.staleness.updates else {})
+        return late | (
+            {"staleness": self.staleness.mean, "staleness_max": self.staleness.greatest}
+            if self.staleness.updates
+            else {}
+        )
 
     def _line_end(self) -> str:
-        return (f" {self.late} late" if self.late else "") + (f" {self._recent}" if self._recent.updates else "")
+        return (f" {self.late} late" if self.late else "") + (
+            f" {self._recent}" if self._recent.updates else ""
+        )
 
     def model(self, facts: Mapping[str, Any]) -> None:
         """Records what is known of the model from now on; see `Progress.model`."""
@@ -127,8 +144,11 @@ class Reporter:
     def _spend(self, kind: str, seconds: float) -> None:
         self._seconds[kind] = round(self._seconds.get(kind, 0.0) + seconds, 3)
 
-    def phase(self, phase: str, step: int | None = None, metrics: Mapping[str, float] | None = None) -> None:
-        """Records that a new phase begins, at global step `step` if that is known. metrics: results of the phase before."""
+    def phase(
+        self, phase: str, step: int | None = None, metrics: Mapping[str, float] | None = None
+    ) -> None:
+        """Records that a new phase begins, at global step `step` if that is known. metrics: results
+        of the phase before."""
         with self._lock:
             now = self._clock()
             self._spend(self._phase, now - self._phase_began)

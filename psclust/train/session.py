@@ -1,4 +1,5 @@
-"""Sessions on a cluster: the in-process server, the devices a session sees, and reconnecting when a peer has died."""
+"""Sessions on a cluster: the in-process server, the devices a session sees, and reconnecting when a
+peer has died."""
 
 from __future__ import annotations
 
@@ -24,12 +25,19 @@ from psclust.train.task_context import TaskContext, device
 
 LOG = logging.getLogger(__name__)
 
-# The errors of a session whose server has died (Unavailable, Aborted) or restarted empty (FailedPrecondition), and of the parts of the same
-# step on other servers (Cancelled).
-_LOST_PEER = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.FailedPreconditionError, tf.errors.CancelledError)
+# The errors of a session whose server has died (Unavailable, Aborted) or restarted empty
+# (FailedPrecondition), and of the parts of the same step on other servers (Cancelled).
+_LOST_PEER = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.CancelledError,
+)
 # The errors of several servers arrive as one error of any class, each on a line of its own.
 _LOST_PEER_LINE = re.compile(r"^(UNAVAILABLE|ABORTED): ", re.MULTILINE)
-_NO_INFORMATION = re.compile(r"Graph execution error:|=*|Detected at node .*|File \".*|\[\[.*|Original stack trace .*")
+_NO_INFORMATION = re.compile(
+    r"Graph execution error:|=*|Detected at node .*|File \".*|\[\[.*|Original stack trace .*"
+)
 
 # The line `From /job:ps/replica:0/task:1:` above an error of that task.
 _ELSEWHERE = re.compile(r"^From /job:(\w+)/replica:0/task:(\d+):", re.MULTILINE)
@@ -41,9 +49,10 @@ _POLL_S = 0.1
 
 
 def session_config(context: TaskContext) -> Any:
-    """A ConfigProto whose device filters name the tasks that the session uses, so that it waits for no others: in-graph all ps and
-    workers, between-graph all ps and the process's own task. This process gets one device for each of its towers. Idle threads sleep at
-    once, as in bare servers (`server_def`)."""
+    """A ConfigProto whose device filters name the tasks that the session uses, so that it waits for
+    no others: in-graph all ps and workers, between-graph all ps and the process's own task. This
+    process gets one device for each of its towers. Idle threads sleep at once, as in bare servers
+    (`server_def`)."""
     filters = [] if context.task is None else ["/job:ps", device(context.task)]
     if context.replication == IN_GRAPH and filters:
         filters.append("/job:worker")
@@ -57,10 +66,11 @@ def session_config(context: TaskContext) -> Any:
 
 
 def start_server(context: TaskContext) -> str:
-    """Starts this task's TensorFlow server inside this process, unless another is its target, and returns the session target; an empty
-    string without a cluster.
+    """Starts this task's TensorFlow server inside this process, unless another is its target, and
+    returns the session target; an empty string without a cluster.
 
-    With the master in the client's own process, no session call hangs because a remote master died. Raises StartError.
+    With the master in the client's own process, no session call hangs because a remote master died.
+    Raises StartError.
     """
     if context.task is None or context.cluster is None:
         return ""
@@ -69,11 +79,17 @@ def start_server(context: TaskContext) -> str:
     spec = tf.train.ClusterSpec(context.cluster.as_dict())
     try:
         with roomy_heaps():
-            server = tf.distribute.Server(spec, job_name=context.task.job, task_index=context.task.index, config=session_config(context))
+            server = tf.distribute.Server(
+                spec,
+                job_name=context.task.job,
+                task_index=context.task.index,
+                config=session_config(context),
+            )
     except tf.errors.UnknownError as error:
         raise StartError(
-            f"{context.task}: no TensorFlow server could be started on {context.address(context.task)} ({error.message}); another process "
-            "may hold the port: stop it, or choose another port"
+            f"{context.task}: no TensorFlow server could be started "
+            f"on {context.address(context.task)} ({error.message}); "
+            "another process may hold the port: stop it, or choose another port"
         ) from error
     return str(server.target)
 
@@ -81,7 +97,9 @@ def start_server(context: TaskContext) -> str:
 class WiredSession(tf.compat.v1.Session):
     """A session whose runs also send what they receive by psclust's own wire."""
 
-    def run(self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
+    def run(
+        self, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
+    ) -> Any:
         wire = own_wire(self.graph)
         sends = wire.sends_of(self.graph, _flat(fetches), feed_dict or ()) if wire else ()
         if not sends:
@@ -113,12 +131,13 @@ def open_session(target: str, graph: Graph, config: Any) -> Iterator[Session]:
 
 @contextmanager
 def open_setup(session: Session, context: TaskContext) -> Iterator[tuple[Session, Executor]]:
-    """A session for what runs once before the first step, and a thread that can build the step in `session` meanwhile. Connects the tasks
-    by psclust's own wire.
+    """A session for what runs once before the first step, and a thread that can build the step in
+    `session` meanwhile. Connects the tasks by psclust's own wire.
 
-    TensorFlow builds one graph of a session at a time. The other session is one of the same servers, and so has the same variables; its
-    graphs are not optimized, which takes longer than a run of them. Without a cluster it is `session` itself, as another would have
-    variables of its own.
+    TensorFlow builds one graph of a session at a time. The other session is one of the same
+    servers, and so has the same variables; its graphs are not optimized, which takes longer than a
+    run of them. Without a cluster it is `session` itself, as another would have variables of its
+    own.
     """
     config = session_config(context)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -142,14 +161,20 @@ def close(session: Session) -> None:
 
 
 def recover(
-    attempt: Callable[[], None], context: TaskContext, steps_done: Callable[[], int], *, pause_s: float = 0.1, patience_s: float = 30.0
+    attempt: Callable[[], None],
+    context: TaskContext,
+    steps_done: Callable[[], int],
+    *,
+    pause_s: float = 0.1,
+    patience_s: float = 30.0,
 ) -> None:
-    """Runs `attempt` until it returns, again each time it loses a server. Waits first until all peers answer: a session would wait for
-    ever for a missing one.
+    """Runs `attempt` until it returns, again each time it loses a server. Waits first until all
+    peers answer: a session would wait for ever for a missing one.
 
-    Pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure without a step in between, up to five
-    seconds: TensorFlow needs up to a second to reconnect, and a chief some time to restore. Raises the error after five such failures in
-    at least `patience_s` seconds, and PsclustError if a peer does not answer for five minutes.
+    Pauses between attempts, 2 * `pause_s` seconds at first and twice as long after each failure
+    without a step in between, up to five seconds: TensorFlow needs up to a second to reconnect, and
+    a chief some time to restore. Raises the error after five such failures in at least `patience_s`
+    seconds, and PsclustError if a peer does not answer for five minutes.
     """
     failures, since = 0, time.monotonic()
     while True:
@@ -172,12 +197,16 @@ def recover(
 
 
 def wait_for_peers(context: TaskContext, deadline_s: float) -> None:
-    """Returns when every peer accepts connections; raises PsclustError with the names of the others after `deadline_s` seconds."""
+    """Returns when every peer accepts connections; raises PsclustError with the names of the others
+    after `deadline_s` seconds."""
     end = time.monotonic() + deadline_s
     while silent := [task for task in context.peers if not answers(context.address(task))]:
         if time.monotonic() > end:
             names = ", ".join(f"{task} ({context.address(task)})" for task in silent)
-            raise PsclustError(f"{context.task}: no answer for {deadline_s:.0f} s from {names}; see why it ended with `psclust logs`")
+            raise PsclustError(
+                f"{context.task}: no answer for {deadline_s:.0f} s from {names}; "
+                "see why it ended with `psclust logs`"
+            )
         time.sleep(_POLL_S)
 
 
@@ -192,19 +221,25 @@ def answers(address: str) -> bool:
 
 
 def is_lost_peer(error: Any) -> bool:
-    """Whether a session failed because it lost one of its servers, so that a new session may succeed."""
+    """Whether a session failed because it lost one of its servers, so that a new session may
+    succeed."""
     return isinstance(error, _LOST_PEER) or _LOST_PEER_LINE.search(str(error.message)) is not None
 
 
 def brief(error: Any) -> str:
     """A TensorFlow error, whose message may be a page, in one line."""
-    lines = [line for line in str(error.message).splitlines() if not _NO_INFORMATION.fullmatch(line.strip())]
+    lines = [
+        line
+        for line in str(error.message).splitlines()
+        if not _NO_INFORMATION.fullmatch(line.strip())
+    ]
     return f"{type(error).__name__}: {' '.join(lines[:2]) or 'no message'}"
 
 
 def system_reason(error: Exception) -> str | None:
-    """The operating system's text for a failure to write, such as `No space left on device`, and the task where it happened if that is
-    another one. TensorFlow puts it at the end of a line, after the name of a temporary file. None if there is no such text."""
+    """The operating system's text for a failure to write, such as `No space left on device`, and
+    the task where it happened if that is another one. TensorFlow puts it at the end of a line,
+    after the name of a temporary file. None if there is no such text."""
     if isinstance(error, OSError):
         return error.strerror
     known = {os.strerror(number) for number in errno.errorcode}

@@ -1,4 +1,5 @@
-"""The runs of a step, one after another or, where all tasks run their parts in order, the next begun while one is under way."""
+"""The runs of a step, one after another or, where all tasks run their parts in order, the next
+begun while one is under way."""
 
 from __future__ import annotations
 
@@ -24,21 +25,25 @@ class StepRuns:
         return 0
 
     def take(self, *feeds: Any) -> Any:
-        """The result of the next run, with these `feeds` unless it is under way. Raises what it raises."""
+        """The result of the next run, with these `feeds` unless it is under way. Raises what it
+        raises."""
         return self._run(*feeds)
 
     def drop(self) -> None:
         """Waits for what is under way, which is known to fail."""
 
     def close(self) -> None:
-        """Begins no more. What is under way ends with its session, if not before: it may need what does not come any more."""
+        """Begins no more. What is under way ends with its session, if not before: it may need what
+        does not come any more."""
 
 
 class RunsAhead(StepRuns):
-    """number: of the graph, see `RunOrder`. following: what to feed the run after the one that is under way; None: it is not to be begun
-    yet."""
+    """number: of the graph, see `RunOrder`. following: what to feed the run after the one that is
+    under way; None: it is not to be begun yet."""
 
-    def __init__(self, run: Callable[..., Any], number: int, following: Callable[[], Sequence[Any] | None]) -> None:
+    def __init__(
+        self, run: Callable[..., Any], number: int, following: Callable[[], Sequence[Any] | None]
+    ) -> None:
         super().__init__(run)
         self._number = number
         self._following = following
@@ -80,8 +85,8 @@ class RunsAhead(StepRuns):
         self._parts = self._count_parts() - self._expected
 
     def _are_begun(self) -> bool:
-        """Waits until all parts of what is under way have been begun: two runs have to begin in one order in all tasks. False if it has
-        failed before."""
+        """Waits until all parts of what is under way have been begun: two runs have to begin in one
+        order in all tasks. False if it has failed before."""
         while await_parts(self._number, self._expected, _LOOK_S) < self._expected:
             if self._results[-1].done():
                 return False

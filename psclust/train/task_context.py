@@ -16,13 +16,16 @@ from psclust.spec.jobs import BETWEEN_GRAPH, EVALUATOR, IN_GRAPH, PS, replica_jo
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """task, cluster: None for a process that trains alone; an evaluator knows the cluster but is not in it. run_dir, progress_file:
-    absolute paths; run: the run's id; None outside a run. backup_workers: gradients that a synchronous step does not wait for.
-    max_staleness: how many steps an asynchronous replica may be ahead of the slowest; None: any number. device_count: devices of this task
-    to use; None: all. devices: the devices of the towers once they are known: of this process or, in-graph, of all workers; see
-    `tower_devices`. attempt: how often a batch system has started this job; None: once. target: the server that runs this client's
-    sessions, as task `task`; None: one that is started in this process. kernels, own_wire: whether psclust's own kernels may be in
-    its graphs, and psclust's own wire, until a task turns out to lack them, or not to be in reach."""
+    """task, cluster: None for a process that trains alone; an evaluator knows the cluster but is
+    not in it. run_dir, progress_file: absolute paths; run: the run's id; None outside a run.
+    backup_workers: gradients that a synchronous step does not wait for. max_staleness: how many
+    steps an asynchronous replica may be ahead of the slowest; None: any number. device_count:
+    devices of this task to use; None: all. devices: the devices of the towers once they are known:
+    of this process or, in-graph, of all workers; see `tower_devices`. attempt: how often a batch
+    system has started this job; None: once. target: the server that runs this client's sessions, as
+    task `task`; None: one that is started in this process. kernels, own_wire: whether psclust's own
+    kernels may be in its graphs, and psclust's own wire, until a task turns out to lack them, or
+    not to be in reach."""
 
     task: Task | None = None
     cluster: ClusterSpec | None = None
@@ -51,12 +54,17 @@ class TaskContext:
         """The tasks that hold a replica of the model, in shard order, the chief first."""
         if self.cluster is None:
             return ()
-        return tuple(Task(job, index) for job in replica_jobs(self.replication) for index in range(self.cluster.count(job)))
+        return tuple(
+            Task(job, index)
+            for job in replica_jobs(self.replication)
+            for index in range(self.cluster.count(job))
+        )
 
     @property
     def chief(self) -> Task | None:
-        """The task that initializes the variables, writes the checkpoints and ends the training: in-graph the client, between-graph the
-        first replica. None without a cluster, and for an in-graph evaluator, which does not know the client."""
+        """The task that initializes the variables, writes the checkpoints and ends the training:
+        in-graph the client, between-graph the first replica. None without a cluster, and for an
+        in-graph evaluator, which does not know the client."""
         if self.replication == IN_GRAPH:
             return None if self.is_evaluator else self.task
         return self.replicas[0] if self.replicas else None
@@ -74,9 +82,15 @@ class TaskContext:
     def layout(self) -> DeviceLayout:
         if self.task is None or self.cluster is None:
             return replace(LOCAL, workers=self.devices)
-        here, ps, tasks = device(self.task), self.cluster.count(PS), tuple(device(task) for task in self.replicas)
+        here, ps, tasks = (
+            device(self.task),
+            self.cluster.count(PS),
+            tuple(device(task) for task in self.replicas),
+        )
         if self.replication == IN_GRAPH:
-            return DeviceLayout(ps, tasks if self.devices == ("",) else self.devices, here, self.placement)
+            return DeviceLayout(
+                ps, tasks if self.devices == ("",) else self.devices, here, self.placement
+            )
         return DeviceLayout(ps, tasks, here, self.placement, devices=self.devices)
 
     @property
@@ -85,7 +99,9 @@ class TaskContext:
         if self.cluster is None:
             return ()
         jobs = server_jobs(self.replication)
-        return tuple(task for task in self.cluster.tasks() if task.job in jobs and task != self.task)
+        return tuple(
+            task for task in self.cluster.tasks() if task.job in jobs and task != self.task
+        )
 
     def address(self, task: Task) -> str:
         address = self.cluster.address(task) if self.cluster else None
@@ -106,7 +122,8 @@ def task_of(name: str) -> Task:
 
 
 def read_context(environment: Mapping[str, str]) -> TaskContext:
-    """Parses the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises UsageError."""
+    """Parses the PSCLUST_* variables; without PSCLUST_CLUSTER this process trains alone. Raises
+    UsageError."""
     run_dir = _path(environment, "PSCLUST_RUN_DIR")
     progress = _path(environment, "PSCLUST_PROGRESS")
     run = environment.get("PSCLUST_RUN")
@@ -114,14 +131,24 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
     if not text:
         return TaskContext(run_dir=run_dir, progress_file=progress, run=run)
     try:
-        cluster = ClusterSpec({job: tuple(addresses) for job, addresses in json.loads(text).items()})
+        cluster = ClusterSpec(
+            {job: tuple(addresses) for job, addresses in json.loads(text).items()}
+        )
         task = Task.parse(environment.get("PSCLUST_TASK", ""))
     except (ValueError, AttributeError, TypeError) as error:
-        raise UsageError(f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. Start the program with `psclust up`") from error
+        raise UsageError(
+            f"PSCLUST_CLUSTER or PSCLUST_TASK cannot be read: {error}. "
+            "Start the program with `psclust up`"
+        ) from error
     replication = _choice(environment, "PSCLUST_REPLICATION", (BETWEEN_GRAPH, IN_GRAPH))
     update = _choice(environment, "PSCLUST_UPDATE", ("async", "sync"))
     placement = PlacementSettings.parse(environment.get("PSCLUST_PLACEMENT", ""))
-    names = ("PSCLUST_BACKUP_WORKERS", "PSCLUST_MAX_STALENESS", "PSCLUST_DEVICE_COUNT", "PSCLUST_JOB_ATTEMPT")
+    names = (
+        "PSCLUST_BACKUP_WORKERS",
+        "PSCLUST_MAX_STALENESS",
+        "PSCLUST_DEVICE_COUNT",
+        "PSCLUST_JOB_ATTEMPT",
+    )
     backups, staleness, devices, attempt = (_count(environment, name) for name in names)
     context = TaskContext(
         task,
@@ -141,7 +168,10 @@ def read_context(environment: Mapping[str, str]) -> TaskContext:
         return context
     context.address(task)
     if replication == BETWEEN_GRAPH and task not in context.replicas:
-        raise UsageError(f"PSCLUST_TASK is {task}: between-graph, the program runs on chief and workers, every other task is a bare server")
+        raise UsageError(
+            f"PSCLUST_TASK is {task}: between-graph, the program runs on chief and workers, "
+            "every other task is a bare server"
+        )
     return context
 
 

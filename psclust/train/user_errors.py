@@ -1,4 +1,5 @@
-"""TensorFlow's errors in a user's function, while its graph is built and while it runs, as one sentence with the line in that function.
+"""TensorFlow's errors in a user's function, while its graph is built and while it runs, as one
+sentence with the line in that function.
 
 Exceptions that the user's own code raises pass unchanged.
 """
@@ -38,17 +39,20 @@ _GATHER = re.compile(rf"(.+)/{OF_DISTINCT}(?:_\d+)?")
 _NODE = re.compile(r"\{\{node ([^}]+)\}\}")
 # The lines of a TensorFlow error that name a place instead of a cause.
 _WHERE = re.compile(
-    r"Graph execution error:|=*|Detected at node.*|File \".*|Node: '.*|\[\[.*|From /job:.*|\d+ root error\(s\) found\."
-    r"|Original stack trace.*|[A-Z_]+: From /job:.*"
+    r"Graph execution error:|=*|Detected at node.*|File \".*|Node: '.*|\[\[.*|From /job:.*"
+    r"|\d+ root error\(s\) found\.|Original stack trace.*|[A-Z_]+: From /job:.*"
 )
 # The error of `get_variable` with reuse=True, with which psclust builds all towers but the first.
-_MISSING = re.compile(r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)")
+_MISSING = re.compile(
+    r"Variable (\S+) does not exist, or was not created with tf\.get_variable\(\)"
+)
 _LABEL = re.compile(r"^(\(\d+\) )?([A-Z_]+: )?")
 
 
 @contextmanager
 def refusals(function: str, mode: str, features: Any = None, labels: Any = None) -> Iterator[None]:
-    """Turns TensorFlow's errors while `function` builds a graph into a UsageError that shows the shapes of its arguments."""
+    """Turns TensorFlow's errors while `function` builds a graph into a UsageError that shows the
+    shapes of its arguments."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -58,17 +62,22 @@ def refusals(function: str, mode: str, features: Any = None, labels: Any = None)
         missing = _MISSING.match(str(error))
         if missing:
             raise UsageError(
-                f"{function} asks for the variable {missing[1]}{_place(frames)}, which the first tower does not have; "
-                f"{function} must create the same variables in every tower"
+                f"{function} asks for the variable {missing[1]}{_place(frames)}, which the first "
+                f"tower does not have; {function} must create the same variables in every tower"
             ) from error
-        given = "" if features is None else f"; features: {_shown(features)}, labels: {_shown(labels)}"
-        raise UsageError(f"{function} failed in mode {mode!r}{_place(frames)}: {_first_line(str(error))}{given}") from error
+        given = (
+            "" if features is None else f"; features: {_shown(features)}, labels: {_shown(labels)}"
+        )
+        raise UsageError(
+            f"{function} failed in mode {mode!r}{_place(frames)}: {_first_line(str(error))}{given}"
+        ) from error
 
 
 @contextmanager
 def explained(graph: Any) -> Iterator[None]:
-    """Turns the failure of a step in the user's functions, because of its data, into a ModelError. Raises NotFiniteError if the update
-    refused a gradient, `kernels.Missing` if a task lacks these, Unreachable if one cannot connect to another; all other errors pass."""
+    """Turns the failure of a step in the user's functions, because of its data, into a ModelError.
+    Raises NotFiniteError if the update refused a gradient, `kernels.Missing` if a task lacks these,
+    Unreachable if one cannot connect to another; all other errors pass."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -89,22 +98,32 @@ def explained(graph: Any) -> Iterator[None]:
 
 def no_data(source: str) -> UsageError:
     """For an input that ends before its first batch; `source` is its name in the message."""
-    return UsageError(f"{source} has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas")
+    return UsageError(
+        f"{source} has no batch at all: input_fn returned an empty dataset, "
+        "or there are fewer elements than replicas"
+    )
 
 
 def _sentence(error: Any, graph: Any) -> str:
     message = str(error.message)
-    name = error.node_def.name if error.node_def is not None else next(iter(_NODE.findall(message)), "")
+    name = (
+        error.node_def.name
+        if error.node_def is not None
+        else next(iter(_NODE.findall(message)), "")
+    )
     name, frames = _origin(name, graph)
     function = "input_fn" if "IteratorGetNext" in name else "model_fn"
-    failure = f"{function} failed on its data in {name or 'a step'}{_place(frames)}: {_first_line(message)}"
+    failure = (
+        f"{function} failed on its data in {name or 'a step'}{_place(frames)}: "
+        f"{_first_line(message)}"
+    )
     return f"{failure}; look at the shapes and values of the batches"
 
 
 def _origin(name: str, graph: Any) -> tuple[str, Sequence[Any]]:
-    """The op of a user's line for which the op `name` is there, with its traceback. An op of an update may fail before the op whose
-    gradient it takes, where that does not depend on the result, as in a mean of looked-up rows; one that takes those of two lines is none
-    of them."""
+    """The op of a user's line for which the op `name` is there, with its traceback. An op of an
+    update may fail before the op whose gradient it takes, where that does not depend on the result,
+    as in a mean of looked-up rows; one that takes those of two lines is none of them."""
     own = _original(name)
     op = _op(graph, own)
     if op is None:
@@ -142,14 +161,18 @@ def _gradients(op: Any) -> Iterator[Any]:
 
 
 def _place(frames: Iterable[Any]) -> str:
-    """The last line in the user's function, as part of a sentence; empty if none was running. Frames that called psclust do not count."""
+    """The last line in the user's function, as part of a sentence; empty if none was running.
+    Frames that called psclust do not count."""
     inside = dropwhile(lambda frame: not frame.filename.startswith(str(_PACKAGE)), frames)
     own = [frame for frame in inside if not is_of_library(frame.filename)]
     return f" at {Path(own[-1].filename).name}:{own[-1].lineno} ({own[-1].name})" if own else ""
 
 
-def show_from_the_user_on(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A `sys.excepthook` that leaves out the frames of psclust before the first frame of the user's, if there is one."""
+def show_from_the_user_on(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """A `sys.excepthook` that leaves out the frames of psclust before the first frame of the
+    user's, if there is one."""
     own = trace
     while own is not None and is_of_library(own.tb_frame.f_code.co_filename):
         own = own.tb_next
@@ -174,4 +197,8 @@ def _shown(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {_shown(part)}" for key, part in value.items()) + "}"
     if isinstance(value, (tuple, list)):
         return f"({', '.join(_shown(part) for part in value)})"
-    return f"{value.dtype.name} {value.shape}" if hasattr(value, "dtype") and hasattr(value, "shape") else str(value)
+    return (
+        f"{value.dtype.name} {value.shape}"
+        if hasattr(value, "dtype") and hasattr(value, "shape")
+        else str(value)
+    )

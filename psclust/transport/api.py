@@ -1,4 +1,5 @@
-"""The seam between a run's supervisor and the ways to run tasks: calls go to a Transport, events come back to a Listener."""
+"""The seam between a run's supervisor and the ways to run tasks: calls go to a Transport, events
+come back to a Listener."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ SignalName = Literal["TERM", "KILL", "USR1"]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The output of an attempt so far. tail: its last bytes. lost: how many bytes found no room on disk. unkept: the last of those. size:
-    of all output, in bytes."""
+    """The output of an attempt so far. tail: its last bytes. lost: how many bytes found no room on
+    disk. unkept: the last of those. size: of all output, in bytes."""
 
     tail: bytes = b""
     lost: int = 0
@@ -35,7 +36,8 @@ class Output:
 
 
 class Listener(Protocol):
-    """Receives a transport's events, on any thread. Each `start` is answered by `not_started`, or by `started` and later `exited`."""
+    """Receives a transport's events, on any thread. Each `start` is answered by `not_started`, or
+    by `started` and later `exited`."""
 
     def started(self, task: Task, pid: int) -> None: ...
 
@@ -46,22 +48,24 @@ class Listener(Protocol):
         """code: as Python gives it, negative for a signal."""
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Run `work` on the thread that owns the transport. Fork servers must be started there: the kernel kills them when the thread
-        that started them ends, not the process."""
+        """Run `work` on the thread that owns the transport. Fork servers must be started there: the
+        kernel kills them when the thread that started them ends, not the process."""
 
 
 class Transport(Protocol):
-    """Runs the tasks of one run. Every method is called on one thread, the supervisor's. Only `reserve` and `drain` may wait; failures of
-    the others become events."""
+    """Runs the tasks of one run. Every method is called on one thread, the supervisor's. Only
+    `reserve` and `drain` may wait; failures of the others become events."""
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
-        """Reserve a port for each request, until the transport is closed. Raises PortBusyError or StartError."""
+        """Reserve a port for each request, until the transport is closed. Raises PortBusyError or
+        StartError."""
 
     def start(self, plan: TaskPlan, attempt: int, log: Path) -> None:
         """Begin to start one attempt. Its output goes to `log`."""
 
     def signal(self, task: Task, signal: SignalName) -> None:
-        """Signal the task's process group, if there is one. A task whose process does not exist yet is not started any more."""
+        """Signal the task's process group, if there is one. A task whose process does not exist yet
+        is not started any more."""
 
     def output(self, task: Task) -> Output:
         """Of the latest attempt."""
@@ -78,9 +82,12 @@ class Transport(Protocol):
     def silent(self) -> Collection[str]:
         """Hosts without contact for some time."""
 
-    def inspector(self) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
-        """A function for any thread, which may take seconds: what processes of tasks do, and which addresses of servers accept no
-        connection from their hosts; by host, without hosts that do not answer."""
+    def inspector(
+        self,
+    ) -> Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]:
+        """A function for any thread, which may take seconds: what processes of tasks do, and which
+        addresses of servers accept no connection from their hosts; by host, without hosts that do
+        not answer."""
 
     def reap(self) -> None:
         """Collect children that have ended. Called after SIGCHLD."""

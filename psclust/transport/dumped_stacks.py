@@ -1,4 +1,5 @@
-"""The Python threads of a program that offers them (`psclust.runtime.stack_dump`), in the format of Python's `faulthandler`."""
+"""The Python threads of a program that offers them (`psclust.runtime.stack_dump`), in the format of
+Python's `faulthandler`."""
 
 from __future__ import annotations
 
@@ -24,11 +25,15 @@ Stack = tuple[tuple[str, str, int], ...]
 
 
 def dumped_stacks(pid: int) -> tuple[Stack, ...]:
-    """(function, file, line) of each frame, innermost first, the main thread first; none from a process without that offer."""
+    """(function, file, line) of each frame, innermost first, the main thread first; none from a
+    process without that offer."""
     file = _offered(pid)
     if file is None:
         return ()
-    with suppress(OSError, AttributeError), file.open("r+b") as dump:  # a C library without tgkill has no TensorFlow either
+    with (
+        suppress(OSError, AttributeError),
+        file.open("r+b") as dump,
+    ):  # a C library without tgkill has no TensorFlow either
         fcntl.flock(dump, fcntl.LOCK_EX)  # one `why` at a time
         dump.truncate()
         # A dump has no end. The main thread begins the second one when it has finished the first.
@@ -39,7 +44,8 @@ def dumped_stacks(pid: int) -> tuple[Stack, ...]:
 
 
 def _offered(pid: int) -> Path | None:
-    """The file that the process has open for its stacks, if it still catches the signal: else that would end it."""
+    """The file that the process has open for its stacks, if it still catches the signal: else that
+    would end it."""
     with suppress(OSError):
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
         caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", status, re.MULTILINE)
@@ -63,15 +69,24 @@ def _read(descriptor: int) -> str:
 
 
 def parse_stacks(text: str) -> tuple[Stack, ...]:
-    """The threads of the first of two dumps, the main thread, which got the signal, first; an empty one in its place if it is left out, as
-    of very many threads some are."""
+    """The threads of the first of two dumps, the main thread, which got the signal, first; an empty
+    one in its place if it is left out, as of very many threads some are."""
     stacks: list[tuple[str, Stack]] = []
     for head, stack in _stacks(text):
-        if stacks and (head == stacks[0][0] or (head.startswith(_CURRENT) and any(known.startswith(_CURRENT) for known, _ in stacks))):
+        if stacks and (
+            head == stacks[0][0]
+            or (
+                head.startswith(_CURRENT) and any(known.startswith(_CURRENT) for known, _ in stacks)
+            )
+        ):
             break
         stacks.append((head, stack))
     main = [stack for head, stack in stacks if head.startswith(_CURRENT)] or [()]
-    return (*main, *(stack for head, stack in stacks if not head.startswith(_CURRENT))) if stacks else ()
+    return (
+        (*main, *(stack for head, stack in stacks if not head.startswith(_CURRENT)))
+        if stacks
+        else ()
+    )
 
 
 def _stacks(text: str) -> Iterator[tuple[str, Stack]]:

@@ -1,6 +1,8 @@
-"""The launcher's end of a fork server, a process that has TensorFlow's library or Python package in memory and forks a task per request.
+"""The launcher's end of a fork server, a process that has TensorFlow's library or Python package in
+memory and forks a task per request.
 
-The other end is `psclust/runtime/fork_server.py`, whose docstring defines the messages; the two share nothing but the socket.
+The other end is `psclust/runtime/fork_server.py`, whose docstring defines the messages; the two
+share nothing but the socket.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _PROGRAM = Path(psclust.__file__).parent / "runtime" / "fork_server.py"
 
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """reason: a sentence. retry: the fork server was killed, and nothing seems wrong with its interpreter; another one may do better."""
+    """reason: a sentence. retry: the fork server was killed, and nothing seems wrong with its
+    interpreter; another one may do better."""
 
     reason: str
     retry: bool = False
@@ -52,7 +55,8 @@ class StartFailure:
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """output: the write end of a pipe, which the fork server's thread closes. done: called on that thread with the pid or a failure."""
+    """output: the write end of a pipe, which the fork server's thread closes. done: called on that
+    thread with the pid or a failure."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -64,7 +68,8 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """The process of a fork server, and the socket to it. pid: None if it could not be made. It has this process's limits."""
+    """The process of a fork server, and the socket to it. pid: None if it could not be made. It has
+    this process's limits."""
 
     socket: socket.socket
     pid: int | None = None
@@ -89,12 +94,14 @@ def spawn(python: str, load: Load, env: Mapping[str, str], output: int) -> Spawn
             )
         except OSError as error:
             return Spawned(ours, failure=StartFailure(_describe_popen_error(python, error)))
-    process.returncode = 0  # the transport reaps all children; Popen must not wait for a pid that may have been reused
+    # The transport reaps all children; Popen must not wait for a pid that may have been reused.
+    process.returncode = 0
     return Spawned(ours, process.pid)
 
 
 class EarlyForkServer:
-    """A fork server that loads before anyone reads what it prints: `output`, the read end of a pipe."""
+    """A fork server that loads before anyone reads what it prints: `output`, the read end of a
+    pipe."""
 
     def __init__(self, python: str, load: Load, env: Mapping[str, str]) -> None:
         self.python, self.load, self.env = python, load, dict(env)
@@ -104,12 +111,20 @@ class EarlyForkServer:
 
 
 class ForkServer:
-    """One fork server process. A thread passes requests to it, in order, so that callers do not wait until it has loaded.
+    """One fork server process. A thread passes requests to it, in order, so that callers do not
+    wait until it has loaded.
 
-    last_output: waits until nothing can print any more, and returns the last bytes of what it printed. open_files: soft and hard limit for
-    it and its tasks."""
+    last_output: waits until nothing can print any more, and returns the last bytes of what it
+    printed. open_files: soft and hard limit for it and its tasks."""
 
-    def __init__(self, python: str, load: Load, process: Spawned, last_output: Callable[[], bytes], open_files: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        python: str,
+        load: Load,
+        process: Spawned,
+        last_output: Callable[[], bytes],
+        open_files: tuple[int, int],
+    ) -> None:
         self._python, self._load, self._last_output = python, load, last_output
         self._socket, self.pid = process.socket, process.pid
         self._requests: queue.SimpleQueue[StartRequest | None] = queue.SimpleQueue()
@@ -118,7 +133,9 @@ class ForkServer:
         self._exit_code: int | None = None
         self._ended = threading.Event()
         if self.pid is not None:
-            with suppress(ProcessLookupError):  # it has ended already, as the first request will find
+            with suppress(
+                ProcessLookupError
+            ):  # it has ended already, as the first request will find
                 resource.prlimit(self.pid, resource.RLIMIT_NOFILE, open_files)
         threading.Thread(target=self._serve, name=f"fork-server-{load}", daemon=True).start()
 
@@ -127,7 +144,8 @@ class ForkServer:
         return self._failure is not None
 
     def note_end(self, pid: int, code: int) -> None:
-        """Take note that a child of this process ended, if it was this fork server. code: as Python gives it, negative for a signal."""
+        """Take note that a child of this process ended, if it was this fork server. code: as Python
+        gives it, negative for a signal."""
         if pid == self.pid:
             self._exit_code = code
             self._ended.set()
@@ -173,13 +191,25 @@ class ForkServer:
     def _describe_end(self) -> str:
         """How the process ended, and its last lines."""
         code = self._exit_code
-        end = "ended" if code is None else f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        end = (
+            "ended"
+            if code is None
+            else f"was killed by {signal.Signals(-code).name}"
+            if code < 0
+            else f"exited with code {code}"
+        )
         if self._ready:
             return f"{self._python}: the process that starts tasks {end}"
-        lines = [f"  {line}" for line in self._last_output().decode(errors="replace").splitlines() if line.strip()][-_LINES:]
+        lines = [
+            f"  {line}"
+            for line in self._last_output().decode(errors="replace").splitlines()
+            if line.strip()
+        ][-_LINES:]
         text = f"{self._python} {end} before it had loaded {_LOADED[self._load]}"
         remedy = _REMEDY_EXITED if (code or 0) >= 0 else _REMEDY_KILLED
-        return "\n".join([f"{text}{', and printed:' if lines else ' and printed nothing.'}", *lines, remedy])
+        return "\n".join(
+            [f"{text}{', and printed:' if lines else ' and printed nothing.'}", *lines, remedy]
+        )
 
     def _send(self, request: StartRequest) -> None:
         message = {
@@ -203,7 +233,8 @@ def _describe_popen_error(python: str, error: OSError) -> str:
 
 
 def _shortcuts(python: str, load: Load) -> tuple[list[str], dict[str, str]]:
-    """Interpreter options and variables that spare the fork server the search for its packages, if this process knows where they are."""
+    """Interpreter options and variables that spare the fork server the search for its packages, if
+    this process knows where they are."""
     if load not in ("library", "nothing") or python != sys.executable:
         return [], {}
     if load == "nothing":

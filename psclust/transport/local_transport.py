@@ -15,7 +15,14 @@ from psclust.plan.task_plan import TaskPlan
 from psclust.spec.cluster import Task
 from psclust.spec.preload_limits import is_read
 from psclust.transport.api import Listener, Output, SignalName
-from psclust.transport.fork_server_client import EarlyForkServer, ForkServer, Load, StartFailure, StartRequest, spawn
+from psclust.transport.fork_server_client import (
+    EarlyForkServer,
+    ForkServer,
+    Load,
+    StartFailure,
+    StartRequest,
+    spawn,
+)
 from psclust.transport.log_pump import LogPump, Sink
 from psclust.transport.open_files import explain_shortage, raise_limit
 from psclust.transport.ports import PortReservations
@@ -27,10 +34,17 @@ _LAST_OUTPUT_S = 1.0
 
 
 class LocalTransport:
-    """environ: inherited by tasks and fork servers. library_env: for fork servers alone. log: the file descriptor that fork servers write
-    to. Raises this process's limit of open files; its tasks get the limits it had before. Called on one thread, as every Transport."""
+    """environ: inherited by tasks and fork servers. library_env: for fork servers alone. log: the
+    file descriptor that fork servers write to. Raises this process's limit of open files; its tasks
+    get the limits it had before. Called on one thread, as every Transport."""
 
-    def __init__(self, listener: Listener, environ: Mapping[str, str], library_env: Mapping[str, str], log: int) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        environ: Mapping[str, str],
+        library_env: Mapping[str, str],
+        log: int,
+    ) -> None:
         self._listener = listener
         self._open_files = raise_limit()
         self._environ = inherited(environ)
@@ -44,20 +58,32 @@ class LocalTransport:
         self._processes = TaskProcesses(listener)
 
     def adopt(self, early: EarlyForkServer) -> None:
-        """Use a fork server that was started before, if tasks want one like it; see `end_unused`."""
+        """Use a fork server that was started before, if tasks want one like it; see
+        `end_unused`."""
         sink = self._pump.take(early.output, self._log)
-        server = ForkServer(early.python, early.load, early.process, lambda: _whole_output(sink), self._open_files)
-        own = frozenset() if early.env == {**self._environ, **self._library_env} else frozenset(early.env.items())
+        server = ForkServer(
+            early.python, early.load, early.process, lambda: _whole_output(sink), self._open_files
+        )
+        own = (
+            frozenset()
+            if early.env == {**self._environ, **self._library_env}
+            else frozenset(early.env.items())
+        )
         self._fork_servers[early.python, early.load, own] = self._unused = server
 
     def end_unused(self) -> None:
         """End the fork server that was adopted, if none has asked for it."""
         if self._unused is not None:
             self._unused.kill()
-            self._fork_servers = {key: server for key, server in self._fork_servers.items() if server is not self._unused}
+            self._fork_servers = {
+                key: server
+                for key, server in self._fork_servers.items()
+                if server is not self._unused
+            }
 
     def warm(self, python: str, load: Load, env: Mapping[str, str]) -> None:
-        """Begin to load the fork server of tasks with this environment, so that the first start need not wait for it."""
+        """Begin to load the fork server of tasks with this environment, so that the first start
+        need not wait for it."""
         self._fork_server(python, load, env)
 
     def reserve(self, requests: Sequence[PortRequest]) -> dict[Task, int]:
@@ -112,7 +138,9 @@ class LocalTransport:
 
     def _ask(self, start: StartInFlight) -> None:
         plan = start.plan
-        server = self._fork_server(plan.argv[0] if plan.preload else sys.executable, plan.preload or "nothing", plan.env)
+        server = self._fork_server(
+            plan.argv[0] if plan.preload else sys.executable, plan.preload or "nothing", plan.env
+        )
         output, self._sinks[plan.task] = self._pump.add(start.log)
 
         def done(answer: int | StartFailure) -> None:
@@ -124,13 +152,27 @@ class LocalTransport:
                 self._processes.failed(start, answer.reason)
 
         env = {**self._environ, **plan.env, "PSCLUST_ATTEMPT": str(start.attempt)}
-        server.start(StartRequest((_expand_home(plan.argv[0]), *plan.argv[1:]), env, plan.cwd, plan.recovery_wait_s, output, done))
+        server.start(
+            StartRequest(
+                (_expand_home(plan.argv[0]), *plan.argv[1:]),
+                env,
+                plan.cwd,
+                plan.recovery_wait_s,
+                output,
+                done,
+            )
+        )
 
     def _fork_server(self, python: str, load: Load, env: Mapping[str, str]) -> ForkServer:
-        """One for each interpreter, kind of preload, and set of variables that are read while it loads."""
+        """One for each interpreter, kind of preload, and set of variables that are read while it
+        loads."""
         python = _expand_home(python)
         common = {**self._environ, **self._library_env}
-        own = {name: value for name, value in env.items() if common.get(name) != value and _is_read(name, python, load)}
+        own = {
+            name: value
+            for name, value in env.items()
+            if common.get(name) != value and _is_read(name, python, load)
+        }
         key = (python, load, frozenset(own.items()))
         server = self._fork_servers.get(key)
         if server is self._unused:
@@ -139,7 +181,9 @@ class LocalTransport:
             output, sink = self._pump.add(self._log)
             try:
                 process = spawn(python, load, {**common, **own}, output)
-                server = ForkServer(python, load, process, lambda: _whole_output(sink), self._open_files)
+                server = ForkServer(
+                    python, load, process, lambda: _whole_output(sink), self._open_files
+                )
             finally:
                 os.close(output)
             self._fork_servers[key] = server

@@ -1,5 +1,6 @@
-"""From pipes to log files: one thread copies the output of every task, byte for byte, so that a flood neither stalls a task nor loses a
-line, and notes when. When the disk is full, tasks go on; lost bytes are counted, and the last of them stay in memory for display."""
+"""From pipes to log files: one thread copies the output of every task, byte for byte, so that a
+flood neither stalls a task nor loses a line, and notes when. When the disk is full, tasks go on;
+lost bytes are counted, and the last of them stay in memory for display."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ class LogPump:
         self._thread.start()
 
     def add(self, target: Path | int) -> tuple[int, Sink]:
-        """Open a pipe into a file or file descriptor; returns its write end, which the caller closes once the task has it, and its sink."""
+        """Open a pipe into a file or file descriptor; returns its write end, which the caller
+        closes once the task has it, and its sink."""
         read, write = os.pipe2(os.O_CLOEXEC)
         return write, self.take(read, target)
 
@@ -98,7 +100,9 @@ class LogPump:
 
     def _patience_s(self) -> float | None:
         """Until the next times are due."""
-        dues = [sink.times.due for sink in self._untimed if sink.times and sink.times.due is not None]
+        dues = [
+            sink.times.due for sink in self._untimed if sink.times and sink.times.due is not None
+        ]
         return max(0.0, min(min(dues) - time.time(), INTERVAL_S)) if dues else None
 
     def _flush_times(self) -> None:

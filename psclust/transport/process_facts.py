@@ -1,4 +1,5 @@
-"""What a process on this machine does: its state for the kernel, and where its Python threads are."""
+"""What a process on this machine does: its state for the kernel, and where its Python threads
+are."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from psclust.transport.task_usage import Usage, family, tcp_connections, usage
 _PY_SPY_S = 10.0
 _AT_ONCE = 16
 _STOPPED = ("T", "t")
-_INSTALLED = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python3[^/]*/")  # whose source says nothing about a program
+_INSTALLED = re.compile(
+    r"^<|/(?:site|dist)-packages/|/lib/python3[^/]*/"
+)  # whose source says nothing about a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """state: the letter of /proc/PID/stat, None without a process. threads: of its Python or of a Python below it, the main thread first,
-    each from the innermost frame outwards. names: of the threads; empty if not known. no_stack: why there are no threads, as a clause.
-    usage: of it and its descendants."""
+    """state: the letter of /proc/PID/stat, None without a process. threads: of its Python or of a
+    Python below it, the main thread first, each from the innermost frame outwards. names: of the
+    threads; empty if not known. no_stack: why there are no threads, as a clause. usage: of it and
+    its descendants."""
 
     state: str | None = None
     threads: tuple[tuple[Frame, ...], ...] = ()
@@ -62,7 +66,8 @@ class ProcessFacts:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What was found on one host. processes: by task. refusing: addresses of servers that accept no connection from there."""
+    """What was found on one host. processes: by task. refusing: addresses of servers that accept no
+    connection from there."""
 
     processes: Mapping[str, ProcessFacts] = field(default_factory=dict)
     refusing: tuple[str, ...] = ()
@@ -79,7 +84,13 @@ class HostFacts:
 
 def _process_from(data: Mapping[str, Any]) -> ProcessFacts:
     threads = tuple(tuple(Frame(**frame) for frame in thread) for thread in data["threads"])
-    return ProcessFacts(data["state"], threads, data["no_stack"], Usage.from_dict(data["usage"]), tuple(data["names"]))
+    return ProcessFacts(
+        data["state"],
+        threads,
+        data["no_stack"],
+        Usage.from_dict(data["usage"]),
+        tuple(data["names"]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +103,27 @@ class Inspected:
     stacks: bool
 
 
-def inspect_host(processes: Collection[Inspected], addresses: Collection[str], gpus: Mapping[int, GpuUsage] | None = None) -> HostFacts:
+def inspect_host(
+    processes: Collection[Inspected],
+    addresses: Collection[str],
+    gpus: Mapping[int, GpuUsage] | None = None,
+) -> HostFacts:
     """The facts of this machine. addresses: of servers to connect to. gpus: of `GpuReader`."""
     connections = tcp_connections()
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         found = pool.map(
-            lambda each: replace(process_facts(each.pid, stacks=each.stacks), usage=usage(each.pid, connections, gpus)), processes
+            lambda each: replace(
+                process_facts(each.pid, stacks=each.stacks),
+                usage=usage(each.pid, connections, gpus),
+            ),
+            processes,
         )
         accepted = pool.map(accepts, addresses)
         facts = {each.task: fact for each, fact in zip(processes, found, strict=True)}
-        return HostFacts(facts, tuple(address for address, yes in zip(addresses, accepted, strict=True) if not yes))
+        return HostFacts(
+            facts,
+            tuple(address for address, yes in zip(addresses, accepted, strict=True) if not yes),
+        )
 
 
 def accepts(address: str, timeout_s: float = 2.0) -> bool:
@@ -122,10 +144,14 @@ def process_facts(pid: int, *, stacks: bool) -> ProcessFacts:
     found = _spied(pid)
     if isinstance(found, str) and state not in _STOPPED:
         # Not there, or not allowed to look: the program may tell itself.
-        found = next((_Threads(each, dumped) for each in family(pid) if (dumped := _dumped(each))), found)
+        found = next(
+            (_Threads(each, dumped) for each in family(pid) if (dumped := _dumped(each))), found
+        )
     if isinstance(found, str):
         return ProcessFacts(state, no_stack=found)
-    main = tuple(_with_text(found.pid, frame) for frame in found.threads[0]) if found.threads else ()
+    main = (
+        tuple(_with_text(found.pid, frame) for frame in found.threads[0]) if found.threads else ()
+    )
     return ProcessFacts(state, (main, *found.threads[1:]), names=found.names)
 
 
@@ -143,7 +169,11 @@ def _dumped(pid: int) -> tuple[tuple[Frame, ...], ...]:
 
 
 def _with_text(pid: int, frame: Frame) -> Frame:
-    return frame if _INSTALLED.search(frame.file) else replace(frame, text=source_line(pid, frame.file, frame.line))
+    return (
+        frame
+        if _INSTALLED.search(frame.file)
+        else replace(frame, text=source_line(pid, frame.file, frame.line))
+    )
 
 
 def _spied(pid: int) -> _Threads | str:
@@ -175,7 +205,11 @@ def _py_spy() -> str | None:
 def _python_threads(program: str, pid: int) -> _Threads | str:
     """The reason if there are none. The process is not stopped meanwhile."""
     try:
-        done = subprocess.run([program, "dump", "--nonblocking", "--json", "--pid", str(pid)], capture_output=True, timeout=_PY_SPY_S)
+        done = subprocess.run(
+            [program, "dump", "--nonblocking", "--json", "--pid", str(pid)],
+            capture_output=True,
+            timeout=_PY_SPY_S,
+        )
         # By the output: the exit code is lost where the supervisor's reaper was sooner.
         threads = json.loads(done.stdout) if done.stdout else None
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
@@ -184,5 +218,8 @@ def _python_threads(program: str, pid: int) -> _Threads | str:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         return lines[0] if lines else "py-spy failed"
     threads.sort(key=lambda thread: thread["os_thread_id"] != pid)
-    frames = tuple(tuple(Frame(each["name"], each["filename"], each["line"]) for each in thread["frames"]) for thread in threads)
+    frames = tuple(
+        tuple(Frame(each["name"], each["filename"], each["line"]) for each in thread["frames"])
+        for thread in threads
+    )
     return _Threads(pid, frames, tuple(thread["thread_name"] or "" for thread in threads))

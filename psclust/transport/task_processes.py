@@ -1,5 +1,6 @@
-"""The processes of tasks on this machine, from the request to a fork server to the exit code. Fork servers fork them, but this process, a
-subreaper, becomes their parent and waits for them itself: a fork server may die without any effect on its tasks."""
+"""The processes of tasks on this machine, from the request to a fork server to the exit code. Fork
+servers fork them, but this process, a subreaper, becomes their parent and waits for them itself: a
+fork server may die without any effect on its tasks."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ class StartInFlight:
 
 
 class TaskProcesses:
-    """Reports starts and exits to a listener. Fork servers answer on threads of their own, and a process may have been reaped before its
-    fork server reports its pid."""
+    """Reports starts and exits to a listener. Fork servers answer on threads of their own, and a
+    process may have been reaped before its fork server reports its pid."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -35,7 +36,9 @@ class TaskProcesses:
         self._starts: dict[Task, StartInFlight] = {}
         self._unanswered = 0  # starts in flight, cancelled ones included
         self._pids: dict[int, Task] = {}
-        self._unclaimed: dict[int, int] = {}  # exit codes of processes that may be those of starts in flight
+        self._unclaimed: dict[
+            int, int
+        ] = {}  # exit codes of processes that may be those of starts in flight
 
     def begin(self, start: StartInFlight) -> None:
         with self._lock:
@@ -65,7 +68,8 @@ class TaskProcesses:
             self._listener.not_started(start.plan.task, reason)
 
     def signal(self, task: Task, number: int) -> None:
-        """Signal the task's process group; cancel its start if that is still in flight, as while its fork server loads."""
+        """Signal the task's process group; cancel its start if that is still in flight, as while
+        its fork server loads."""
         with self._lock:
             start = self._starts.pop(task, None)
             if start is not None:
@@ -76,13 +80,15 @@ class TaskProcesses:
             self._listener.not_started(task, "stopped before it started")
 
     def reap(self) -> dict[int, int]:
-        """Collect every child that has ended; pid -> exit code (Python's) of those that are not known to be a task's."""
+        """Collect every child that has ended; pid -> exit code (Python's) of those that are not
+        known to be a task's."""
         others = {}
         while (pid := _ended_child()) is not None:
             with self._lock:
                 task = self._pids.pop(pid, None)
                 if task is not None:
-                    # Before the wait: while the leader is a zombie, its pid cannot belong to another group.
+                    # Before the wait: while the leader is a zombie, its pid cannot belong to
+                    # another group.
                     _signal_group(pid, signal.SIGKILL)
                 try:
                     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -1,8 +1,10 @@
 """What a process and its children use on this machine: CPU, memory, and bytes on TCP connections.
 
-Linux counts bytes for each connection alone; a netlink socket of the family NETLINK_SOCK_DIAG lists all connections of the network
-namespace (sock_diag(7)), and /proc says which process has which. Asked in the older way, which sock_diag(7) replaces, it lists those of
-IPv4 and IPv6 at once; the newer goes through the kernel's table of all connections for each, 1 to 2 ms each time, however few there are.
+Linux counts bytes for each connection alone; a netlink socket of the family NETLINK_SOCK_DIAG lists
+all connections of the network namespace (sock_diag(7)), and /proc says which process has which.
+Asked in the older way, which sock_diag(7) replaces, it lists those of IPv4 and IPv6 at once; the
+newer goes through the kernel's table of all connections for each, 1 to 2 ms each time, however few
+there are.
 """
 
 from __future__ import annotations
@@ -18,10 +20,17 @@ from typing import Any
 
 from psclust.transport.gpu_usage import GpuUsage, gpu_usage
 
-_NETLINK_SOCK_DIAG, _TCPDIAG_GETSOCK, _DUMP = 4, 18, 0x301  # 0x301: NLM_F_REQUEST, NLM_F_ROOT, NLM_F_MATCH
+_NETLINK_SOCK_DIAG, _TCPDIAG_GETSOCK, _DUMP = (
+    4,
+    18,
+    0x301,
+)  # 0x301: NLM_F_REQUEST, NLM_F_ROOT, NLM_F_MATCH
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _INET_DIAG_INFO = 2
-_HEADER, _REQUEST = struct.Struct("=IHHII"), struct.Struct("=3xB48xI4x")  # of inet_diag_req: what is wanted, in which states
+_HEADER, _REQUEST = (
+    struct.Struct("=IHHII"),
+    struct.Struct("=3xB48xI4x"),
+)  # of inet_diag_req: what is wanted, in which states
 _MESSAGE_BYTES, _INODE = 72, struct.Struct("=I")  # of inet_diag_msg, whose last field is the inode
 _ACKED = struct.Struct("=QQ")  # of tcp_info: bytes_acked, bytes_received
 _ACKED_OFFSET = 120
@@ -32,8 +41,9 @@ _DEEPEST = 4  # generations of children
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """cpu_s: seconds of CPU so far. memory: resident bytes, what it shares with others included. sockets: inode of a connection -> (bytes
-    sent and acknowledged, bytes received) since it was made; None where the kernel does not say. gpu: None if it uses none."""
+    """cpu_s: seconds of CPU so far. memory: resident bytes, what it shares with others included.
+    sockets: inode of a connection -> (bytes sent and acknowledged, bytes received) since it was
+    made; None where the kernel does not say. gpu: None if it uses none."""
 
     cpu_s: float = 0.0
     memory: int = 0
@@ -44,12 +54,21 @@ class Usage:
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
         """Of `dataclasses.asdict`, perhaps through JSON."""
         sockets = data["sockets"]
-        counts = None if sockets is None else {int(inode): (sent, received) for inode, (sent, received) in sockets.items()}
-        return cls(data["cpu_s"], data["memory"], counts, GpuUsage(**data["gpu"]) if data.get("gpu") else None)
+        counts = (
+            None
+            if sockets is None
+            else {int(inode): (sent, received) for inode, (sent, received) in sockets.items()}
+        )
+        return cls(
+            data["cpu_s"],
+            data["memory"],
+            counts,
+            GpuUsage(**data["gpu"]) if data.get("gpu") else None,
+        )
 
     def rates(self, before: Usage, seconds: float) -> tuple[float, float | None, float | None]:
-        """(CPU in cores, bytes received a second, bytes sent a second) since `before`, `seconds` ago. What a connection that has closed
-        since then moved last is missing."""
+        """(CPU in cores, bytes received a second, bytes sent a second) since `before`, `seconds`
+        ago. What a connection that has closed since then moved last is missing."""
         cpu = max(0.0, self.cpu_s - before.cpu_s) / seconds
         if self.sockets is None or before.sockets is None:
             return cpu, None, None
@@ -59,18 +78,32 @@ class Usage:
         return cpu, max(0, received) / seconds, max(0, sent) / seconds
 
 
-def usage(pid: int, connections: Mapping[int, tuple[int, int]] | None, gpus: Mapping[int, GpuUsage] | None = None) -> Usage:
-    """Of the process and its descendants. connections: of `tcp_connections`. gpus: of `GpuReader`."""
+def usage(
+    pid: int,
+    connections: Mapping[int, tuple[int, int]] | None,
+    gpus: Mapping[int, GpuUsage] | None = None,
+) -> Usage:
+    """Of the process and its descendants. connections: of `tcp_connections`. gpus: of
+    `GpuReader`."""
     cpu_s, memory, pids = 0.0, 0, list(family(pid))
     sockets: dict[int, tuple[int, int]] = {}
     for each in pids:
         with suppress(OSError):
-            fields = Path(f"/proc/{each}/stat").read_text(encoding="utf-8", errors="replace").rpartition(") ")[2].split()
+            fields = (
+                Path(f"/proc/{each}/stat")
+                .read_text(encoding="utf-8", errors="replace")
+                .rpartition(") ")[2]
+                .split()
+            )
             cpu_s += (int(fields[11]) + int(fields[12])) / _TICKS
             memory += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
             if connections is not None:
-                sockets.update({inode: connections[inode] for inode in _inodes(each) if inode in connections})
-    return Usage(cpu_s, memory, sockets if connections is not None else None, gpu_usage(gpus or {}, pids))
+                sockets.update(
+                    {inode: connections[inode] for inode in _inodes(each) if inode in connections}
+                )
+    return Usage(
+        cpu_s, memory, sockets if connections is not None else None, gpu_usage(gpus or {}, pids)
+    )
 
 
 def family(pid: int, depth: int = 0) -> Iterator[int]:
@@ -95,8 +128,8 @@ def _inodes(pid: int) -> Iterator[int]:
 
 
 def tcp_connections() -> dict[int, tuple[int, int]] | None:
-    """inode -> (bytes sent and acknowledged, bytes received) of all TCP connections of this network namespace; None where the kernel, or a
-    container, does not say."""
+    """inode -> (bytes sent and acknowledged, bytes received) of all TCP connections of this network
+    namespace; None where the kernel, or a container, does not say."""
     try:
         return _ask()
     except OSError:
@@ -104,7 +137,9 @@ def tcp_connections() -> dict[int, tuple[int, int]] | None:
 
 
 def _ask() -> dict[int, tuple[int, int]]:
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG) as link:
+    with socket.socket(
+        socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
+    ) as link:
         link.settimeout(2.0)
         body = _REQUEST.pack(1 << (_INET_DIAG_INFO - 1), 0xFFF & ~(1 << _LISTENING))
         link.send(_HEADER.pack(_HEADER.size + len(body), _TCPDIAG_GETSOCK, _DUMP, 1, 0) + body)

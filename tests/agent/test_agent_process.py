@@ -50,7 +50,9 @@ def test_a_pending_renewal_is_read_before_the_lease_is_checked(late: Late) -> No
 
 
 @pytest.mark.parametrize("stale", [False, True])
-def test_without_a_valid_one_all_tasks_end_and_no_request_is_carried_out(late: Late, stale: bool) -> None:
+def test_without_a_valid_one_all_tasks_end_and_no_request_is_carried_out(
+    late: Late, stale: bool
+) -> None:
     late.resume()
     if stale:
         late.agent.renew(clock() - 1)

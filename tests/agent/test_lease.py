@@ -1,4 +1,5 @@
-"""The lease: when an agent ends its tasks, and when the supervisor counts the host as lost, each on its own clock."""
+"""The lease: when an agent ends its tasks, and when the supervisor counts the host as lost, each on
+its own clock."""
 
 from __future__ import annotations
 
@@ -7,7 +8,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from psclust.agent.lease import RECONNECT_S, AgentLease, Loss, SupervisorLease, find_loss, granted_s, is_silent, renewal_interval_s
+from psclust.agent.lease import (
+    RECONNECT_S,
+    AgentLease,
+    Loss,
+    SupervisorLease,
+    find_loss,
+    granted_s,
+    is_silent,
+    renewal_interval_s,
+)
 from psclust.control.suspend_detector import SuspendDetector
 
 SKEW = 5000.0  # by which the agent's clock is ahead
@@ -17,7 +27,8 @@ TICK = 0.05
 
 @dataclass
 class Line:
-    """Renewals between the two, `way` seconds each way, none while it is cut. A message into a cut arrives `RECONNECT_S` after its end."""
+    """Renewals between the two, `way` seconds each way, none while it is cut. A message into a cut
+    arrives `RECONNECT_S` after its end."""
 
     lease_s: float
     began: float = 1e9  # of the cut
@@ -26,11 +37,16 @@ class Line:
     hears: bool = False  # in a cut the agent still hears, and only its answers are lost
 
     def arrives(self, sent: float) -> float:
-        return self.ended + RECONNECT_S - TICK if self.began <= sent < self.ended else sent + self.way
+        return (
+            self.ended + RECONNECT_S - TICK if self.began <= sent < self.ended else sent + self.way
+        )
 
     def play(self, until: float) -> tuple[float | None, float | None]:
         """When the agent gave up its tasks, and when it was given up; None: not before `until`."""
-        supervisor, agent = SupervisorLease(self.lease_s, 0.0), AgentLease(granted_s(self.lease_s) + SKEW, GRACE)
+        supervisor, agent = (
+            SupervisorLease(self.lease_s, 0.0),
+            AgentLease(granted_s(self.lease_s) + SKEW, GRACE),
+        )
         now, due, waiting = 0.0, 0.0, []
         given_up = None
         while now < until:
@@ -64,16 +80,23 @@ class Line:
 
 @pytest.mark.parametrize("lease_s", [3, 5, 30, 86400])
 @pytest.mark.parametrize("offset", [0.0, 0.3, 0.9, 0.99])
-def test_a_cut_as_long_as_the_lease_is_survived_whenever_it_begins(lease_s: float, offset: float) -> None:
+def test_a_cut_as_long_as_the_lease_is_survived_whenever_it_begins(
+    lease_s: float, offset: float
+) -> None:
     began = 10 + offset * renewal_interval_s(lease_s)
     if lease_s < 100:
-        assert Line(lease_s, began, began + lease_s - TICK).play(10 + 3 * lease_s + 20) == (None, None)
+        assert Line(lease_s, began, began + lease_s - TICK).play(10 + 3 * lease_s + 20) == (
+            None,
+            None,
+        )
     assert granted_s(lease_s) - renewal_interval_s(lease_s) - RECONNECT_S >= lease_s
 
 
 @pytest.mark.parametrize("hears", [False, True])
 @pytest.mark.parametrize("lease_s", [3, 5, 30])
-def test_no_host_is_given_up_before_its_agent_has_given_up_and_soon_after(lease_s: float, hears: bool) -> None:
+def test_no_host_is_given_up_before_its_agent_has_given_up_and_soon_after(
+    lease_s: float, hears: bool
+) -> None:
     for seed in range(20):
         chance = random.Random(seed)
         began = 10 + chance.random() * 5
@@ -83,7 +106,15 @@ def test_no_host_is_given_up_before_its_agent_has_given_up_and_soon_after(lease_
         assert given_up is not None
         assert began + lease_s <= ended + line.way
         assert ended <= given_up + TICK
-        assert given_up <= began + lease_s + 2 * renewal_interval_s(lease_s) + RECONNECT_S + 4 * line.way + 3 * TICK
+        assert (
+            given_up
+            <= began
+            + lease_s
+            + 2 * renewal_interval_s(lease_s)
+            + RECONNECT_S
+            + 4 * line.way
+            + 3 * TICK
+        )
 
 
 def test_a_grant_that_was_held_up_is_worth_no_more_than_when_it_was_sent() -> None:
@@ -127,7 +158,9 @@ def test_what_is_granted_without_an_answer_stays_the_same_until_there_is_one() -
 
 
 @pytest.mark.parametrize(("now", "kill_at"), [(90.0, 92.0), (100.0, 102.0), (150.0, 102.0)])
-def test_tasks_are_killed_after_the_grace_but_never_later_than_the_lease_and_the_grace(now: float, kill_at: float) -> None:
+def test_tasks_are_killed_after_the_grace_but_never_later_than_the_lease_and_the_grace(
+    now: float, kill_at: float
+) -> None:
     assert AgentLease(until=100.0, grace_s=GRACE).kill_at(now) == kill_at
 
 
@@ -149,17 +182,25 @@ def test_a_host_is_lost_when_its_agent_stops_or_its_lease_is_over(
 
 
 @pytest.mark.parametrize("stopping", [None, "the supervisor has not renewed its lease"])
-def test_all_hosts_are_lost_when_the_supervisor_was_suspended_for_the_lease(stopping: str | None) -> None:
+def test_all_hosts_are_lost_when_the_supervisor_was_suspended_for_the_lease(
+    stopping: str | None,
+) -> None:
     loss = find_loss(30.0, 60.0, 59.0, over=True, stopping=stopping)
     assert loss is not None
     assert loss.all_hosts
     assert loss.reason.startswith(
-        "the supervisor was suspended for 59 s (its machine slept, or it was stopped), and without contact for 30 s"
+        "the supervisor was suspended for 59 s (its machine slept, or it was stopped), "
+        "and without contact for 30 s"
     )
 
 
-@pytest.mark.parametrize(("quiet_s", "lease_s", "silent"), [(4.0, 5.0, False), (6.0, 5.0, True), (9.0, 30.0, False), (11.0, 30.0, True)])
-def test_an_agent_is_silent_after_its_lease_or_ten_seconds(quiet_s: float, lease_s: float, silent: bool) -> None:
+@pytest.mark.parametrize(
+    ("quiet_s", "lease_s", "silent"),
+    [(4.0, 5.0, False), (6.0, 5.0, True), (9.0, 30.0, False), (11.0, 30.0, True)],
+)
+def test_an_agent_is_silent_after_its_lease_or_ten_seconds(
+    quiet_s: float, lease_s: float, silent: bool
+) -> None:
     assert is_silent(quiet_s, lease_s) == silent
 
 
@@ -174,7 +215,9 @@ def test_an_agent_is_silent_after_its_lease_or_ten_seconds(quiet_s: float, lease
         ([0.5, 10.5, 11.0, 21.0], 0.0, 21.5, 20.0),
     ],
 )
-def test_the_time_in_which_nobody_looked_at_the_clock_was_slept(looks: list[float], since: float, now: float, suspended_s: float) -> None:
+def test_the_time_in_which_nobody_looked_at_the_clock_was_slept(
+    looks: list[float], since: float, now: float, suspended_s: float
+) -> None:
     detector = SuspendDetector(0.0)
     for look in looks:
         detector.sample(look)

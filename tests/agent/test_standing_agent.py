@@ -25,7 +25,10 @@ pytestmark = pytest.mark.process
 
 NOBODY = 65534
 # As somebody else, once everything is loaded that only we can read.
-AS_NOBODY = f"import os, psutil; from psclust.agent.standing_agent import run_standing_agent; os.setuid({NOBODY}); run_standing_agent()"
+AS_NOBODY = (
+    "import os, psutil; from psclust.agent.standing_agent import run_standing_agent; "
+    f"os.setuid({NOBODY}); run_standing_agent()"
+)
 
 
 @pytest.fixture
@@ -38,13 +41,17 @@ def runtime() -> Iterator[Path]:
 
 @pytest.fixture
 def stand(runtime: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a standing agent, which listens when this returns; its stderr goes to `log` beside the socket."""
+    """Starts a standing agent, which listens when this returns; its stderr goes to `log` beside the
+    socket."""
     started: list[subprocess.Popen[str]] = []
 
     def stand(*arguments: str) -> subprocess.Popen[str]:
         with (runtime / "log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, *(arguments or ("-m", "psclust.agent", "--standing"))], env=_environ(runtime), stderr=log, text=True
+                [sys.executable, *(arguments or ("-m", "psclust.agent", "--standing"))],
+                env=_environ(runtime),
+                stderr=log,
+                text=True,
             )
         started.append(process)
         wait_until(lambda: "listening" in (runtime / "log").read_text(), what="the standing agent")
@@ -63,7 +70,14 @@ def _environ(runtime: Path) -> dict[str, str]:
 def _log_in(runtime: Path, said: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
     """What `up` starts over SSH."""
     command = [sys.executable, "-m", "psclust.agent"]
-    return subprocess.run(command, env={**_environ(runtime), **environ}, input=said, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command,
+        env={**_environ(runtime), **environ},
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def test_what_is_handed_over_reads_and_writes_where_it_would_have_and_its_exit_code_comes_back(
@@ -74,13 +88,24 @@ def test_what_is_handed_over_reads_and_writes_where_it_would_have_and_its_exit_c
     assert "`psclust up` starts agents" in alone.stderr
     stand()
     below = _log_in(runtime, '{"no": "request"}')
-    assert (below.returncode, below.stdout, below.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+    assert (below.returncode, below.stdout, below.stderr) == (
+        alone.returncode,
+        alone.stdout,
+        alone.stderr,
+    )
     assert (runtime / "log").read_text().count("started process") == 1
 
 
-def test_only_one_stands_and_one_that_was_killed_is_followed_by_another(stand: Callable[..., subprocess.Popen[str]], runtime: Path) -> None:
+def test_only_one_stands_and_one_that_was_killed_is_followed_by_another(
+    stand: Callable[..., subprocess.Popen[str]], runtime: Path
+) -> None:
     first = stand()
-    second = subprocess.run([sys.executable, "-m", "psclust.agent", "--standing"], env=_environ(runtime), capture_output=True, text=True)
+    second = subprocess.run(
+        [sys.executable, "-m", "psclust.agent", "--standing"],
+        env=_environ(runtime),
+        capture_output=True,
+        text=True,
+    )
     assert second.returncode == 3
     assert "a standing agent already listens there" in second.stderr
     first.kill()
@@ -96,7 +121,9 @@ def test_only_one_stands_and_one_that_was_killed_is_followed_by_another(stand: C
     assert not socket_path(_environ(runtime)).exists()
 
 
-def test_one_that_is_frozen_is_not_waited_for_and_does_no_harm_later(stand: Callable[..., subprocess.Popen[str]], runtime: Path) -> None:
+def test_one_that_is_frozen_is_not_waited_for_and_does_no_harm_later(
+    stand: Callable[..., subprocess.Popen[str]], runtime: Path
+) -> None:
     frozen = stand()
     frozen.send_signal(signal.SIGSTOP)
     done = _log_in(runtime)
@@ -110,15 +137,19 @@ def test_one_that_is_frozen_is_not_waited_for_and_does_no_harm_later(stand: Call
 
 def test_without_a_place_to_listen_it_says_what_to_set() -> None:
     command = [sys.executable, "-m", "psclust.agent", "--standing"]
-    done = subprocess.run(command, env=_environ(Path("/no/such/folder")), capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=_environ(Path("/no/such/folder")), capture_output=True, text=True
+    )
     assert done.returncode == 3
     assert (
-        done.stderr
-        == "/no/such/folder/psclust/agent-1.sock: No such file or directory. Set XDG_RUNTIME_DIR to a folder of this user's own.\n"
+        done.stderr == "/no/such/folder/psclust/agent-1.sock: No such file or directory. "
+        "Set XDG_RUNTIME_DIR to a folder of this user's own.\n"
     )
 
 
-def test_nobody_else_can_look_at_the_socket(stand: Callable[..., subprocess.Popen[str]], runtime: Path) -> None:
+def test_nobody_else_can_look_at_the_socket(
+    stand: Callable[..., subprocess.Popen[str]], runtime: Path
+) -> None:
     stand()
     path = socket_path(_environ(runtime))
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
@@ -150,7 +181,10 @@ def test_told_to_stop_it_ends_what_it_has_started_and_waits_for_it(
     standing = stand()
     # An agent that waits for its request has no more than a process.
     waiting = subprocess.Popen(
-        [sys.executable, "-m", "psclust.agent"], env=_environ(runtime), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "psclust.agent"],
+        env=_environ(runtime),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     wait_until(lambda: psutil.Process(standing.pid).children(), what="the process")
     (child,) = psutil.Process(standing.pid).children()

@@ -1,4 +1,5 @@
-"""What an agent streams to the supervisor, and what it takes of the host while there is nothing new."""
+"""What an agent streams to the supervisor, and what it takes of the host while there is nothing
+new."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class OneTask(Agent):
 
 
 class Watch:
-    """A supervisor's stream of updates, which it reads until it has what it waits for, or for some looks of the agent."""
+    """A supervisor's stream of updates, which it reads until it has what it waits for, or for some
+    looks of the agent."""
 
     def __init__(self, agent: Agent) -> None:
         self.output, self.known_to, self.progress = b"", 0, b""
@@ -82,7 +84,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_output_its_times_and_progress_come_and_no_file_is_read_again_that_has_not_changed(tmp_path: Path, opened: list[str]) -> None:
+def test_output_its_times_and_progress_come_and_no_file_is_read_again_that_has_not_changed(
+    tmp_path: Path, opened: list[str]
+) -> None:
     agent = OneTask(ClusterFolder(tmp_path / "cluster").new_run(), lease_s=600.0, grace_s=0.1)
     log, progress = agent.folder.log(TASK, 1), agent.folder.progress(TASK)
     times, watch, said = TimesWriter(log), Watch(agent), b""

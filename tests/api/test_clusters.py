@@ -1,4 +1,5 @@
-"""Clusters from Python: what a program sees of them, and that nothing of them outlives it, however it ends."""
+"""Clusters from Python: what a program sees of them, and that nothing of them outlives it, however
+it ends."""
 
 from __future__ import annotations
 
@@ -37,10 +38,16 @@ def script(bed: CommandBed) -> CommandBed:
     [
         ({}, []),
         ({"ps": 2, "workers": 4}, ["--ps=2", "--workers=4"]),
-        ({"file": "a b.yaml", "no_preload": True, "name": None}, ["--file=a b.yaml", "--no-preload"]),
+        (
+            {"file": "a b.yaml", "no_preload": True, "name": None},
+            ["--file=a b.yaml", "--no-preload"],
+        ),
         ({"sync": True}, ["--sync"]),
         ({"sync": False, "no_preload": False}, ["--async"]),
-        ({"jobs": {"chief": 1, "evaluator": 1}, "env": {"A": "b=c"}}, ["--job=chief=1", "--job=evaluator=1", "--env=A=b=c"]),
+        (
+            {"jobs": {"chief": 1, "evaluator": 1}, "env": {"A": "b=c"}},
+            ["--job=chief=1", "--job=evaluator=1", "--env=A=b=c"],
+        ),
     ],
 )
 def test_options_are_those_of_up(options: dict[str, object], words: list[str]) -> None:
@@ -48,10 +55,15 @@ def test_options_are_those_of_up(options: dict[str, object], words: list[str]) -
 
 
 @pytest.mark.process
-def test_a_program_starts_servers_and_has_their_addresses_until_the_block_ends(there: CommandBed) -> None:
+def test_a_program_starts_servers_and_has_their_addresses_until_the_block_ends(
+    there: CommandBed,
+) -> None:
     with psclust.LocalCluster(ps=2, workers=1) as cluster:
         tasks = {task.task: task for task in cluster.run.status.tasks}
-        assert {job: len(addresses) for job, addresses in cluster.cluster_spec.items()} == {"ps": 2, "worker": 1}
+        assert {job: len(addresses) for job, addresses in cluster.cluster_spec.items()} == {
+            "ps": 2,
+            "worker": 1,
+        }
         assert cluster.target == f"grpc://{tasks['worker:0'].address}"
         assert cluster.tf_config("ps", 1).endswith('"task":{"type":"ps","index":1}}')
         assert all(task.served for task in tasks.values())
@@ -63,14 +75,20 @@ def test_a_program_starts_servers_and_has_their_addresses_until_the_block_ends(t
 
 @pytest.mark.process
 def test_a_run_has_its_tasks_exit_codes_and_logs(there: CommandBed) -> None:
-    there.write("cluster.yaml", "jobs: {ps: 0, worker: 2}\nprogram: [sh, -c, 'echo task {task_index}; exit {task_index}']\n")
+    there.write(
+        "cluster.yaml",
+        "jobs: {ps: 0, worker: 2}\nprogram: [sh, -c, 'echo task {task_index}; "
+        "exit {task_index}']\n",
+    )
     run = psclust.Cluster.from_file("cluster.yaml", name="codes").up()
     last = run.wait(60)
     assert {task.task: task.exit_code for task in last.tasks}["worker:1"] == 1
     assert (last.name, last.ok, run.logs("worker:1")) == ("codes", False, "task 1\n")
     with pytest.raises(PsclustError, match="codes: worker:1 exited with code 1"):
         run.wait(check=True)
-    with pytest.raises(UsageError, match="chief:0: there is no such task; there are worker:0, worker:1"):
+    with pytest.raises(
+        UsageError, match="chief:0: there is no such task; there are worker:0, worker:1"
+    ):
         run.logs("chief:0")
 
 
@@ -94,9 +112,14 @@ def test_what_is_wrong_is_the_commands_own_sentence(there: CommandBed) -> None:
 @pytest.mark.process
 def test_now_ends_a_program_that_ignores_term_and_says_who_asked(there: CommandBed) -> None:
     there.write(
-        "deaf.py", "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('up', flush=True)\ntime.sleep(1000)\n"
+        "deaf.py",
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('up', flush=True)\ntime.sleep(1000)\n",
     )
-    there.write("cluster.yaml", "jobs: {ps: 0, worker: 1}\nprogram: deaf.py\npreload: false\nrole_by: none\n")
+    there.write(
+        "cluster.yaml",
+        "jobs: {ps: 0, worker: 1}\nprogram: deaf.py\npreload: false\nrole_by: none\n",
+    )
     run = psclust.Cluster.from_file("cluster.yaml").up()
     wait_until(lambda: run.logs("worker:0") == "up\n", what="the program")
     last = run.down(now=True)
@@ -141,7 +164,9 @@ def servers(bed: CommandBed) -> list[psutil.Process]:
 def test_nothing_outlives_the_program_however_it_ends(script: CommandBed, then: str) -> None:
     script.write("holds.py", _HOLDS.format(then=then))
     running = script.start("holds.py")
-    wait_until(lambda: "up" in running.output or running.process.poll() is not None, what="the cluster")
+    wait_until(
+        lambda: "up" in running.output or running.process.poll() is not None, what="the cluster"
+    )
     assert "up" in running.output
     running.wait()
     if then in ("", "raise ValueError('own')"):
@@ -155,7 +180,10 @@ def test_nothing_outlives_the_program_however_it_ends(script: CommandBed, then: 
 def test_the_fixture_starts_a_cluster_for_a_test(script: CommandBed) -> None:
     script.write(
         "test_own.py",
-        "def test_own(psclust_cluster):\n    assert len(psclust_cluster(ps=2, workers=1).cluster_spec['ps']) == 2\n",
+        "def test_own(psclust_cluster):\n    assert len(psclust_cluster(ps=2, "
+        "workers=1).cluster_spec['ps']) == 2\n",
     )
-    code, said = script.run("-m", "pytest", "-q", "-p", "no:kmock", "test_own.py")  # see pyproject.toml
+    code, said = script.run(
+        "-m", "pytest", "-q", "-p", "no:kmock", "test_own.py"
+    )  # see pyproject.toml
     assert (code, "1 passed" in said) == (0, True), said

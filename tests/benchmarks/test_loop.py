@@ -11,7 +11,9 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytestmark = [pytest.mark.tensorflow, pytest.mark.process]
 
 
-def test_a_client_that_begins_a_step_while_one_is_under_way_says_how_long_none_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_begins_a_step_while_one_is_under_way_says_how_long_none_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import loop
 

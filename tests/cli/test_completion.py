@@ -1,4 +1,5 @@
-"""Completion, by the shells themselves: what stands on the line after TAB, or what the shell would offer."""
+"""Completion, by the shells themselves: what stands on the line after TAB, or what the shell would
+offer."""
 
 from __future__ import annotations
 
@@ -26,8 +27,22 @@ def made(bed: CommandBed, name: str, tasks: list[str]) -> RunFolder:
     assert lock is not None
     folder = cluster.new_run()
     os.close(lock)
-    entries = tuple(TaskStatus(task, "server", "done", "localhost", None, None, 1, 0, 0, 0.0, None) for task in tasks)
-    status = RunStatus(name, folder.id, str(folder.path), "ended", 1, 0.0, entries, ok=True, exit_code=0, text="done")
+    entries = tuple(
+        TaskStatus(task, "server", "done", "localhost", None, None, 1, 0, 0, 0.0, None)
+        for task in tasks
+    )
+    status = RunStatus(
+        name,
+        folder.id,
+        str(folder.path),
+        "ended",
+        1,
+        0.0,
+        entries,
+        ok=True,
+        exit_code=0,
+        text="done",
+    )
     write_status(folder, status)
     return folder
 
@@ -39,27 +54,45 @@ def shell_bed(bed: CommandBed) -> CommandBed:
     made(bed, "words", ["ps:0"])
     command = bed.write("psclust", f'#!/bin/sh\nexec {sys.executable} -m psclust "$@"\n')
     command.chmod(0o755)
-    bed.environ |= {"PATH": f"{bed.folder}:{os.environ['PATH']}", "HOME": str(bed.folder), "TERM": "dumb"}
+    bed.environ |= {
+        "PATH": f"{bed.folder}:{os.environ['PATH']}",
+        "HOME": str(bed.folder),
+        "TERM": "dumb",
+    }
     return bed
 
 
 def in_bash(bed: CommandBed, line: str) -> list[str]:
     """The lines that bash would offer: what it replaces starts after the last blank or colon."""
-    script = f'eval "$(psclust completion bash)"; COMP_LINE={line!r}; COMP_POINT=${{#COMP_LINE}}; _psclust_completion psclust'
+    script = (
+        f'eval "$(psclust completion bash)"; COMP_LINE={line!r}; COMP_POINT=${{#COMP_LINE}}; '
+        f"_psclust_completion psclust"
+    )
     said = shell(bed, ["bash", "--norc", "-c", f'{script}; printf "%s\\n" "${{COMPREPLY[@]}}"'])
     kept = line[: max(line.rfind(" "), line.rfind(":")) + 1].rpartition(" ")[2]
     return [kept + word for word in said.splitlines() if word]
 
 
 def in_fish(bed: CommandBed, line: str) -> list[str]:
-    said = shell(bed, ["fish", "--no-config", "-c", f"psclust completion fish | source; complete -C {line!r}"])
+    said = shell(
+        bed,
+        ["fish", "--no-config", "-c", f"psclust completion fish | source; complete -C {line!r}"],
+    )
     return [word.partition("\t")[0] for word in said.splitlines()]
 
 
 def shell(bed: CommandBed, command: list[str]) -> str:
     if shutil.which(command[0]) is None:
         pytest.skip(f"there is no {command[0]}")
-    done = subprocess.run(command, cwd=bed.folder, env=bed.environment(), capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command,
+        cwd=bed.folder,
+        env=bed.environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert not done.stderr, done.stderr
     return done.stdout
 
@@ -79,18 +112,27 @@ def shell(bed: CommandBed, command: list[str]) -> str:
         ("psclust logs words wor", []),
     ],
 )
-def test_a_shell_offers_verbs_options_runs_and_tasks(shell_bed: CommandBed, ask, line: str, offered: list[str]) -> None:  # type: ignore[no-untyped-def]
+def test_a_shell_offers_verbs_options_runs_and_tasks(
+    shell_bed: CommandBed, ask, line: str, offered: list[str]
+) -> None:  # type: ignore[no-untyped-def]
     assert sorted(ask(shell_bed, line)) == offered
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh")
 def test_zsh_completes_on_its_line(shell_bed: CommandBed) -> None:
     bed = shell_bed
-    terminal = Terminal(["zsh", "-f", "-i"], cwd=bed.folder, env=bed.environment({"TERM": "xterm", "PS1": "> "}))
+    terminal = Terminal(
+        ["zsh", "-f", "-i"], cwd=bed.folder, env=bed.environment({"TERM": "xterm", "PS1": "> "})
+    )
     try:
-        terminal.type('autoload -U compinit; compinit -u; eval "$(psclust completion zsh)"; echo rea""dy\n')
+        terminal.type(
+            'autoload -U compinit; compinit -u; eval "$(psclust completion zsh)"; echo rea""dy\n'
+        )
         wait_until(lambda: "ready" in terminal.written, what="zsh")
-        for typed, line in (("psclust comp\t", "psclust completion"), ("\x15psclust logs words ps:\t", "psclust logs words ps:0")):
+        for typed, line in (
+            ("psclust comp\t", "psclust completion"),
+            ("\x15psclust logs words ps:\t", "psclust logs words ps:0"),
+        ):
             terminal.type(typed)
             wait_until(lambda line=line: line in terminal.written, what=line)  # type: ignore[misc]
         terminal.type("\x15exit\n")
@@ -101,7 +143,11 @@ def test_zsh_completes_on_its_line(shell_bed: CommandBed) -> None:
 
 def test_every_option_of_up_has_a_variable(bed: CommandBed) -> None:
     values = {"PS": "3", "JOB": "chief=1 evaluator=1", "SYNC": "true", "NAME": "named"}
-    code, said = bed.run("plan", "psclust.examples.digits:program", env={f"PSCLUST_UP_{name}": value for name, value in values.items()})
+    code, said = bed.run(
+        "plan",
+        "psclust.examples.digits:program",
+        env={f"PSCLUST_UP_{name}": value for name, value in values.items()},
+    )
     assert code == 0, said
     assert all(f"{task}  on localhost" in said for task in ("ps:2", "chief:0", "evaluator:0")), said
     assert said.endswith("named is not up; `up` would start 7 tasks.\n")
@@ -110,9 +156,17 @@ def test_every_option_of_up_has_a_variable(bed: CommandBed) -> None:
 
 @pytest.mark.parametrize(
     ("env", "flags", "source"),
-    [({"PSCLUST_UP_PS": "-3"}, [], "PSCLUST_UP_PS"), ({"PSCLUST_UP_PS": "2"}, ["--ps", "-3"], "--ps")],
+    [
+        ({"PSCLUST_UP_PS": "-3"}, [], "PSCLUST_UP_PS"),
+        ({"PSCLUST_UP_PS": "2"}, ["--ps", "-3"], "--ps"),
+    ],
     ids=["variable", "flag"],
 )
-def test_a_mistake_is_named_by_its_place(bed: CommandBed, env: dict[str, str], flags: list[str], source: str) -> None:
+def test_a_mistake_is_named_by_its_place(
+    bed: CommandBed, env: dict[str, str], flags: list[str], source: str
+) -> None:
     code, said = bed.run("up", *flags, "--", "true", env=env)
-    assert (code, said) == (2, f"psclust: {source}: found -3; write a whole number from 0 to 4096.\n")
+    assert (code, said) == (
+        2,
+        f"psclust: {source}: found -3; write a whole number from 0 to 4096.\n",
+    )

@@ -25,7 +25,11 @@ def imported(bed: CommandBed, *args: str) -> set[str]:
         timeout=300,
         check=False,
     )
-    return {line.rpartition("|")[2].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
+    return {
+        line.rpartition("|")[2].strip()
+        for line in run.stderr.splitlines()
+        if line.startswith("import time:")
+    }
 
 
 @pytest.mark.process
@@ -38,7 +42,9 @@ def test_help_imports_next_to_nothing(bed: CommandBed, args: str, most: int) -> 
 
 @pytest.mark.process
 @pytest.mark.parametrize("verb", ["ps", "clusters", "logs"])
-def test_verbs_that_only_look_read_files_and_import_what_that_takes(bed: CommandBed, verb: str) -> None:
+def test_verbs_that_only_look_read_files_and_import_what_that_takes(
+    bed: CommandBed, verb: str
+) -> None:
     modules = imported(bed, verb)
     assert "psclust.cli.run_selection" in modules
     assert not {name.partition(".")[0] for name in modules} & set(HEAVY)
@@ -46,28 +52,70 @@ def test_verbs_that_only_look_read_files_and_import_what_that_takes(bed: Command
 
 @pytest.mark.process
 @pytest.mark.parametrize(
-    "args", ["plan --ps 1", "ps", "logs", "down", "schema", "init", "exec", "doctor", "manifest --image a", "task ps", "up -d --ps 1"]
+    "args",
+    [
+        "plan --ps 1",
+        "ps",
+        "logs",
+        "down",
+        "schema",
+        "init",
+        "exec",
+        "doctor",
+        "manifest --image a",
+        "task ps",
+        "up -d --ps 1",
+    ],
 )
 def test_no_verb_imports_tensorflow(bed: CommandBed, args: str) -> None:
     modules = imported(bed, *args.split())
-    assert not {name for name in modules if name.partition(".")[0] in ("tensorflow", "numpy", "keras")}
+    assert not {
+        name for name in modules if name.partition(".")[0] in ("tensorflow", "numpy", "keras")
+    }
     assert "psclust.cli.main" in modules
     if args.startswith("up"):
         assert bed.run("down")[0] == 0
 
 
 def test_an_agent_imports_nothing_that_plans_or_logs_in() -> None:
-    parts = "psclust.agent.process, psclust.agent.agent_service, psclust.agent.agent, psclust.transport.local_transport"
-    run = subprocess.run([sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"], capture_output=True, text=True, check=True)
+    parts = (
+        "psclust.agent.process, psclust.agent.agent_service, psclust.agent.agent, "
+        "psclust.transport.local_transport"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     modules = set(run.stdout.split())
     assert "grpc" in modules
     # As soon as anything is asked of these two, they and much else are there.
     assert not {name for name in modules if name.startswith(("asyncio.", "grpc.aio."))}
-    others = {"psutil", "click", "pydantic", "yaml", "fabric", "paramiko", "cryptography", "tensorflow", "psclust.supervise.supervisor"}
+    others = {
+        "psutil",
+        "click",
+        "pydantic",
+        "yaml",
+        "fabric",
+        "paramiko",
+        "cryptography",
+        "tensorflow",
+        "psclust.supervise.supervisor",
+    }
     assert not modules & others
 
 
 def test_importing_psclust_imports_nothing_else() -> None:
-    code = "import sys; before = set(sys.modules); import psclust; print(sorted(set(sys.modules) - before))"
-    run = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=True)
+    code = (
+        "import sys; before = set(sys.modules); import psclust; "
+        "print(sorted(set(sys.modules) - before))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(ROOT)},
+        check=True,
+    )
     assert run.stdout.strip() == "['__future__', 'psclust']"

@@ -11,7 +11,8 @@ from psclust.cli.interrupts import Interrupts
 
 
 class _AtInstruction:
-    """Sends this process SIGINT before instruction number `number` of `Interrupts.unseen`. sent: whether it has that many."""
+    """Sends this process SIGINT before instruction number `number` of `Interrupts.unseen`. sent:
+    whether it has that many."""
 
     def __init__(self, number: int) -> None:
         self._left = number

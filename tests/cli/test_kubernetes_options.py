@@ -16,19 +16,42 @@ from psclust.testing.command import CommandBed
         ),
         (["up", "--image", "a"], "--image: only pods have an image; give --kubernetes, too."),
         (["plan", "--image", "a"], "--image: only pods have an image; give --kubernetes, too."),
-        (["up", "--kubernetes", "--image", "a", "-H", "b"], "-H: Kubernetes chooses the hosts of pods; remove the hosts here."),
-        (["exec", "--kubernetes", "-H", "b", "ls"], "--kubernetes: the hosts are the pods of the run; remove -H and --hostfile."),
+        (
+            ["up", "--kubernetes", "--image", "a", "-H", "b"],
+            "-H: Kubernetes chooses the hosts of pods; remove the hosts here.",
+        ),
+        (
+            ["exec", "--kubernetes", "-H", "b", "ls"],
+            "--kubernetes: the hosts are the pods of the run; remove -H and --hostfile.",
+        ),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(words: list[str], said: str, bed: CommandBed) -> None:
+def test_options_that_contradict_each_other_are_refused(
+    words: list[str], said: str, bed: CommandBed
+) -> None:
     assert bed.run_here(*words) == (2, f"psclust: {said}\n")
 
 
 def test_a_plan_shows_the_pods_and_what_is_run_in_them(bed: CommandBed) -> None:
     bed.write("train.py", "")
-    code, said = bed.run_here("plan", "--kubernetes", "--image", "a", "--ps", "0", "--workers", "1", "--role-by", "none", "train.py")
+    code, said = bed.run_here(
+        "plan",
+        "--kubernetes",
+        "--image",
+        "a",
+        "--ps",
+        "0",
+        "--workers",
+        "1",
+        "--role-by",
+        "none",
+        "train.py",
+    )
     assert code == 0, said
     assert "hosts: 1 pod of a\n" in said
     assert "worker:0  on worker-0" in said
-    assert "\nfirst, psclust makes:\n\napiVersion: v1\nkind: Pod\nmetadata:\n  name: bed-worker-0\n" in said
+    assert (
+        "\nfirst, psclust makes:\n\napiVersion: v1\nkind: Pod\nmetadata:\n  name: bed-worker-0\n"
+        in said
+    )
     assert "\nthen, on worker-0, by kubernetes:\n" in said

@@ -8,10 +8,26 @@ from psclust.testing.command import CommandBed
 
 
 def test_flags_alone_make_a_manifest(bed: CommandBed) -> None:
-    code, said = bed.run_here("manifest", "--image", "a/b:1", "--ps", "2", "--workers", "3", "--name", "d", "train.py", "--lr", "0.1")
+    code, said = bed.run_here(
+        "manifest",
+        "--image",
+        "a/b:1",
+        "--ps",
+        "2",
+        "--workers",
+        "3",
+        "--name",
+        "d",
+        "train.py",
+        "--lr",
+        "0.1",
+    )
     (found,) = yaml.safe_load_all(said)
     assert code == 0
-    assert {job["name"]: job["template"]["spec"]["completions"] for job in found["spec"]["replicatedJobs"]} == {"ps": 2, "worker": 3}
+    assert {
+        job["name"]: job["template"]["spec"]["completions"]
+        for job in found["spec"]["replicatedJobs"]
+    } == {"ps": 2, "worker": 3}
 
 
 def test_a_file_in_the_folder_is_found_and_flags_win(bed: CommandBed) -> None:
@@ -30,7 +46,11 @@ def test_an_allocation_around_it_does_not_matter(bed: CommandBed) -> None:
 def test_mistakes_come_together_and_nothing_is_printed(bed: CommandBed) -> None:
     code, said = bed.run_here("manifest", "-H", "a,b", "--name", "D_1", "train.py")
     assert code == 2
-    assert [line.partition(":")[2].split(":")[0].strip() for line in said.splitlines()] == ["--name", "-H", "kubernetes.image"]
+    assert [line.partition(":")[2].split(":")[0].strip() for line in said.splitlines()] == [
+        "--name",
+        "-H",
+        "kubernetes.image",
+    ]
 
 
 def test_a_note_does_not_spoil_the_pipe(bed: CommandBed) -> None:

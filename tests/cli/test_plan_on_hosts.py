@@ -30,7 +30,9 @@ def test_the_plan_names_the_command_that_each_host_would_be_given(bed: CommandBe
 
 def test_the_interpreter_of_the_cluster_file_is_the_only_one_looked_for(bed: CommandBed) -> None:
     plan = json.loads(bed.run_here("plan", "--json", "--python", "~/venv/bin/python", *HOSTS)[1])
-    assert {shlex.split(command)[-1] for command in plan["remote"].values()} == {"~/venv/bin/python"}
+    assert {shlex.split(command)[-1] for command in plan["remote"].values()} == {
+        "~/venv/bin/python"
+    }
     assert shlex.split(plan["remote"]["nowhere1"])[-2] != sys.executable
 
 

@@ -20,7 +20,8 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-BOXES = """[...document.querySelectorAll('#timeline .task rect.row')].map(each => each.getBoundingClientRect())
+BOXES = """[...document.querySelectorAll('#timeline .task rect.row')]
+    .map(each => each.getBoundingClientRect())
     .map(box => [box.left, box.top, box.right, box.bottom])"""
 WAIT = "echo '<script>document.title=1</script>'; until [ -e finish ]; do sleep 0.05; done; exit 3"
 
@@ -72,12 +73,19 @@ def test_up_says_at_a_bad_end_too_what_the_run_came_to(bed: CommandBed) -> None:
     assert code == 1
     *_, totals, last = said.splitlines()
     assert totals == "psclust: 1 restart"
-    assert last == "psclust: all tasks: psclust ps bed; their output: psclust logs bed; a page: psclust report bed"
+    assert (
+        last == "psclust: all tasks: psclust ps bed; their output: psclust logs bed; "
+        "a page: psclust report bed"
+    )
 
 
 @pytest.mark.skipif(chromium() is None, reason="Chromium is not installed")
-@pytest.mark.parametrize(("width", "dark", "printed"), [(1200, False, False), (800, True, False), (800, True, True)])
-def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: int, dark: bool, printed: bool) -> None:
+@pytest.mark.parametrize(
+    ("width", "dark", "printed"), [(1200, False, False), (800, True, False), (800, True, True)]
+)
+def test_a_browser_shows_it_without_complaint_or_request(
+    tmp_path: Path, width: int, dark: bool, printed: bool
+) -> None:
     page = tmp_path / "page.html"
     ended = {
         "ok": False,
@@ -86,7 +94,9 @@ def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: 
         "text": "worker:1 exited with code 1",
         "cause_tail": ("<script>no()</script>",),
     }
-    page.write_text(render_page(made_up(tmp_path, tasks(2, 3), deaths=2, **ended)), encoding="utf-8")
+    page.write_text(
+        render_page(made_up(tmp_path, tasks(2, 3), deaths=2, **ended)), encoding="utf-8"
+    )
     with browser(tmp_path / "profile") as window:
         window.open(page, width=width, dark=dark, printed=printed)
         assert window.complaints() == []
@@ -94,12 +104,17 @@ def test_a_browser_shows_it_without_complaint_or_request(tmp_path: Path, width: 
         assert window.evaluate("document.title") == "demo: failed"
         boxes = window.evaluate(BOXES)
         assert len(boxes) == 5
-        assert all(right - left > width / 2 and bottom - top > 5 for left, top, right, bottom in boxes)
+        assert all(
+            right - left > width / 2 and bottom - top > 5 for left, top, right, bottom in boxes
+        )
         assert all(above[3] <= below[1] for above, below in pairwise(boxes))
         assert all(left >= 0 and right <= width for left, _, right, _ in boxes)
         assert window.evaluate("document.documentElement.scrollWidth") <= width
         paper = window.evaluate("getComputedStyle(document.body).backgroundColor")
         assert paper == ("rgb(20, 24, 31)" if dark and not printed else "rgb(255, 255, 255)")
         # Every line of text is within what is drawn of its chart.
-        assert window.evaluate("[...document.querySelectorAll('svg text')].every(e => e.getBoundingClientRect().left >= 0)")
+        assert window.evaluate(
+            "[...document.querySelectorAll('svg text')].every(e => "
+            "e.getBoundingClientRect().left >= 0)"
+        )
     shutil.rmtree(tmp_path / "profile", ignore_errors=True)

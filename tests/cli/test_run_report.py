@@ -26,7 +26,9 @@ def test_times_on_an_axis_are_few_and_round(length_s: float, most: int) -> None:
     assert all(len(tick.label) <= 7 for tick in ticks)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (0.0, 7.0), (0.11, 2.7), (5.0, 5.0), (1e6, 1.01e6), (-3.0, 4.0)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 0.0), (0.0, 7.0), (0.11, 2.7), (5.0, 5.0), (1e6, 1.01e6), (-3.0, 4.0)]
+)
 def test_values_on_an_axis_are_around_what_is_shown(low: float, high: float) -> None:
     ticks = value_ticks(low, high)
     assert 2 <= len(ticks) <= 7
@@ -44,12 +46,21 @@ def test_curves_are_of_the_samples_and_break_with_an_attempt(tmp_path: Path) -> 
     assert len(part) == 49  # a rate needs two samples
     assert {round(y, 6) for _, y in part} == {round(part[0][1], 6)}  # of an even use
     assert (part[0][0], part[-1][0]) == (pytest.approx(0.04), pytest.approx(1.0))
-    assert all(0 <= y <= 1 for chart in drawn.values() for line in chart.lines for part in line.parts for _, y in part)
+    assert all(
+        0 <= y <= 1
+        for chart in drawn.values()
+        for line in chart.lines
+        for part in line.parts
+        for _, y in part
+    )
 
 
 def test_jobs_stand_for_their_tasks_where_there_are_many(tmp_path: Path) -> None:
     drawn = charts(made_up(tmp_path, tasks(3, 9)))
-    assert {line.name for chart in drawn for line in chart.lines} == {"ps (mean of 3)", "worker (mean of 9)"}
+    assert {line.name for chart in drawn for line in chart.lines} == {
+        "ps (mean of 3)",
+        "worker (mean of 9)",
+    }
     assert {line.is_ps for line in drawn[0].lines} == {True, False}
 
 
@@ -62,8 +73,12 @@ def test_a_timeline_keeps_every_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("workers", "deaths"), [(2, 2000), (1000, 0)])
-def test_a_page_of_a_run_of_days_stays_below_a_megabyte(tmp_path: Path, workers: int, deaths: int) -> None:
-    page = render_page(made_up(tmp_path, tasks(24, workers), looks=479 if workers < 9 else 30, deaths=deaths))
+def test_a_page_of_a_run_of_days_stays_below_a_megabyte(
+    tmp_path: Path, workers: int, deaths: int
+) -> None:
+    page = render_page(
+        made_up(tmp_path, tasks(24, workers), looks=479 if workers < 9 else 30, deaths=deaths)
+    )
     assert len(page.encode()) < 1_000_000
 
 
@@ -95,7 +110,11 @@ def test_the_text_has_all_parts(tmp_path: Path) -> None:
     words = [line.split() for line in lines]
     assert ["worker:1", "a", "done", "0", "1"] in [line[:5] for line in words]
     assert ["ps:0", "2", "3.0", "kB", "100", "%", "w"] in words
-    assert any(line[2:] == ["worker:1", "gets", "another", "attempt", "in", "0.5", "s"] or "another" in line for line in words)
+    assert any(
+        line[2:] == ["worker:1", "gets", "another", "attempt", "in", "0.5", "s"]
+        or "another" in line
+        for line in words
+    )
     assert "model: /srv/model on a" in lines
     assert lines[-1] == "psclust 0.1.0, Python 3.12.1, TensorFlow 2.21.0"
 

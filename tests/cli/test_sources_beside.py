@@ -23,7 +23,9 @@ from psclust.spec.cluster_file import ClusterFile
         ("six.txt", None),
     ],
 )
-def test_a_file_that_hides_a_module_is_found(tmp_path: Path, beside: str, hides: str | None) -> None:
+def test_a_file_that_hides_a_module_is_found(
+    tmp_path: Path, beside: str, hides: str | None
+) -> None:
     (tmp_path / "train.py").write_text("print('trains')")
     (tmp_path / beside).parent.mkdir(exist_ok=True)
     (tmp_path / beside).write_text("")

@@ -45,7 +45,9 @@ def test_without_colors_they_are_left_out() -> None:
         ("a\tb", 9, "a   b", 5),
     ],
 )
-def test_a_line_is_cut_by_the_columns_it_takes(text: str, columns: int, kept: str, width: int) -> None:
+def test_a_line_is_cut_by_the_columns_it_takes(
+    text: str, columns: int, kept: str, width: int
+) -> None:
     assert cut(text, columns) == (kept, width)
 
 
@@ -64,6 +66,8 @@ class Tty(io.StringIO):
         (io.StringIO(), {"TERM": "xterm"}, (False, False, False)),
     ],
 )
-def test_a_stream_gets_what_it_can_show(stream: io.StringIO, environ: dict[str, str], look: tuple[bool, bool, bool]) -> None:
+def test_a_stream_gets_what_it_can_show(
+    stream: io.StringIO, environ: dict[str, str], look: tuple[bool, bool, bool]
+) -> None:
     found = look_of(stream, environ)
     assert (found.redraws, found.moves, found.colors) == look

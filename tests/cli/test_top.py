@@ -1,4 +1,5 @@
-"""`psclust top`: its numbers, its table on narrow and wide terminals, and the command itself on a live run."""
+"""`psclust top`: its numbers, its table on narrow and wide terminals, and the command itself on a
+live run."""
 
 from __future__ import annotations
 
@@ -25,10 +26,15 @@ from psclust.transport.task_usage import Usage, tcp_connections, usage
 
 
 def reading(task: str, **known: object) -> Reading:
-    return Reading(**{"task": task, "role": "program", "host": "a", "state": "running", "attempt": 1, **known})  # type: ignore[arg-type]
+    return Reading(
+        **{"task": task, "role": "program", "host": "a", "state": "running", "attempt": 1, **known}
+    )  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("server_host", "client_host"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")])
+@pytest.mark.parametrize(
+    ("server_host", "client_host"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")],
+)
 def test_bytes_are_those_that_a_connection_moved(server_host: str, client_host: str) -> None:
     both = server_host == "::"
     family = socket.AF_INET6 if ":" in server_host else socket.AF_INET
@@ -41,13 +47,20 @@ def test_bytes_are_those_that_a_connection_moved(server_host: str, client_host: 
             got = 0
             while got < 300_000:
                 got += len(accepted.recv(1 << 16))
-            wait_until(lambda: usage(os.getpid(), tcp_connections()).rates(before, 2.0)[2] == 150_000, what="the acknowledgement")
+            wait_until(
+                lambda: usage(os.getpid(), tcp_connections()).rates(before, 2.0)[2] == 150_000,
+                what="the acknowledgement",
+            )
             _, received, sent = usage(os.getpid(), tcp_connections()).rates(before, 2.0)
     assert (received, sent) == (150_000, 150_000)
 
 
-def test_bytes_are_unknown_not_zero_where_the_kernel_refuses_to_list_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("psclust.transport.task_usage._TCPDIAG_GETSOCK", 99)  # a request that no kernel knows
+def test_bytes_are_unknown_not_zero_where_the_kernel_refuses_to_list_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "psclust.transport.task_usage._TCPDIAG_GETSOCK", 99
+    )  # a request that no kernel knows
     assert tcp_connections() is None
 
 
@@ -60,8 +73,16 @@ def test_what_is_used_since_is_a_rate_and_a_closed_connection_takes_nothing_back
 
 
 def test_rows_compare_the_same_attempt() -> None:
-    old = [reading("ps:0", usage=Usage(1.0, 5)), reading("worker:0", usage=Usage(50.0, 5)), reading("worker:1")]
-    now = [reading("ps:0", usage=Usage(2.0, 6)), reading("worker:0", attempt=2, usage=Usage(0.1, 7)), reading("worker:1")]
+    old = [
+        reading("ps:0", usage=Usage(1.0, 5)),
+        reading("worker:0", usage=Usage(50.0, 5)),
+        reading("worker:1"),
+    ]
+    now = [
+        reading("ps:0", usage=Usage(2.0, 6)),
+        reading("worker:0", attempt=2, usage=Usage(0.1, 7)),
+        reading("worker:1"),
+    ]
     found = rows(now, old, 2.0)
     assert [(row.cpu, row.memory) for row in found] == [(0.5, 6), (None, 7), (None, None)]
 
@@ -83,27 +104,71 @@ def test_the_hottest_ps_and_the_loss() -> None:
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_line_for_each_task_fits(width: int) -> None:
     used = Usage(1.0, 5, {}, GpuUsage(15_000_000_000, 1.0))
-    full = {"usage": used, "step": 123456, "examples_per_s": 123456.7, "loss": 0.1, "staleness": 12.3, "step_age_s": 3.2}
-    tasks = [Row(reading(f"worker:{i}", host="node01.example.com", **full), 1.99, 1_500_000_000, 119.6e6, 1e3) for i in range(3)]
+    full = {
+        "usage": used,
+        "step": 123456,
+        "examples_per_s": 123456.7,
+        "loss": 0.1,
+        "staleness": 12.3,
+        "step_age_s": 3.2,
+    }
+    tasks = [
+        Row(
+            reading(f"worker:{i}", host="node01.example.com", **full),
+            1.99,
+            1_500_000_000,
+            119.6e6,
+            1e3,
+        )
+        for i in range(3)
+    ]
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(view("digits", tasks, [2.0, 1.0], width=width, plain=False))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) == 6
-    assert all(word in lines[1] for word in ("worker:0", "running", "199 %", "1.5 GB", "100 %", "119.6 MB", "123456", "123,457", "3 s"))
+    assert all(
+        word in lines[1]
+        for word in (
+            "worker:0",
+            "running",
+            "199 %",
+            "1.5 GB",
+            "100 %",
+            "119.6 MB",
+            "123456",
+            "123,457",
+            "3 s",
+        )
+    )
     assert ("node01" in lines[1], "12.3" in lines[1]) == (width == 200, width == 200)
     assert max(map(len, lines)) <= width
 
 
 def test_gpus_are_shown_where_there_are_some() -> None:
     used = Usage(1.0, 5, {}, GpuUsage(1 << 30, 0.37))
-    found = [Row(reading("worker:0", usage=used), 1.0, 5), Row(reading("ps:0", usage=Usage(1.0)), 1.0, 5)]
+    found = [
+        Row(reading("worker:0", usage=used), 1.0, 5),
+        Row(reading("ps:0", usage=Usage(1.0)), 1.0, 5),
+    ]
 
     def shown(rows: list[Row], width: int) -> list[list[str]]:
-        console = Console(file=io.StringIO(), width=width, color_system=None)
+        file = io.StringIO()
+        console = Console(file=file, width=width, color_system=None)
         console.print(view("digits", rows, [], width=width, plain=False))
-        return [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+        return [line.split() for line in file.getvalue().splitlines()]
 
-    assert shown(found, 80)[0] == ["TASK", "STATE", "CPU", "MEMORY", "GPU", "IN/s", "OUT/s", "STEP", "EX/s", "LAST"]
+    assert shown(found, 80)[0] == [
+        "TASK",
+        "STATE",
+        "CPU",
+        "MEMORY",
+        "GPU",
+        "IN/s",
+        "OUT/s",
+        "STEP",
+        "EX/s",
+        "LAST",
+    ]
     assert shown(found, 80)[1][4:8] == ["5", "B", "37", "%"]
     assert shown(found, 80)[2][6] == "-"
     assert " ".join(shown(found, 120)[1]).count("37 % 1.1 GB") == 1
@@ -115,27 +180,39 @@ def test_gpus_are_shown_where_there_are_some() -> None:
     ("said", "expected"),
     [
         ({}, {}),
-        ({"gpu": "GPU-a, 37\n", "apps": "7, GPU-a, 1024\n8, GPU-a, [N/A]\n"}, {7: GpuUsage(1 << 30, 0.37), 8: GpuUsage(None, 0.37)}),
-        ({"gpu": "GPU-a, [N/A]\nGPU-b, 90\n", "apps": "7, GPU-a, 1\n7, GPU-b, 2\n"}, {7: GpuUsage(3 << 20, 0.9)}),
+        (
+            {"gpu": "GPU-a, 37\n", "apps": "7, GPU-a, 1024\n8, GPU-a, [N/A]\n"},
+            {7: GpuUsage(1 << 30, 0.37), 8: GpuUsage(None, 0.37)},
+        ),
+        (
+            {"gpu": "GPU-a, [N/A]\nGPU-b, 90\n", "apps": "7, GPU-a, 1\n7, GPU-b, 2\n"},
+            {7: GpuUsage(3 << 20, 0.9)},
+        ),
         ({"gpu": "NVIDIA-SMI has failed\n", "apps": "7, GPU-a, 1\n", "code": 9}, {}),
         ({"gpu": "GPU-a, 5\n", "apps": "No running processes found\n"}, {}),
         ({"gpu": "GPU-a, 5\n", "apps": "The driver was lost, perhaps, or reset\n", "code": 15}, {}),
     ],
 )
 def test_nvidia_smi_is_read(
-    said: dict[str, object], expected: dict[int, GpuUsage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: dict[str, object],
+    expected: dict[int, GpuUsage],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if said:
         fake = tmp_path / "nvidia-smi"
         fake.write_text(
-            f"#!/bin/sh\ncase $1 in *gpu=*) printf '{said['gpu']}';; *) printf '{said['apps']}';; esac\nexit {said.get('code', 0)}\n"
+            f"#!/bin/sh\ncase $1 in *gpu=*) printf '{said['gpu']}';; *) printf '{said['apps']}';; "
+            f"esac\nexit {said.get('code', 0)}\n"
         )
         fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert GpuReader().processes() == expected
 
 
-def test_nvidia_smi_is_not_asked_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvidia_smi_is_not_asked_again_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake = tmp_path / "nvidia-smi"
     fake.write_text(f"#!/bin/sh\necho GPU-a, 5\necho asked >> {tmp_path}/calls\n")
     fake.chmod(0o755)
@@ -157,7 +234,10 @@ while True:
 @pytest.mark.process
 def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
     bed.write("busy.py", BUSY)
-    bed.write("psclust.yaml", "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n")
+    bed.write(
+        "psclust.yaml",
+        "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n",
+    )
     assert bed.run("up", "-d")[0] == 0
     frozen = bed.wait_for("worker:1", "running")
     os.kill(frozen.pid or 0, signal.SIGSTOP)
@@ -169,8 +249,17 @@ def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
     assert first["memory_bytes"] > 1_000_000
     assert first["received_bytes_per_s"] == first["sent_bytes_per_s"] == 0
     code, said = bed.run("top", "--once", "--interval", "0.5")
-    assert (code, said.splitlines()[0].split()[:3], "\x1b" in said) == (0, ["TASK", "STATE", "CPU"], False)
-    terminal = Terminal([*bed.command, "top", "-i", "0.5"], cwd=bed.folder, env=bed.environment({"TERM": "xterm"}), columns=120)
+    assert (code, said.splitlines()[0].split()[:3], "\x1b" in said) == (
+        0,
+        ["TASK", "STATE", "CPU"],
+        False,
+    )
+    terminal = Terminal(
+        [*bed.command, "top", "-i", "0.5"],
+        cwd=bed.folder,
+        env=bed.environment({"TERM": "xterm"}),
+        columns=120,
+    )
     wait_until(lambda: terminal.written.count("worker:1") > 2, what="the table to be drawn again")
     assert bed.run("down")[0] == 0
     assert terminal.wait() == 0, terminal.written
@@ -180,11 +269,22 @@ def test_a_live_run_is_shown_and_a_frozen_task_named(bed: CommandBed) -> None:
 @pytest.mark.process
 def test_up_shows_the_table_in_place_of_lines_and_then_the_end(bed: CommandBed) -> None:
     bed.write("busy.py", BUSY.replace("while True", "while not os.path.exists('finish')"))
-    bed.write("psclust.yaml", "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n")
-    terminal = Terminal([*bed.command, "up", "--top"], cwd=bed.folder, env=bed.environment({"TERM": "xterm"}), columns=80)
+    bed.write(
+        "psclust.yaml",
+        "jobs: {ps: 0, worker: 2}\nprogram: busy.py\npreload: false\nrole_by: none\n",
+    )
+    terminal = Terminal(
+        [*bed.command, "up", "--top"],
+        cwd=bed.folder,
+        env=bed.environment({"TERM": "xterm"}),
+        columns=80,
+    )
     wait_until(lambda: terminal.written.count("worker:1") > 2, what="the table to be drawn again")
     table = [line for line in terminal.screen if line.strip()]
-    assert [line.split()[:2] for line in table if line.startswith("worker:")] == [["worker:0", "running"], ["worker:1", "running"]]
+    assert [line.split()[:2] for line in table if line.startswith("worker:")] == [
+        ["worker:0", "running"],
+        ["worker:1", "running"],
+    ]
     assert table[-1].startswith(f"{bed.name}  worker 2/2")
     assert max(map(len, table)) < 80
     bed.write("finish", "")
@@ -222,8 +322,9 @@ from psclust.transport.process_facts import Inspected, inspect_host
 from psclust.transport.task_usage import family
 from psclust.transport.gpu_usage import GpuReader
 calls, gpus = [], GpuReader()
+COUNTED = ("open", "os.listdir", "subprocess.Popen", "socket.__new__", "os.posix_spawn")
 def note(event, args):
-    if counting and event in ("open", "os.listdir", "subprocess.Popen", "socket.__new__", "os.posix_spawn"):
+    if counting and event in COUNTED:
         calls.append((event, str(args[0])))
 counting = False
 sys.addaudithook(note)
@@ -233,15 +334,20 @@ calls.clear()
 counting = True
 inspect_host(tasks, [], gpus.processes())
 counting = False
-print(len([c for c in calls if "/proc/" in c[1]]) / 16, len([c for c in calls if c[0].startswith(("socket", "subprocess", "os.posix"))]))
+started = [c for c in calls if c[0].startswith(("socket", "subprocess", "os.posix"))]
+print(len([c for c in calls if "/proc/" in c[1]]) / 16, len(started))
 """
 
 
 def test_a_look_at_a_task_reads_few_files_and_starts_no_program() -> None:
-    """What `psclust top` costs a run: a bound on time would depend on the machine. Four files of /proc for each process, and its table of
-    file descriptors; one netlink socket a host."""
+    """What `psclust top` costs a run: a bound on time would depend on the machine. Four files of
+    /proc for each process, and its table of file descriptors; one netlink socket a host."""
     done = subprocess.run(
-        [sys.executable, "-c", COUNTS], env={**os.environ, "PATH": "/nonexistent"}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", COUNTS],
+        env={**os.environ, "PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     files, others = map(float, done.stdout.split())
     assert 4 <= files <= 5

@@ -41,7 +41,9 @@ def test_only_what_failed_in_the_last_minutes_is_told_the_last_at_the_end() -> N
 
 
 @pytest.mark.process
-def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(bed: CommandBed) -> None:
+def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(
+    bed: CommandBed,
+) -> None:
     bed.write("train.py", SLEEPS)
     assert bed.run("up", "-d", "--ps", "0", "--workers", "2", "--no-preload", "train.py")[0] == 0
     pid = bed.wait_for("worker:1", "running").pid
@@ -50,13 +52,22 @@ def test_on_a_terminal_a_task_that_came_back_is_shown_with_what_had_ended_it(bed
     bed.wait_for("worker:1", "running", attempt=2)
 
     def both_nap() -> list[str] | None:
-        terminal = Terminal([*bed.command, "why"], cwd=bed.folder, env=bed.environment({"TERM": "xterm"}), columns=80)
+        terminal = Terminal(
+            [*bed.command, "why"],
+            cwd=bed.folder,
+            env=bed.environment({"TERM": "xterm"}),
+            columns=80,
+        )
         assert terminal.wait() == 0, terminal.written
-        return terminal.screen if "\n".join(terminal.screen).count("nap (train.py:4)") == 4 else None
+        return (
+            terminal.screen if "\n".join(terminal.screen).count("nap (train.py:4)") == 4 else None
+        )
 
     lines = wait_until(both_nap, what="both tasks at their line")
     assert lines is not None
-    assert re.match(r"worker:0  in its own code: nap \(train.py:4\), silent for \d", lines[0]), lines
+    assert re.match(r"worker:0  in its own code: nap \(train.py:4\), silent for \d", lines[0]), (
+        lines
+    )
     assert lines[lines.index("worker:1, innermost first:") + 1] == "    nap (train.py:4)"
     lately = lines[lines.index("lately:") + 1 :]
     assert re.match(r"    \S+ s ago  worker:1  attempt 1 was killed by SIGKILL", lately[0]), lines

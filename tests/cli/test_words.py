@@ -21,7 +21,11 @@ from psclust.testing.command import CommandBed
         ("help up", 0, "(default: the file's, or 1)"),
         ("stop --help", 0, "psclust down [OPTIONS]"),
         ("status", 2, "no run is live"),
-        ("restrat worker:0", 2, "'restrat' is not a psclust command. Did you mean `psclust restart`?"),
+        (
+            "restrat worker:0",
+            2,
+            "'restrat' is not a psclust command. Did you mean `psclust restart`?",
+        ),
         ("frobnicate", 2, "'frobnicate' is not a psclust command. There are up, plan, ps,"),
         ("train.py --lr 1", 2, "A program is started with `psclust up train.py`."),
         ("cluster.yaml", 2, "A cluster file is started with `psclust up -f cluster.yaml`."),
@@ -33,7 +37,9 @@ from psclust.testing.command import CommandBed
         ("prune --older-than soon", 2, "write a number with its unit"),
     ],
 )
-def test_what_people_type_is_understood_or_corrected(bed: CommandBed, typed: str, code: int, expected: str) -> None:
+def test_what_people_type_is_understood_or_corrected(
+    bed: CommandBed, typed: str, code: int, expected: str
+) -> None:
     done, said = bed.run(*typed.split())
     assert expected in said
     assert done == code
@@ -52,11 +58,16 @@ SCRIPT = """flags.DEFINE_integer("workers", 1, "")\nparser.add_argument('--name'
         (["-d"], None, "-d"),
     ],
 )
-def test_an_option_of_psclust_among_the_arguments_of_a_program_is_found(words: list[str], script: str | None, found: str | None) -> None:
+def test_an_option_of_psclust_among_the_arguments_of_a_program_is_found(
+    words: list[str], script: str | None, found: str | None
+) -> None:
     assert misplaced(["--ps", "--workers", "--name", "-d"], words, script) == found
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30min", 1800), ("5m", 300), ("1.5h", 5400), ("7d", 604800), ("2 w", 1209600)])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30min", 1800), ("5m", 300), ("1.5h", 5400), ("7d", 604800), ("2 w", 1209600)],
+)
 def test_ages(text: str, seconds: float) -> None:
     assert parse_age(text, "--since") == seconds
 
@@ -67,4 +78,6 @@ def test_an_age_needs_a_unit() -> None:
 
 
 def test_dir_lists_what_the_package_has() -> None:
-    assert {"Program", "TrainConfig", "estimator", "schedules", *psclust.__all__} <= set(dir(psclust))
+    assert {"Program", "TrainConfig", "estimator", "schedules", *psclust.__all__} <= set(
+        dir(psclust)
+    )

@@ -31,7 +31,9 @@ from psclust.testing.wait import wait_until
 from psclust.transport.api import Output
 
 pytestmark = pytest.mark.process
-isolated = pytest.mark.skipif(os.geteuid() != 0, reason="hosts that can be cut off are namespaces, which need root")
+isolated = pytest.mark.skipif(
+    os.geteuid() != 0, reason="hosts that can be cut off are namespaces, which need root"
+)
 
 WORKER = Task("worker", 0)
 
@@ -87,7 +89,9 @@ class Started:
         return f"{self.host.address}:{self.reply.port}"
 
     def run(self, script: str, attempt: int = 1, task: Task = WORKER) -> None:
-        self.client.start(program_plan(task, self.host.name, (sys.executable, "-c", script)), attempt)
+        self.client.start(
+            program_plan(task, self.host.name, (sys.executable, "-c", script)), attempt
+        )
 
     def log(self, attempt: int = 1) -> str:
         path = self.folder.log(WORKER, attempt)
@@ -113,10 +117,18 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
         own = str(host.home / ".local" / "state" / run)
         request = AgentRequest(host.name, own, host.address, lease_s, 2.0, identity, environ or {})
         where = f"PYTHONPATH={Path(psclust.__file__).parents[1]}"
-        command = host.command("env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent")
-        done = subprocess.run(command, input=request.to_json(), capture_output=True, text=True, timeout=300)
+        command = host.command(
+            "env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent"
+        )
+        done = subprocess.run(
+            command, input=request.to_json(), capture_output=True, text=True, timeout=300
+        )
         assert done.returncode == 0, done.stderr
-        reply, folder, recorder = AgentReply.from_json(done.stdout), RunFolder(tmp_path / run), Recorder()
+        reply, folder, recorder = (
+            AgentReply.from_json(done.stdout),
+            RunFolder(tmp_path / run),
+            Recorder(),
+        )
         folder.create()
         before_connecting(host, reply)
         access = AgentAccess(
@@ -135,19 +147,40 @@ def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
 
 
 def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> None:
-    request = AgentRequest("h1", str(tmp_path / "run"), "127.0.0.1", 5.0, 2.0, Authority("test").agent("h1"), {}, version="0.0.9")
-    done = subprocess.run([sys.executable, "-m", "psclust.agent"], input=request.to_json(), capture_output=True, text=True, timeout=300)
+    request = AgentRequest(
+        "h1",
+        str(tmp_path / "run"),
+        "127.0.0.1",
+        5.0,
+        2.0,
+        Authority("test").agent("h1"),
+        {},
+        version="0.0.9",
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "psclust.agent"],
+        input=request.to_json(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     where = Path(psclust.__file__).parent
     assert done.returncode == 3
     assert done.stderr.startswith(
-        f"psclust is {psclust.__version__} there, in {where}, and 0.0.9 here. Install the same version, or uninstall that one"
+        f"psclust is {psclust.__version__} there, in {where}, and 0.0.9 here. "
+        "Install the same version, or uninstall that one"
     )
     assert not (tmp_path / "run").exists()
 
 
-def test_a_task_runs_there_and_all_its_output_arrives_before_the_event_of_its_end(start: Callable[..., Started]) -> None:
+def test_a_task_runs_there_and_all_its_output_arrives_before_the_event_of_its_end(
+    start: Callable[..., Started],
+) -> None:
     agent = start(environ={"TOKEN": "from the launcher"})
-    agent.run("import os; print(os.environ['HOME'], os.environ['TOKEN']); [print(i) for i in range(50000)]; exit(3)")
+    agent.run(
+        "import os; print(os.environ['HOME'], os.environ['TOKEN']); [print(i) "
+        "for i in range(50000)]; exit(3)"
+    )
     agent.wait_for("exited", WORKER, 3)
     assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 3)]
     lines = agent.log().splitlines()
@@ -155,25 +188,38 @@ def test_a_task_runs_there_and_all_its_output_arrives_before_the_event_of_its_en
     assert lines[1:] == [str(number) for number in range(50000)]
 
 
-def test_output_that_does_not_fit_on_a_host_is_kept_by_the_launcher(start: Callable[..., Started]) -> None:
+def test_output_that_does_not_fit_on_a_host_is_kept_by_the_launcher(
+    start: Callable[..., Started],
+) -> None:
     started = start()
     RunFolder(Path(started.reply.folder)).log(WORKER, 1).symlink_to("/dev/full")
     go = Path(started.reply.folder) / "go"
     wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.02)"
-    started.run(f"import os, time\nprint('the reason', flush=True)\n{wait}\nprint('x' * 100_000)\nraise SystemExit(7)")
+    started.run(
+        f"import os, time\nprint('the reason', flush=True)\n{wait}\n"
+        "print('x' * 100_000)\nraise SystemExit(7)"
+    )
     wait_until(lambda: "the reason" in started.log(), what="the first line")
     go.touch()
     started.wait_for("exited", WORKER, 7)
-    first, marked, rest = started.log().splitlines()[0], started.log().splitlines()[-2], started.log().splitlines()[-1]
+    first, marked, rest = (
+        started.log().splitlines()[0],
+        started.log().splitlines()[-2],
+        started.log().splitlines()[-1],
+    )
     assert first == "the reason"
-    assert marked == f"[psclust: {100_001 - len(rest) - 1} bytes found no room on {started.host.name}]"
+    assert (
+        marked == f"[psclust: {100_001 - len(rest) - 1} bytes found no room on {started.host.name}]"
+    )
     assert set(rest) == {"x"}
     assert len(rest) > 10_000
     assert any(started.host.name in note and "no space" in note for note in started.recorder.notes)
     assert started.client.tasks.output(WORKER).lost == 0
 
 
-def test_output_that_does_not_fit_on_the_launcher_is_kept_in_memory(start: Callable[..., Started]) -> None:
+def test_output_that_does_not_fit_on_the_launcher_is_kept_in_memory(
+    start: Callable[..., Started],
+) -> None:
     started = start()
     started.folder.log(WORKER, 1).symlink_to("/dev/full")
     started.run("print('the reason')\nraise SystemExit(7)")
@@ -186,7 +232,12 @@ def test_output_that_does_not_fit_on_the_launcher_is_kept_in_memory(start: Calla
 
 def test_a_missing_program_is_reported(start: Callable[..., Started]) -> None:
     agent = start()
-    agent.client.start(replace(program_plan(WORKER, agent.host.name, ("/no/such/python", "x.py")), preload="tensorflow"), 1)
+    agent.client.start(
+        replace(
+            program_plan(WORKER, agent.host.name, ("/no/such/python", "x.py")), preload="tensorflow"
+        ),
+        1,
+    )
     wait_until(lambda: agent.recorder.events, what="an event")
     assert agent.recorder.events[0][0] == "not started"
 
@@ -200,7 +251,9 @@ def test_a_start_request_that_an_agent_refuses_is_reported(start: Callable[..., 
     assert reason.startswith("h1: ")
 
 
-def test_tasks_and_agent_end_after_the_lease_without_a_launcher(start: Callable[..., Started]) -> None:
+def test_tasks_and_agent_end_after_the_lease_without_a_launcher(
+    start: Callable[..., Started],
+) -> None:
     agent = start(lease_s=3.0)
     agent.run("import time; print('up', flush=True); time.sleep(1000)")
     wait_until(lambda: "up" in agent.log(), what="the task")
@@ -224,7 +277,10 @@ def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started
         # Until lines are printed that nobody receives.
         own = Path(agent.reply.folder) / "logs" / "worker-0.1.log"
         far = agent.log().count("\n") + 15
-        wait_until(lambda: int(agent.host.run("sh", "-c", f"wc -l < {own}")) > far, what="lines in the meantime")
+        wait_until(
+            lambda: int(agent.host.run("sh", "-c", f"wc -l < {own}")) > far,
+            what="lines in the meantime",
+        )
         assert agent.log().count("\n") < far
     finally:
         agent.host.heal()
@@ -236,7 +292,11 @@ def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started
 @isolated
 @pytest.mark.parametrize(("after", "via"), [(0.1, None), (0.4, None), (0.3, Host("h1"))])
 def test_a_cut_of_nine_tenths_of_the_lease_loses_nothing(
-    start: Callable[..., Started], bed: HostBed, monkeypatch: pytest.MonkeyPatch, after: float, via: Host | None
+    start: Callable[..., Started],
+    bed: HostBed,
+    monkeypatch: pytest.MonkeyPatch,
+    after: float,
+    via: Host | None,
 ) -> None:
     monkeypatch.setenv("HOME", str(bed.home))
     agent = start(lease_s=10.0, via=via)
@@ -254,10 +314,15 @@ def test_a_cut_of_nine_tenths_of_the_lease_loses_nothing(
     assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
 
 
-def test_an_agent_that_was_suspended_ends_its_tasks_before_it_accepts_requests(start: Callable[..., Started]) -> None:
+def test_an_agent_that_was_suspended_ends_its_tasks_before_it_accepts_requests(
+    start: Callable[..., Started],
+) -> None:
     agent = start(lease_s=3.0)
     # Ignores TERM: its grace is over.
-    agent.run("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(1000)")
+    agent.run(
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "print('up', flush=True); time.sleep(1000)"
+    )
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.run("kill", "-STOP", str(agent.reply.pid))
     try:
@@ -265,20 +330,30 @@ def test_an_agent_that_was_suspended_ends_its_tasks_before_it_accepts_requests(s
         agent.wait_for("lost", "h1")
     finally:
         agent.host.run("kill", "-CONT", str(agent.reply.pid))
-    wait_until(lambda: not any("signal.SIG_IGN" in program for program in agent.host.programs()), what="the end of the task")
+    wait_until(
+        lambda: not any("signal.SIG_IGN" in program for program in agent.host.programs()),
+        what="the end of the task",
+    )
     wait_until(lambda: not agent.host.programs(), what="the end of all processes")
     assert not (Path(agent.reply.folder) / "logs" / "worker-0.2.log").exists()
-    assert "stopping: the supervisor has not renewed its lease" in (Path(agent.reply.folder) / "supervisor.log").read_text()
+    assert (
+        "stopping: the supervisor has not renewed its lease"
+        in (Path(agent.reply.folder) / "supervisor.log").read_text()
+    )
 
 
-def test_an_agent_that_was_suspended_for_less_than_its_lease_goes_on(start: Callable[..., Started]) -> None:
+def test_an_agent_that_was_suspended_for_less_than_its_lease_goes_on(
+    start: Callable[..., Started],
+) -> None:
     agent = start(lease_s=10.0)
     agent.run("import time; print('up', flush=True); time.sleep(15); print('through')")
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.run("kill", "-STOP", str(agent.reply.pid))
     stopped = time.monotonic()
     try:
-        wait_until(lambda: time.monotonic() > stopped + 0.9 * 10.0, what="the end of the standstill")
+        wait_until(
+            lambda: time.monotonic() > stopped + 0.9 * 10.0, what="the end of the standstill"
+        )
     finally:
         agent.host.run("kill", "-CONT", str(agent.reply.pid))
     agent.wait_for("exited", WORKER, 0)
@@ -286,9 +361,13 @@ def test_an_agent_that_was_suspended_for_less_than_its_lease_goes_on(start: Call
     assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
 
 
-def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noticed(start: Callable[..., Started]) -> None:
+def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noticed(
+    start: Callable[..., Started],
+) -> None:
     agent = start()
-    agent.run("import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(1000)")
+    agent.run(
+        "import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(1000)"
+    )
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.host.run("kill", "-9", str(agent.reply.pid))
     wait_until(lambda: not agent.host.programs(), what="the end of all processes")
@@ -303,7 +382,9 @@ def test_calls_to_an_agent_that_has_stopped_fail_at_once(start: Callable[..., St
         agent.client.probe([])
 
 
-def test_an_agent_that_stops_before_the_supervisor_has_connected_still_says_why(start: Callable[..., Started]) -> None:
+def test_an_agent_that_stops_before_the_supervisor_has_connected_still_says_why(
+    start: Callable[..., Started],
+) -> None:
     def stop(host: BedHost, reply: AgentReply) -> None:
         host.run("kill", "-TERM", str(reply.pid))
         log = RunFolder(Path(reply.folder)).supervisor_log
@@ -321,7 +402,10 @@ def test_a_stopped_agent_leaves_nothing_but_its_folder(start: Callable[..., Star
     wait_until(lambda: "up" in agent.log(), what="the task")
     agent.client.stop()
     wait_until(lambda: not agent.host.programs(), what="the end of all processes")
-    assert agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip() == agent.reply.folder
+    assert (
+        agent.host.run("sh", "-c", f"ls -d {agent.reply.folder} || true").strip()
+        == agent.reply.folder
+    )
 
 
 def _channel(agent: Started, identity: Identity | None) -> grpc.Channel:
@@ -346,7 +430,9 @@ def _renew(agent: Started, identity: Identity | None) -> str:
     return "OK"
 
 
-def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(start: Callable[..., Started]) -> None:
+def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(
+    start: Callable[..., Started],
+) -> None:
     agent = start()
     assert _renew(agent, agent.authority.launcher()) == "OK"
     strangers = {
@@ -359,17 +445,34 @@ def test_who_has_no_certificate_of_this_cluster_is_refused_and_the_log_says_so(s
     for name, identity in strangers.items():
         before = len(agent.host.run("cat", str(log)))
         assert _renew(agent, identity) == "UNAVAILABLE", name
-        said = wait_until(lambda before=before: agent.host.run("cat", str(log))[before:], what="the agent's log")
+        said = wait_until(
+            lambda before=before: agent.host.run("cat", str(log))[before:], what="the agent's log"
+        )
         assert "andshake" in said, name
     with grpc.insecure_channel(agent.target) as channel, pytest.raises(grpc.RpcError):
         agent_pb2_grpc.AgentStub(channel).RenewLease(pb.RenewLeaseRequest(), timeout=5)
 
 
-def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(start: Callable[..., Started]) -> None:
+def test_it_listens_on_its_own_address_only_and_keeps_no_key_on_disk(
+    start: Callable[..., Started],
+) -> None:
     agent = start()
-    listening = [entry.replace("[::ffff:", "").replace("]", "") for entry in agent.host.run("ss", "-ltnH").split()]
+    listening = [
+        entry.replace("[::ffff:", "").replace("]", "")
+        for entry in agent.host.run("ss", "-ltnH").split()
+    ]
     assert f"{agent.host.address}:{agent.reply.port}" in listening
-    assert not [entry for entry in listening if entry.endswith(f":{agent.reply.port}") and not entry.startswith(agent.host.address)]
+    assert not [
+        entry
+        for entry in listening
+        if entry.endswith(f":{agent.reply.port}") and not entry.startswith(agent.host.address)
+    ]
     secret = agent.identity.key.decode().splitlines()[1]
-    assert not agent.host.run("sh", "-c", f"grep -rl {secret} {agent.reply.folder} /tmp /run /root/.ssh 2>/dev/null || true")
-    assert secret not in agent.host.run("sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' ' '")
+    assert not agent.host.run(
+        "sh",
+        "-c",
+        f"grep -rl {secret} {agent.reply.folder} /tmp /run /root/.ssh 2>/dev/null || true",
+    )
+    assert secret not in agent.host.run(
+        "sh", "-c", "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' ' '"
+    )

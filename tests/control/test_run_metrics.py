@@ -1,4 +1,5 @@
-"""The metrics of a run: those of docs/metrics.md, counters that never fall, and one look for scrapes at once."""
+"""The metrics of a run: those of docs/metrics.md, counters that never fall, and one look for
+scrapes at once."""
 
 from __future__ import annotations
 
@@ -21,11 +22,28 @@ from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-KNOWN = {"step": 7, "step_age_s": 1.5, "examples_per_s": 10.0, "loss": 0.5, "staleness": 2.0, "barrier_s": 3.0}
+KNOWN = {
+    "step": 7,
+    "step_age_s": 1.5,
+    "examples_per_s": 10.0,
+    "loss": 0.5,
+    "staleness": 2.0,
+    "barrier_s": 3.0,
+}
 
 
 def reading(task: str, usage: Usage | None = None, **known: object) -> Reading:
-    return Reading(**{"task": task, "role": "program", "host": "a", "state": "running", "attempt": 1, "usage": usage, **known})  # type: ignore[arg-type]
+    return Reading(
+        **{
+            "task": task,
+            "role": "program",
+            "host": "a",
+            "state": "running",
+            "attempt": 1,
+            "usage": usage,
+            **known,
+        }
+    )  # type: ignore[arg-type]
 
 
 class Run:
@@ -47,7 +65,9 @@ class Run:
         found: dict[str, dict[tuple[str, ...], float]] = {}
         for family in text_string_to_metric_families(generate_latest(self.registry).decode()):
             for sample in family.samples:
-                labels = tuple(value for name, value in sorted(sample.labels.items()) if name != "cluster")
+                labels = tuple(
+                    value for name, value in sorted(sample.labels.items()) if name != "cluster"
+                )
                 found.setdefault(sample.name, {})[labels] = sample.value
         return found
 
@@ -65,16 +85,25 @@ def test_the_page_names_each_metric_with_its_type_labels_and_meaning() -> None:
     for family in families:
         (name,) = {sample.name for sample in family.samples}
         served[name] = (family.type, set(family.samples[0].labels), family.documentation)
-    rows = re.findall(r"^\| `(psclust_\w+)` \| (\w+) \| (.*?) \| (.*?) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(psclust_\w+)` \| (\w+) \| (.*?) \| (.*?) \|$",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     written = {name: (kind, set(re.findall(r"\w+", labels))) for name, kind, labels, _ in rows}
     assert written == {name: (kind, labels) for name, (kind, labels, _) in served.items()}
-    shortened = {name: re.sub(r" of an? [\w -]+ training|[,;] what they share.*|; falls.*", "", meaning) for name, _, _, meaning in rows}
+    shortened = {
+        name: re.sub(r" of an? [\w -]+ training|[,;] what they share.*|; falls.*", "", meaning)
+        for name, _, _, meaning in rows
+    }
     assert shortened == {name: meaning for name, (_, _, meaning) in served.items()}
 
 
 def test_names_follow_the_rules_of_prometheus() -> None:
     for family in text_string_to_metric_families(
-        generate_latest(Run(reading("worker:0", Usage(sockets={}, gpu=GpuUsage(5, 0.5)), **KNOWN)).registry).decode()
+        generate_latest(
+            Run(reading("worker:0", Usage(sockets={}, gpu=GpuUsage(5, 0.5)), **KNOWN)).registry
+        ).decode()
     ):
         name = family.samples[0].name
         assert re.fullmatch(r"psclust_[a-z_]+", name)
@@ -83,10 +112,18 @@ def test_names_follow_the_rules_of_prometheus() -> None:
 
 
 def test_a_task_without_a_number_has_no_sample_and_states_are_counted() -> None:
-    found = Run(reading("ps:0"), reading("worker:0", state="frozen"), reading("worker:1", state="backoff", attempt=3)).scrape()
+    found = Run(
+        reading("ps:0"),
+        reading("worker:0", state="frozen"),
+        reading("worker:1", state="backoff", attempt=3),
+    ).scrape()
     assert "psclust_task_loss" not in found
     assert "psclust_task_cpu_seconds_total" not in found
-    assert found["psclust_task_restarts_total"] == {("a", "ps", "ps:0"): 0, ("a", "worker", "worker:0"): 0, ("a", "worker", "worker:1"): 2}
+    assert found["psclust_task_restarts_total"] == {
+        ("a", "ps", "ps:0"): 0,
+        ("a", "worker", "worker:0"): 0,
+        ("a", "worker", "worker:1"): 2,
+    }
     counts = {labels: value for labels, value in found["psclust_tasks"].items() if value}
     assert counts == {("ps", "running"): 1, ("worker", "frozen"): 1, ("worker", "backoff"): 1}
     assert ("worker", "running") in found["psclust_tasks"]
@@ -98,10 +135,10 @@ def test_counters_never_fall_when_connections_close_children_end_or_a_task_start
     run = Run(reading("worker:0", Usage(5.0, 1, {1: (100, 10), 2: (7, 7)})))
     place = ("a", "worker", "worker:0")
 
-    def counters() -> tuple[float, float, float]:
+    def counters() -> tuple[float, ...]:
         found = run.scrape()
         names = ("cpu_seconds", "sent_bytes", "received_bytes")
-        return tuple(found[f"psclust_task_{name}_total"][place] for name in names)  # type: ignore[return-value]
+        return tuple(found[f"psclust_task_{name}_total"][place] for name in names)
 
     assert counters() == (5.0, 107.0, 17.0)
     run.now = (reading("worker:0", Usage(4.0, 1, {1: (150, 20)})),)
@@ -134,7 +171,15 @@ def test_an_ended_run_has_no_metrics() -> None:
 
 
 def test_a_supervisor_without_metrics_does_not_load_their_library() -> None:
-    parts = "psclust.launch.start_run, psclust.control.supervisor_process, psclust.control.supervisor_service"
-    run = subprocess.run([sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"], capture_output=True, text=True, check=True)
+    parts = (
+        "psclust.launch.start_run, psclust.control.supervisor_process, "
+        "psclust.control.supervisor_service"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys, {parts}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "psclust.control.remote_transport" in run.stdout.split()
     assert "prometheus_client" not in run.stdout.split()

@@ -1,4 +1,5 @@
-"""A run on another host, from `up`'s calls to its end, over real gRPC; the agent is a double that runs nothing."""
+"""A run on another host, from `up`'s calls to its end, over real gRPC; the agent is a double that
+runs nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +78,11 @@ class RecordedTransport(RemoteTransport):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        return found if name.startswith("_") else lambda *arguments: self._record(name, found, *arguments)
+        return (
+            found
+            if name.startswith("_")
+            else lambda *arguments: self._record(name, found, *arguments)
+        )
 
     def _record(self, name: str, method: Callable[..., object], *arguments: object) -> object:
         self._calls.append((name, threading.get_ident()))
@@ -88,7 +93,9 @@ class RecordedTransport(RemoteTransport):
 def agent() -> Iterator[tuple[AgentDouble, AgentAccess]]:
     authority = Authority("test")
     identity = authority.agent("h1")
-    credentials = grpc.ssl_server_credentials([(identity.key, identity.certificate)], identity.authority, require_client_auth=True)
+    credentials = grpc.ssl_server_credentials(
+        [(identity.key, identity.certificate)], identity.authority, require_client_auth=True
+    )
     double, server = AgentDouble(), grpc.server(ThreadPoolExecutor(max_workers=8))
     agent_pb2_grpc.add_AgentServicer_to_server(double, server)
     port = server.add_secure_port("127.0.0.1:0", credentials)
@@ -97,7 +104,9 @@ def agent() -> Iterator[tuple[AgentDouble, AgentAccess]]:
     server.stop(None).wait()
 
 
-def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(agent: tuple[AgentDouble, AgentAccess], tmp_path: Path) -> None:
+def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(
+    agent: tuple[AgentDouble, AgentAccess], tmp_path: Path
+) -> None:
     double, access = agent
     folder: RunFolder = ClusterFolder(tmp_path / "run").new_run()
     supervisor = Supervisor(folder, "run")
@@ -117,7 +126,14 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(agent: tu
         assert client.listen("h1", ["10.0.0.1"], "auto") == ["10.0.0.1:2300"]
         assert client.probe(["10.0.0.1:2300"]) == {"h1": ["10.0.0.1:2300"]}
         assert client.reserve([PortRequest(WORKER, "10.0.0.1", "auto", "h1")]) == {WORKER: 2300}
-        client.apply(Plan("run", ClusterSpec({}), (PLAN,), Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None)))
+        client.apply(
+            Plan(
+                "run",
+                ClusterSpec({}),
+                (PLAN,),
+                Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None),
+            )
+        )
         client.detach()
         double.end_task()
         *_, last = client.watch()
@@ -125,7 +141,15 @@ def test_every_call_of_the_transport_is_made_on_the_supervisors_thread(agent: tu
     server.stop(None).wait()
     assert last.ended
     assert folder.log(WORKER, 1).read_text() == "trained\n"
-    assert {name for name, _ in transport._calls} >= {"add_agents", "agents", "reserve", "start", "output", "extend_leases", "close"}
+    assert {name for name, _ in transport._calls} >= {
+        "add_agents",
+        "agents",
+        "reserve",
+        "start",
+        "output",
+        "extend_leases",
+        "close",
+    }
     assert {thread for _, thread in transport._calls} == set(owner)
 
 
@@ -139,7 +163,10 @@ def test_a_request_after_the_end_of_the_run_is_refused(tmp_path: Path) -> None:
     request = PortRequest(WORKER, "127.0.0.1", "auto", "h1")
     lock = ClusterFolder(tmp_path / "run").lock()
     assert lock is not None
-    with SupervisorClient(folder) as client, pytest.raises(NoRunError, match=r"does not answer \(run: the run has ended\.\)"):
+    with (
+        SupervisorClient(folder) as client,
+        pytest.raises(NoRunError, match=r"does not answer \(run: the run has ended\.\)"),
+    ):
         client.reserve([request])
     os.close(lock)
     with SupervisorClient(folder) as client, pytest.raises(NoRunError, match="is gone"):

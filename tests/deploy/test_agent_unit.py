@@ -60,4 +60,9 @@ def test_what_it_starts_is_the_standing_agent_of_an_installation() -> None:
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment]
     unit.read(UNIT)
-    assert unit["Service"]["ExecStart"].split() == ["%h/.local/share/psclust/bin/python", "-m", "psclust.agent", "--standing"]
+    assert unit["Service"]["ExecStart"].split() == [
+        "%h/.local/share/psclust/bin/python",
+        "-m",
+        "psclust.agent",
+        "--standing",
+    ]

@@ -35,14 +35,21 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
 
 def load(host: BedHost, members: list[str], ports: str) -> None:
     """As its comments tell an operator: two lines edited, then loaded."""
-    text = re.sub(r"define psclust_hosts = .*", f"define psclust_hosts = {{ {', '.join(members)} }}", FRAGMENT)
+    text = re.sub(
+        r"define psclust_hosts = .*", f"define psclust_hosts = {{ {', '.join(members)} }}", FRAGMENT
+    )
     text = re.sub(r"define psclust_ports = .*", f"define psclust_ports = {{ {ports} }}", text)
     subprocess.run(host.command("nft", "-f", "-"), input=text, text=True, check=True)
 
 
 def reached(source: BedHost, dials: list[Dial], patience: int = 60) -> list[Dial]:
     """Which of them accept a connection within so many seconds."""
-    commands = [source.command("timeout", str(patience), "bash", "-c", f"exec 3<>/dev/tcp/{host.address}/{port}") for host, port in dials]
+    commands = [
+        source.command(
+            "timeout", str(patience), "bash", "-c", f"exec 3<>/dev/tcp/{host.address}/{port}"
+        )
+        for host, port in dials
+    ]
     running = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for command in commands]
     codes = [process.wait() for process in running]
     return [dial for dial, code in zip(dials, codes, strict=True) if code == 0]
@@ -55,11 +62,16 @@ def dropped(host: BedHost) -> int:
     return int(found[1])
 
 
-def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until_it_is_unloaded(hosts: HostBed, bed: CommandBed) -> None:
+def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until_it_is_unloaded(
+    hosts: HostBed, bed: CommandBed
+) -> None:
     first, second, stranger = hosts.hosts
     launcher = first.address.rpartition(".")[0] + ".254"
     bed.environ |= {"HOME": str(hosts.home)}
-    bed.write("psclust.yaml", json.dumps({"hosts": ["h1", "h2"], "ports": PORTS, "jobs": {"ps": 1, "worker": 1}}))
+    bed.write(
+        "psclust.yaml",
+        json.dumps({"hosts": ["h1", "h2"], "ports": PORTS, "jobs": {"ps": 1, "worker": 1}}),
+    )
     for host in (first, second):
         load(host, [first.address, second.address, launcher], PORTS)
     code, said = bed.run("up", "-d")
@@ -67,7 +79,11 @@ def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until
     status = bed.status()
     assert status is not None
     servers = [int((task.address or "").rpartition(":")[2]) for task in status.tasks]
-    dials = [(host, port) for host, server in zip((first, second), servers, strict=True) for port in (server, _lowest_open(host))]
+    dials = [
+        (host, port)
+        for host, server in zip((first, second), servers, strict=True)
+        for port in (server, _lowest_open(host))
+    ]
     assert len({(host.name, port) for host, port in dials}) == 4
     assert reached(first, dials) == reached(second, dials) == dials
     assert [dropped(host) for host in (first, second)] == [0, 0]
@@ -78,13 +94,18 @@ def test_a_cluster_runs_behind_it_and_a_stranger_reaches_none_of_its_ports_until
         host.run("nft", "delete", "table", "inet", "psclust")
     assert reached(stranger, dials) == dials
     assert bed.run("down")[0] == 0
-    wait_until(lambda: not first.programs() and not second.programs(), what="the end of all on the hosts")
+    wait_until(
+        lambda: not first.programs() and not second.programs(), what="the end of all on the hosts"
+    )
 
 
 def _lowest_open(host: BedHost) -> int:
-    """The first port of the range on which somebody listens there: the agent's, which was there first."""
+    """The first port of the range on which somebody listens there: the agent's, which was there
+    first."""
     low, high = map(int, PORTS.split("-"))
-    ports = [int(line.split()[3].rpartition(":")[2]) for line in host.run("ss", "-ltnH").splitlines()]
+    ports = [
+        int(line.split()[3].rpartition(":")[2]) for line in host.run("ss", "-ltnH").splitlines()
+    ]
     return min(port for port in ports if low <= port <= high)
 
 
@@ -102,4 +123,6 @@ def test_loaded_again_after_an_edit_it_is_replaced_as_a_whole(hosts: HostBed) ->
 
 
 def test_as_it_is_shipped_it_loads(hosts: HostBed) -> None:
-    subprocess.run(hosts[2].command("nft", "--check", "-f", "-"), input=FRAGMENT, text=True, check=True)
+    subprocess.run(
+        hosts[2].command("nft", "--check", "-f", "-"), input=FRAGMENT, text=True, check=True
+    )

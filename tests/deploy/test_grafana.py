@@ -1,4 +1,5 @@
-"""The Grafana dashboard: Grafana's structure, and only metrics that a run serves. No Grafana opens it here."""
+"""The Grafana dashboard: Grafana's structure, and only metrics that a run serves. No Grafana opens
+it here."""
 
 from __future__ import annotations
 
@@ -8,7 +9,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BOARD = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text(encoding="utf-8"))
-SERVED = set(re.findall(r"^\| `(psclust_\w+)`", (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"), re.MULTILINE))
+SERVED = set(
+    re.findall(
+        r"^\| `(psclust_\w+)`",
+        (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+)
 
 
 def named(texts: list[str]) -> set[str]:
@@ -21,7 +28,11 @@ def test_each_panel_asks_for_served_metrics_and_no_metric_is_forgotten() -> None
     assert all(named([text]) for text in expressions)
     assert named([each["query"] for each in BOARD["templating"]["list"]]) <= SERVED
     counters = [re.search(r"\w+_total", text) for text in expressions]
-    rated = [text for text, counter in zip(expressions, counters, strict=True) if counter and not text.startswith(("rate(", "sum by"))]
+    rated = [
+        text
+        for text, counter in zip(expressions, counters, strict=True)
+        if counter and not text.startswith(("rate(", "sum by"))
+    ]
     assert rated == []
 
 

@@ -1,4 +1,5 @@
-"""`psclust up` on hosts with a standing agent on one: processes there descend from it and end with it."""
+"""`psclust up` on hosts with a standing agent on one: processes there descend from it and end with
+it."""
 
 from __future__ import annotations
 
@@ -24,11 +25,16 @@ from psclust.testing.wait import wait_until
 pytestmark = [
     pytest.mark.process,
     pytest.mark.tensorflow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="hosts with processes of their own are namespaces, which need root"),
+    pytest.mark.skipif(
+        os.geteuid() != 0,
+        reason="hosts with processes of their own are namespaces, which need root",
+    ),
 ]
 
 PACKAGE = Path(psclust.__file__).parent
-FILES = 4321  # that a process may open: a limit by which what a service starts can be told from what a log-in starts
+# Files that a process may open: a limit by which what a service starts can be told from what a
+# log-in starts.
+FILES = 4321
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +52,25 @@ def far(hosts: HostBed, bed: CommandBed) -> CommandBed:
 
 @pytest.fixture
 def stand(hosts: HostBed) -> Iterator[Callable[[Path], psutil.Process]]:
-    """Starts a standing agent on the first host, of the psclust in a folder, as a service with a limit would be. Afterwards nothing may
-    live on any host."""
+    """Starts a standing agent on the first host, of the psclust in a folder, as a service with a
+    limit would be. Afterwards nothing may live on any host."""
     host = hosts[0]
 
     def stand(folder: Path) -> psutil.Process:
-        service = ["prlimit", f"--nofile={FILES}", sys.executable, "-m", "psclust.agent", "--standing"]
+        service = [
+            "prlimit",
+            f"--nofile={FILES}",
+            sys.executable,
+            "-m",
+            "psclust.agent",
+            "--standing",
+        ]
         host.run("mkdir", "-p", "-m", "700", "/run/user/0")
         start = 'exec setsid env "$@" </dev/null >/run/user/0/log 2>&1 &'
         host.run("sh", "-c", start, "start", f"PYTHONPATH={folder}", "HOME=/run/home", *service)
-        wait_until(lambda: "listening" in host.run("cat", "/run/user/0/log"), what="the standing agent")
+        wait_until(
+            lambda: "listening" in host.run("cat", "/run/user/0/log"), what="the standing agent"
+        )
         return next(process for process in host.processes() if "--standing" in words_of(process))
 
     yield stand
@@ -63,7 +78,10 @@ def stand(hosts: HostBed) -> Iterator[Callable[[Path], psutil.Process]]:
         with suppress(psutil.Error):
             if "--standing" in words_of(process):
                 process.terminate()
-    wait_until(lambda: not [line for host in hosts.hosts for line in host.programs()], what="the end of everything on the hosts")
+    wait_until(
+        lambda: not [line for host in hosts.hosts for line in host.programs()],
+        what="the end of everything on the hosts",
+    )
 
 
 def seen_from_here(host: BedHost, task: TaskStatus) -> psutil.Process:
@@ -83,19 +101,28 @@ def test_tasks_are_below_it_under_its_limits_and_end_when_it_is_stopped_which_th
     code, said = far.run("up", "-d", "-H", hosts.names, "--ps", "1", "--workers", "1")
     assert code == 0, said
     below, beside = (
-        seen_from_here(host, far.wait_for(task, "running")) for host, task in zip(hosts.hosts, ("ps:0", "worker:0"), strict=True)
+        seen_from_here(host, far.wait_for(task, "running"))
+        for host, task in zip(hosts.hosts, ("ps:0", "worker:0"), strict=True)
     )
     assert standing in below.parents()
     assert below.rlimit(resource.RLIMIT_NOFILE) == (FILES, FILES)
     assert beside.rlimit(resource.RLIMIT_NOFILE) != (FILES, FILES)
     # Whoever has started the run has logged out long ago; now the service is stopped.
     standing.terminate()
-    wait_until(lambda: (status := far.status()) is not None and status.ended, what="the end of the run")
+    wait_until(
+        lambda: (status := far.status()) is not None and status.ended, what="the end of the run"
+    )
     status = far.status()
     assert status is not None
     assert "host h1 is lost, with ps:0: its agent has stopped: it got SIGTERM" in status.text
-    wait_until(lambda: not standing.is_running() or standing.status() == psutil.STATUS_ZOMBIE, what="the end of the standing agent")
-    wait_until(lambda: not below.is_running() or below.status() == psutil.STATUS_ZOMBIE, what="the end of the task")
+    wait_until(
+        lambda: not standing.is_running() or standing.status() == psutil.STATUS_ZOMBIE,
+        what="the end of the standing agent",
+    )
+    wait_until(
+        lambda: not below.is_running() or below.status() == psutil.STATUS_ZOMBIE,
+        what="the end of the task",
+    )
 
 
 def test_of_another_version_it_is_the_parent_of_the_launchers_version_all_the_same(
@@ -104,11 +131,21 @@ def test_of_another_version_it_is_the_parent_of_the_launchers_version_all_the_sa
     other = hosts.shared / "other"
     shutil.copytree(PACKAGE, other / "psclust", ignore=shutil.ignore_patterns("__pycache__"))
     # Were its own code what runs are started with, none would start.
-    (other / "psclust" / "agent" / "process.py").write_text("raise SystemExit('this is another version')\n")
+    (other / "psclust" / "agent" / "process.py").write_text(
+        "raise SystemExit('this is another version')\n"
+    )
     stand(other)
-    script = "import psutil, psclust\nprint(psclust.__file__, [parent.cmdline()[-1] for parent in psutil.Process().parents()])\n"
+    script = (
+        "import psutil, psclust\nprint(psclust.__file__, "
+        "[parent.cmdline()[-1] for parent in psutil.Process().parents()])\n"
+    )
     far.write("train.py", script)
-    far.write("psclust.yaml", json.dumps({"hosts": ["h1"], "program": "train.py", "preload": False, "jobs": {"worker": 1}}))
+    far.write(
+        "psclust.yaml",
+        json.dumps(
+            {"hosts": ["h1"], "program": "train.py", "preload": False, "jobs": {"worker": 1}}
+        ),
+    )
     code, said = far.run("up")
     assert code == 0, said
     assert "'--here', '--here', '--standing'" in said

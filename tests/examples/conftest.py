@@ -1,4 +1,5 @@
-"""What the tests of the examples share: training one in this process, and `psclust up` with its cluster file."""
+"""What the tests of the examples share: training one in this process, and `psclust up` with its
+cluster file."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Ran:
 
 @pytest.fixture
 def train_example(tmp_path: Path) -> Callable[..., Mapping[str, Any]]:
-    """Trains `psclust.examples.NAME` in this process, into `tmp_path/model`, and evaluates it: train_example(name, **params)."""
+    """Trains `psclust.examples.NAME` in this process, into `tmp_path/model`, and evaluates it:
+    train_example(name, **params)."""
 
     def train(name: str, **params: Any) -> Mapping[str, Any]:
         program = import_module(f"psclust.examples.{name}").program.with_params(params)
@@ -39,7 +41,8 @@ def train_example(tmp_path: Path) -> Callable[..., Mapping[str, Any]]:
 
 @pytest.fixture
 def up_example(bed: CommandBed) -> Callable[..., Ran]:
-    """`psclust up` with the cluster file of an example, to the end: up_example("skip-gram", *further arguments of the program)."""
+    """`psclust up` with the cluster file of an example, to the end: up_example("skip-gram",
+    *further arguments of the program)."""
 
     def up(name: str, *arguments: str) -> Ran:
         path = SPECS / f"{name}.yaml"

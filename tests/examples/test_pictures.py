@@ -16,7 +16,16 @@ COMMITTED = Path(__file__).parents[2] / "docs" / "pictures"
 
 def draw(folder: Path, name: str, steps: int) -> tuple[int, int]:
     """Width and height of the picture, in pixels."""
-    command = [sys.executable, "-m", "psclust.examples.pictures", "--only", name, "--steps", str(steps), str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "psclust.examples.pictures",
+        "--only",
+        name,
+        "--steps",
+        str(steps),
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(folder / f"{name}.png")
@@ -31,14 +40,22 @@ def size(path: Path) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("masks", 2), pytest.param("words", 2, marks=pytest.mark.long), pytest.param("ways", 1, marks=pytest.mark.long)]
+    ("name", "steps"),
+    [
+        ("masks", 2),
+        pytest.param("words", 2, marks=pytest.mark.long),
+        pytest.param("ways", 1, marks=pytest.mark.long),
+    ],
 )
 def test_a_picture_is_drawn_after_a_few_steps(tmp_path: Path, name: str, steps: int) -> None:
     assert draw(tmp_path, name, steps) == size(COMMITTED / f"{name}.png")
 
 
 def test_without_matplotlib_it_says_what_to_install() -> None:
-    code = "import sys; sys.modules['matplotlib'] = None; from psclust.examples.pictures import main; sys.exit(main(['/nowhere/pictures']))"
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; from psclust.examples.pictures import main; "
+        "sys.exit(main(['/nowhere/pictures']))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install psclust[pictures]" in done.stderr
@@ -46,4 +63,8 @@ def test_without_matplotlib_it_says_what_to_install() -> None:
 
 
 def test_the_pictures_of_the_documentation_are_small() -> None:
-    assert {path.name: path.stat().st_size for path in COMMITTED.iterdir() if path.stat().st_size >= 100_000} == {}
+    assert {
+        path.name: path.stat().st_size
+        for path in COMMITTED.iterdir()
+        if path.stat().st_size >= 100_000
+    } == {}

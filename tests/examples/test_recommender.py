@@ -1,4 +1,5 @@
-"""The recommender example: held-out choices are told from those of others, by tables of very different size."""
+"""The recommender example: held-out choices are told from those of others, by tables of very
+different size."""
 
 from __future__ import annotations
 

@@ -27,4 +27,6 @@ def test_it_learns_the_digits(train_example: Callable[..., Any], tmp_path: Path)
 @pytest.mark.long
 def test_two_workers_in_step_learn_them(up_example: Callable[..., Any]) -> None:
     # Half as many updates as alone, of twice as many images each.
-    assert up_example("residual", "--set", "epochs=2", "--set", "filters=8").metrics["accuracy"] >= 0.9
+    assert (
+        up_example("residual", "--set", "epochs=2", "--set", "filters=8").metrics["accuracy"] >= 0.9
+    )

@@ -1,4 +1,5 @@
-"""The skip-gram example: held-out text is told better than by frequency, from whole tables and from tables in shards."""
+"""The skip-gram example: held-out text is told better than by frequency, from whole tables and from
+tables in shards."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ def test_words_tell_their_neighbours(train_example: Callable[..., Any], tmp_path
     # Without training every word is as likely as any other.
     untrained = math.log(len(vocabulary()[0]))
     assert metrics["loss"] < metrics["by_frequency"] - 0.1 < untrained
-    nearest = {row["word"].decode(): [word.decode() for word in row["nearest"]] for row in program.predict(tmp_path / "model")}
+    nearest = {
+        row["word"].decode(): [word.decode() for word in row["nearest"]]
+        for row in program.predict(tmp_path / "model")
+    }
     assert len(nearest) == 200
     assert all(len(set(words) | {word}) == 6 for word, words in nearest.items())
     assert set(nearest["can"]) & {"may", "cannot", "will", "must", "should", "would"}
@@ -34,11 +38,17 @@ def test_workers_that_do_not_wait_train_tables_in_shards(up_example: Callable[..
     ran = up_example("skip-gram", "--set", "epochs=2")
     assert ran.metrics["loss"] < ran.metrics["by_frequency"] - 0.1
     # In the checkpoint the shards are one table.
-    assert tf.train.load_checkpoint(str(ran.model_dir)).get_variable_to_shape_map()["vectors"][1] == 32
+    assert (
+        tf.train.load_checkpoint(str(ran.model_dir)).get_variable_to_shape_map()["vectors"][1] == 32
+    )
 
 
 def test_a_step_pulls_rows_and_its_gradients_are_sparse() -> None:
     from psclust.examples.skip_gram import program
     from psclust.replication.variables.dry_build import dry_build
 
-    assert [(v.name, v.sparse) for v in dry_build(program)] == [("vectors", True), ("weights", True), ("biases", True)]
+    assert [(v.name, v.sparse) for v in dry_build(program)] == [
+        ("vectors", True),
+        ("weights", True),
+        ("biases", True),
+    ]

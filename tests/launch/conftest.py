@@ -18,20 +18,25 @@ from psclust.testing.wait import wait_until
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
-    """Four hosts, each with its own address; as root, also with its own name, processes and files (tests that need those are marked)."""
+    """Four hosts, each with its own address; as root, also with its own name, processes and files
+    (tests that need those are marked)."""
     with host_bed(tmp_path_factory.mktemp("bed") / "hosts", 4) as hosts:
         yield hosts
 
 
 @pytest.fixture
 def far(hosts: HostBed, tmp_path: Path) -> Iterator[CommandBed]:
-    """A folder that all hosts share, for a command that knows them; afterwards nothing of psclust may live on any of them."""
+    """A folder that all hosts share, for a command that knows them; afterwards nothing of psclust
+    may live on any of them."""
     folder = hosts.shared / tmp_path.name / "bed"
     folder.mkdir(parents=True)
     bed = CommandBed(folder, {"HOME": str(hosts.home), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     yield bed
     try:
-        wait_until(lambda: not left(hosts) and not bed.processes(), what="the end of everything on the hosts")
+        wait_until(
+            lambda: not left(hosts) and not bed.processes(),
+            what="the end of everything on the hosts",
+        )
     except TimeoutError:
         alive = [*left(hosts), *bed.end()]
         for host in hosts.hosts:
@@ -55,14 +60,16 @@ def small_disk(bed: CommandBed) -> Iterator[CommandBed]:
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmBed]:
-    """A Slurm of four nodes, each with its own network and name, two GPUs and eight CPUs; all share this machine's files."""
+    """A Slurm of four nodes, each with its own network and name, two GPUs and eight CPUs; all share
+    this machine's files."""
     with slurm_bed(tmp_path_factory.mktemp("bed") / "slurm", 4, isolated=True, gpus=2) as slurm:
         yield slurm
 
 
 @pytest.fixture
 def job(slurm: SlurmBed, tmp_path: Path) -> Iterator[CommandBed]:
-    """A command in an allocation of four nodes with two CPUs each; afterwards nothing of it may live on any node."""
+    """A command in an allocation of four nodes with two CPUs each; afterwards nothing of it may
+    live on any node."""
     bed = allocated(slurm, tmp_path / "bed", "--nodes=4", "--ntasks-per-node=2", "--no-kill")
     yield bed
     wait_for_nothing_left(bed, slurm)

@@ -15,7 +15,9 @@ from psclust.testing.command import CommandBed
 from psclust.testing.hosts import HostBed
 
 # Of a test that cuts hosts off, or needs them to have processes, ports and files of their own.
-isolated = pytest.mark.skipif(os.geteuid() != 0, reason="hosts of their own are namespaces, which need root")
+isolated = pytest.mark.skipif(
+    os.geteuid() != 0, reason="hosts of their own are namespaces, which need root"
+)
 
 PATIENT = "import time; print('up', flush=True); time.sleep(1000)\n"
 
@@ -26,14 +28,22 @@ def left(hosts: HostBed) -> list[str]:
 
 
 def write_file(bed: CommandBed, bed_hosts: HostBed, script: str, **keys: object) -> None:
-    """`script` as train.py, and a cluster file that runs it as four workers on the hosts, `keys` aside."""
+    """`script` as train.py, and a cluster file that runs it as four workers on the hosts, `keys`
+    aside."""
     bed.write("train.py", script)
-    data = {"hosts": [host.name for host in bed_hosts.hosts], "program": "train.py", "preload": False, "jobs": {"worker": 4}, **keys}
+    data = {
+        "hosts": [host.name for host in bed_hosts.hosts],
+        "program": "train.py",
+        "preload": False,
+        "jobs": {"worker": 4},
+        **keys,
+    }
     bed.write("psclust.yaml", json.dumps(data))
 
 
 def make_environment(folder: Path, *first: str) -> None:
-    """A virtual environment that has what this interpreter has; `first`: what its path file says before that, a folder or an import."""
+    """A virtual environment that has what this interpreter has; `first`: what its path file says
+    before that, a folder or an import."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "all.pth").write_text("\n".join([*first, *site.getsitepackages()]) + "\n")

@@ -18,13 +18,19 @@ PSCLUST = (sys.executable, "-m", "psclust")
 
 
 def allocated(slurm: SlurmBed, folder: Path, *options: str) -> CommandBed:
-    """A folder, which all nodes share, for a command in an allocation of its own, which it asks for with these options."""
+    """A folder, which all nodes share, for a command in an allocation of its own, which it asks for
+    with these options."""
     folder.mkdir(parents=True)
-    return CommandBed(folder, {**slurm.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")}, ("salloc", "--quiet", *options, *PSCLUST))
+    return CommandBed(
+        folder,
+        {**slurm.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")},
+        ("salloc", "--quiet", *options, *PSCLUST),
+    )
 
 
 def wait_for_nothing_left(bed: CommandBed, slurm: SlurmBed) -> None:
-    """Wait until no process of the bed lives and Slurm has no job; otherwise fail, naming what is alive, and end it."""
+    """Wait until no process of the bed lives and Slurm has no job; otherwise fail, naming what is
+    alive, and end it."""
     try:
         wait_until(lambda: not bed.processes() and not slurm.jobs())
     except TimeoutError:

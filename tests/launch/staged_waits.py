@@ -29,7 +29,8 @@ def computed(values):
     # In the graph alone: a function of Python would be seen in a stack.
     def is_there(n):
         # A pattern that is known before would be looked for once.
-        return tf.size(tf.io.matching_files(tf.strings.join([f"compute-{INDEX}", tf.where(n >= 0, "*", "?")]))) > 0
+        pattern = tf.strings.join([f"compute-{INDEX}", tf.where(n >= 0, "*", "?")])
+        return tf.size(tf.io.matching_files(pattern)) > 0
     held = tf.while_loop(is_there, lambda n: n + 1, [tf.cast(tf.reduce_sum(values), tf.int32)])
     with tf.control_dependencies(tf.nest.flatten(held)):
         return tf.identity(values)
@@ -38,10 +39,15 @@ def model_fn(features, labels, mode, params):
     w, v = (tf.compat.v1.get_variable(name, [2]) for name in "wv")
     loss = tf.reduce_sum((tf.linalg.matvec(computed(features), w + v) - 1) ** 2)
     # Of 1 MB on, variables come back while gradients leave.
-    loss += tf.reduce_sum(tf.compat.v1.get_variable("much", [int(os.environ.get("MUCH", "1"))]) ** 2)
-    return psclust.EstimatorSpec(mode, loss=loss, training_hooks=[] if os.environ.get("UNHELD") else [Hold()])
+    much = tf.compat.v1.get_variable("much", [int(os.environ.get("MUCH", "1"))])
+    loss += tf.reduce_sum(much ** 2)
+    hooks = [] if os.environ.get("UNHELD") else [Hold()]
+    return psclust.EstimatorSpec(mode, loss=loss, training_hooks=hooks)
 
-program = psclust.Program(model_fn, input_fn, lambda params: tf.compat.v1.train.GradientDescentOptimizer(0.001))
+def optimizer_fn(params):
+    return tf.compat.v1.train.GradientDescentOptimizer(0.001)
+
+program = psclust.Program(model_fn, input_fn, optimizer_fn)
 """
 
 # A ps that takes its time before it listens.
@@ -86,7 +92,8 @@ if os.environ["TASK"] != "1":
     nap("end")
 """
 
-# The way of a GAN, with two synchronous optimizers in turn. One has no hook, so no token comes into its queue: the first step never ends.
+# The way of a GAN, with two synchronous optimizers in turn. One has no hook, so no token comes into
+# its queue: the first step never ends.
 ONE_HOOK = """
 import argparse
 import tensorflow.compat.v1 as tf
@@ -100,13 +107,17 @@ cluster = tf.train.ClusterSpec({"ps": ps, "worker": workers})
 server = tf.train.Server(cluster, job_name=flags.job_name, task_index=index)
 if flags.job_name == "ps":
     server.join()
-with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{index}")):
+own = f"/job:worker/task:{index}"
+zeros = tf.zeros_initializer()
+def optimizer():
+    return tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 2, 2)
+with tf.device(tf.train.replica_device_setter(cluster=cluster, worker_device=own)):
     step = tf.train.get_or_create_global_step()
-    g, d = (tf.get_variable(name, [], initializer=tf.zeros_initializer()) for name in "gd")
-    first, second = (tf.train.SyncReplicasOptimizer(tf.train.GradientDescentOptimizer(0.1), 2, 2) for _ in range(2))
+    g, d = (tf.get_variable(name, [], initializer=zeros) for name in "gd")
+    first, second = optimizer(), optimizer()
     with tf.variable_scope("first"):
         train_g = first.minimize((g - 1.0) ** 2, var_list=[g], global_step=step)
-    other_step = tf.get_variable("other_step", [], tf.int64, initializer=tf.zeros_initializer(), trainable=False)
+    other_step = tf.get_variable("other_step", [], tf.int64, initializer=zeros, trainable=False)
     with tf.variable_scope("second"):
         train_d = second.minimize((d + 1.0) ** 2, var_list=[d], global_step=other_step)
 hooks = [first.make_session_run_hook(index == 0), tf.train.StopAtStepHook(last_step=50)]

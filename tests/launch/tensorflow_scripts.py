@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 MODEL = """
-with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{task_index}", cluster=cluster)):
+own = f"/job:worker/task:{task_index}"
+with tf.device(tf.train.replica_device_setter(worker_device=own, cluster=cluster)):
     w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
     step = tf.train.get_or_create_global_step()
     loss = tf.reduce_sum((w - 1.0) ** 2)
@@ -13,7 +14,9 @@ with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{
 TRAIN = """
 config = tf.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task_index}"])
 stop = tf.train.StopAtStepHook(200)
-with tf.train.MonitoredTrainingSession(server.target, is_chief=task_index == 0, hooks=[stop], config=config) as s:
+with tf.train.MonitoredTrainingSession(
+    server.target, is_chief=task_index == 0, hooks=[stop], config=config
+) as s:
     while not s.should_stop():
         l, _ = s.run([loss, train])
 print("trained to", l)
@@ -39,7 +42,8 @@ if a.job_name == "ps":
     + MODEL
     + """
 from tensorflow.python.training.session_manager import SessionManager
-print("recovery wait", SessionManager(recovery_wait_secs=30)._recovery_wait_secs, SessionManager()._recovery_wait_secs)
+managers = SessionManager(recovery_wait_secs=30), SessionManager()
+print("recovery wait", *(manager._recovery_wait_secs for manager in managers))
 """
     + TRAIN
 )
@@ -78,7 +82,8 @@ def step():
 for _ in range(100):
     coordinator.schedule(step)
 coordinator.join()
-print("task", resolver.task_type, "trained to", float(tf.reduce_sum((w - 1.0) ** 2)) < 1e-3, "variable on", w.device)
+close = float(tf.reduce_sum((w - 1.0) ** 2)) < 1e-3
+print("task", resolver.task_type, "trained to", close, "variable on", w.device)
 """
 
 # A client that is no task of the cluster, given the target to dial.

@@ -33,17 +33,22 @@ with tf.Graph().as_default(), tf.Session("grpc://" + told["cluster"]["worker"][0
 @pytest.mark.tensorflow
 def test_a_controller_whose_workers_only_serve_ends_the_run(bed: CommandBed) -> None:
     bed.write("train.py", CONTROLLER)
-    bed.write("psclust.yaml", "jobs: {controller: 1, worker: 1}\nprogram: train.py\nrole_by: tf_config\n")
+    bed.write(
+        "psclust.yaml", "jobs: {controller: 1, worker: 1}\nprogram: train.py\nrole_by: tf_config\n"
+    )
     code, said = bed.run("up")
     assert code == 0, said
     assert "controller:0 | the sum is 3" in said
 
 
-def test_a_cluster_is_up_when_its_ps_script_answers_and_until_then_up_says_what_it_waits_for(bed: CommandBed) -> None:
+def test_a_cluster_is_up_when_its_ps_script_answers_and_until_then_up_says_what_it_waits_for(
+    bed: CommandBed,
+) -> None:
     bed.write("serve.py", SERVE)
     bed.write(
         "psclust.yaml",
-        "jobs: {ps: {run: [python, serve.py, '{address}']}, worker: {run: [sleep, '600']}}\nprogram: serve.py\ndeadlines: {stop: 1}\n",
+        "jobs: {ps: {run: [python, serve.py, '{address}']}, worker: {run: [sleep, '600']}}\n"
+        "program: serve.py\ndeadlines: {stop: 1}\n",
     )
     up = bed.start("up")
     wait_until(lambda: "waiting for ps:0 to answer at 127.0.0.1:" in up.output, what="the wait")
@@ -63,9 +68,17 @@ def test_no_cluster_is_up_whose_program_failed_at_once(bed: CommandBed) -> None:
     assert "is up" not in said
 
 
-@pytest.mark.parametrize(("key", "code", "text"), [("", 124, "was stopped after"), (", run_exit_code: 0", 0, "ended well after")])
-def test_a_time_limit_is_no_failure_of_the_program(bed: CommandBed, key: str, code: int, text: str) -> None:
-    bed.write("psclust.yaml", f"jobs: {{worker: {{run: [sleep, '600']}}}}\ndeadlines: {{run: 0.5, stop: 1{key}}}\n")
+@pytest.mark.parametrize(
+    ("key", "code", "text"),
+    [("", 124, "was stopped after"), (", run_exit_code: 0", 0, "ended well after")],
+)
+def test_a_time_limit_is_no_failure_of_the_program(
+    bed: CommandBed, key: str, code: int, text: str
+) -> None:
+    bed.write(
+        "psclust.yaml",
+        f"jobs: {{worker: {{run: [sleep, '600']}}}}\ndeadlines: {{run: 0.5, stop: 1{key}}}\n",
+    )
     ended, said = bed.run("up")
     assert ended == code, said
     assert text in said

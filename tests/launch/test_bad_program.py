@@ -1,4 +1,5 @@
-"""A worker of a synchronous cluster that fails ends the run with its sentence, although all others wait for it."""
+"""A worker of a synchronous cluster that fails ends the run with its sentence, although all others
+wait for it."""
 
 from __future__ import annotations
 
@@ -18,12 +19,30 @@ TRAIN_TESTS = Path(__file__).parents[1] / "train"
     ("mistake", "waiting", "sentence"),
     [
         ("nan_at=12", ("--backup-workers", "0"), "the loss is nan"),
-        pytest.param("batches=2", ("--backup-workers", "1"), "the input of worker:2 has no batch at all", marks=pytest.mark.long),
+        pytest.param(
+            "batches=2",
+            ("--backup-workers", "1"),
+            "the input of worker:2 has no batch at all",
+            marks=pytest.mark.long,
+        ),
     ],
 )
-def test_a_mistake_of_one_worker_ends_the_run(bed: CommandBed, mistake: str, waiting: tuple[str, str], sentence: str) -> None:
+def test_a_mistake_of_one_worker_ends_the_run(
+    bed: CommandBed, mistake: str, waiting: tuple[str, str], sentence: str
+) -> None:
     bed.environ["PYTHONPATH"] = f"{TRAIN_TESTS}:{os.environ.get('PYTHONPATH', '')}"
-    up = bed.start("up", "--ps", "1", "--workers", "3", "--sync", *waiting, "bad_inputs:program", "--set", mistake)
+    up = bed.start(
+        "up",
+        "--ps",
+        "1",
+        "--workers",
+        "3",
+        "--sync",
+        *waiting,
+        "bad_inputs:program",
+        "--set",
+        mistake,
+    )
     assert up.wait(300) != 0
     assert sentence in up.output
     assert "Traceback" not in up.output

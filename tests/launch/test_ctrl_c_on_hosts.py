@@ -1,4 +1,5 @@
-"""Ctrl-C in whatever `up` is doing on hosts: nothing is left there, and that it was stopped is its last word."""
+"""Ctrl-C in whatever `up` is doing on hosts: nothing is left there, and that it was stopped is its
+last word."""
 
 from __future__ import annotations
 
@@ -20,11 +21,13 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-# Far longer than a test: what nobody ends must be found, and not end by itself. Servers as well as programs, in processes of their own.
+# Far longer than a test: what nobody ends must be found, and not end by itself. Servers as well as
+# programs, in processes of their own.
 PATIENCE = {"lease": 900, "stop": 900}
 JOBS = {"ps": {"count": 1, "run": "server"}, "worker": 3}
 
-# Takes a note of a call, `ADDRESS NUMBER ARGUMENTS`, and waits while that matches the pattern in `held`.
+# Takes a note of a call, `ADDRESS NUMBER ARGUMENTS`, and waits while that matches the pattern in
+# `held`.
 NOTE = """#!/bin/bash
 read -r _ _ address _ <<< "$SSH_CONNECTION"
 notes={folder}/notes/$address
@@ -32,7 +35,8 @@ echo "$*" >> "$notes"
 call="$address $(wc -l < "$notes") $*"
 while [[ "$call" == $(cat {folder}/held) ]]; do sleep 0.02; done
 """
-# An interpreter that does so first. By the name under which it is started Python finds its packages.
+# An interpreter that does so first. By the name under which it is started Python finds its
+# packages.
 PYTHON = """#!/bin/bash
 {folder}/note "$*"
 exec -a "$0" {python} "$@"
@@ -92,7 +96,10 @@ def _ends_interrupted(running: Running) -> None:
     """With a word about that."""
     assert running.wait(300) == 130, running.output
     # The last line, but for where the output of a run is, and its report.
-    told = [re.fullmatch(r"psclust: \w+ was stopped .*: interrupted \(Ctrl-C\)", line) for line in running.output.splitlines()[-3:]]
+    told = [
+        re.fullmatch(r"psclust: \w+ was stopped .*: interrupted \(Ctrl-C\)", line)
+        for line in running.output.splitlines()[-3:]
+    ]
     assert any(told), running.output
 
 
@@ -104,9 +111,14 @@ def _nothing_is_left(hosts: HostBed) -> None:
 
 
 @pytest.mark.long
-def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: HostBed, gate: Gate) -> None:
-    """Looked at, sent to, agents, servers, programs: each is a Python or a copy of one, and each is held while Ctrl-C comes."""
-    write_file(far, hosts, PATIENT, python=str(gate.python), ship=".", jobs=JOBS, deadlines=PATIENCE)
+def test_while_any_python_is_being_started_on_the_hosts(
+    far: CommandBed, hosts: HostBed, gate: Gate
+) -> None:
+    """Looked at, sent to, agents, servers, programs: each is a Python or a copy of one, and each is
+    held while Ctrl-C comes."""
+    write_file(
+        far, hosts, PATIENT, python=str(gate.python), ship=".", jobs=JOBS, deadlines=PATIENCE
+    )
     running = far.start("up")
     wait_until(lambda: "is up" in running.output, what="the cluster")
     calls = min(len(gate.calls(host)) for host in hosts.hosts)
@@ -118,7 +130,10 @@ def test_while_any_python_is_being_started_on_the_hosts(far: CommandBed, hosts: 
     for number in range(1, calls + 1):
         gate.hold(f"* {number} *")
         running = far.start("up")
-        wait_until(lambda n=number: any(len(gate.calls(host)) >= n for host in hosts.hosts), what=f"call {number}")  # type: ignore[misc]
+        wait_until(
+            lambda n=number: any(len(gate.calls(host)) >= n for host in hosts.hosts),
+            what=f"call {number}",
+        )  # type: ignore[misc]
         running.interrupt()
         _ends_interrupted(running)
         gate.open()

@@ -13,13 +13,25 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 SPEC = Path(__file__).parents[2] / "cluster_specs" / "towers.yaml"
 
 
-@pytest.mark.parametrize("replication", ["in-graph", pytest.param("between-graph", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "replication", ["in-graph", pytest.param("between-graph", marks=pytest.mark.long)]
+)
 def test_workers_have_a_tower_on_each_of_their_devices(bed: CommandBed, replication: str) -> None:
     import tensorflow as tf
 
     model = bed.folder / "model"
     changes = ["--workers", "1", "--replication", replication]
-    code, said = bed.run("up", "-f", str(SPEC), *changes, "psclust.examples.digits:program", "--max-steps", "8", "--model-dir", str(model))
+    code, said = bed.run(
+        "up",
+        "-f",
+        str(SPEC),
+        *changes,
+        "psclust.examples.digits:program",
+        "--max-steps",
+        "8",
+        "--model-dir",
+        str(model),
+    )
     assert code == 0, said
     reader = tf.train.load_checkpoint(str(model))
     assert reader.get_tensor("global_step") == 8

@@ -39,8 +39,13 @@ def wrap_python(host: BedHost, *lines: str) -> None:
 
 
 def pythons(host: BedHost) -> list[int]:
-    """Those that run: nobody waits for what outlives its parent on a test host, so it stays as a zombie when it has ended."""
-    return [process.pid for process in host.processes() if "python" in process.name() and process.status() != "zombie"]
+    """Those that run: nobody waits for what outlives its parent on a test host, so it stays as a
+    zombie when it has ended."""
+    return [
+        process.pid
+        for process in host.processes()
+        if "python" in process.name() and process.status() != "zombie"
+    ]
 
 
 def findings(said: str, *levels: str) -> set[tuple[str, str, str]]:
@@ -49,21 +54,39 @@ def findings(said: str, *levels: str) -> set[tuple[str, str, str]]:
     return {entry for entry in found if entry[2] in levels}
 
 
-def test_hosts_that_are_well_are_said_to_be_in_a_row_a_check(doctor: CommandBed, machines: HostBed) -> None:
+def test_hosts_that_are_well_are_said_to_be_in_a_row_a_check(
+    doctor: CommandBed, machines: HostBed
+) -> None:
     code, said = doctor.run("doctor")
     assert code == 0, said
     rows = {tuple(line.split(None, 3)[:3]) for line in said.splitlines()}
-    assert {("all", "3", check) for check in ("log-in", "python", "tensorflow", "psclust", "disk", "clock", "gpus", "proxies")} <= rows
+    assert {
+        ("all", "3", check)
+        for check in (
+            "log-in",
+            "python",
+            "tensorflow",
+            "psclust",
+            "disk",
+            "clock",
+            "gpus",
+            "proxies",
+        )
+    } <= rows
     assert "reaches all others" in said
     assert "servers listen on one interface" in said
     assert said.splitlines()[-1] == "A cluster can start here."
-    wait_until(lambda: not any(map(pythons, machines.hosts)), what="the end of all that was started")
+    wait_until(
+        lambda: not any(map(pythons, machines.hosts)), what="the end of all that was started"
+    )
 
 
 def test_each_host_is_told_what_it_lacks(doctor: CommandBed, machines: HostBed) -> None:
     first, second, third = machines.hosts
     wrap_python(first, "export https_proxy=http://me:secret@proxy:3128")
-    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(second.home / "bare")], check=True)
+    subprocess.run(
+        ["/usr/bin/python3", "-m", "venv", "--without-pip", str(second.home / "bare")], check=True
+    )
     (second.home / "py").symlink_to("bare/bin/python")
     other = third.home / "other" / "tensorflow-2.20.0.dist-info"
     other.mkdir(parents=True)
@@ -79,7 +102,11 @@ def test_each_host_is_told_what_it_lacks(doctor: CommandBed, machines: HostBed) 
         }
         assert ("h1", "proxies", "note") in findings(said, "note")
         assert "secret" not in said
-        texts = {entry["host"]: entry["text"] for entry in json.loads(said) if entry["check"] == "tensorflow"}
+        texts = {
+            entry["host"]: entry["text"]
+            for entry in json.loads(said)
+            if entry["check"] == "tensorflow"
+        }
         assert texts["h2"].startswith(f"no TensorFlow for {second.own_home}/")
         assert texts["h3"] == "TensorFlow 2.20.0, elsewhere 2.21.0"
     finally:
@@ -87,15 +114,25 @@ def test_each_host_is_told_what_it_lacks(doctor: CommandBed, machines: HostBed) 
             (host.home / "py").unlink()
 
 
-def test_hosts_without_a_log_in_or_a_python_do_not_hide_what_is_wrong_with_others(doctor: CommandBed, machines: HostBed) -> None:
+def test_hosts_without_a_log_in_or_a_python_do_not_hide_what_is_wrong_with_others(
+    doctor: CommandBed, machines: HostBed
+) -> None:
     wrap_python(machines[0])
     (machines[1].home / "py").write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
     (machines[1].home / "py").chmod(0o755)
     try:
         code, said = doctor.run("doctor", "--json", "-H", "h1,h2,h3,nowhere", "--python", "~/py")
         assert code == 1
-        assert findings(said, "problem") == {("nowhere", "log-in", "problem"), ("h2", "python", "problem"), ("h3", "python", "problem")}
-        texts = {entry["host"]: entry["text"] for entry in json.loads(said) if entry["level"] == "problem"}
+        assert findings(said, "problem") == {
+            ("nowhere", "log-in", "problem"),
+            ("h2", "python", "problem"),
+            ("h3", "python", "problem"),
+        }
+        texts = {
+            entry["host"]: entry["text"]
+            for entry in json.loads(said)
+            if entry["level"] == "problem"
+        }
         assert texts["h2"] == "~/py ended with 3: broken."
         assert texts["h3"].startswith("no Python there (tried ~/py).")
         assert ("h1", "network", "ok") in findings(said, "ok")
@@ -105,7 +142,9 @@ def test_hosts_without_a_log_in_or_a_python_do_not_hide_what_is_wrong_with_other
 
 
 @isolated
-def test_a_port_that_is_closed_between_hosts_is_found_on_the_ports_of_the_cluster(doctor: CommandBed, machines: HostBed) -> None:
+def test_a_port_that_is_closed_between_hosts_is_found_on_the_ports_of_the_cluster(
+    doctor: CommandBed, machines: HostBed
+) -> None:
     third = machines[2]
     third.run("nft", "add table inet closed")
     third.run("nft", "add chain inet closed in { type filter hook input priority 0; }")
@@ -113,24 +152,44 @@ def test_a_port_that_is_closed_between_hosts_is_found_on_the_ports_of_the_cluste
     try:
         code, said = doctor.run("doctor", "--json")
         assert code == 1
-        assert findings(said, "problem") == {("h1", "network", "problem"), ("h2", "network", "problem")}
+        assert findings(said, "problem") == {
+            ("h1", "network", "problem"),
+            ("h2", "network", "problem"),
+        }
         assert f"cannot reach h3 at {third.address}:2300 (no answer)" in said
         assert ("h3", "exposure", "ok") in findings(said, "ok"), "it has a firewall"
-        assert doctor.run("doctor", "-f", str(doctor.write("other.yaml", f"hosts: {machines.names}\nports: 2400-2499\n")))[0] == 0
+        assert (
+            doctor.run(
+                "doctor",
+                "-f",
+                str(doctor.write("other.yaml", f"hosts: {machines.names}\nports: 2400-2499\n")),
+            )[0]
+            == 0
+        )
     finally:
         third.run("nft", "delete table inet closed")
 
 
 def test_a_port_somebody_has_is_found_too(doctor: CommandBed, machines: HostBed) -> None:
-    code = f"import socket, sys; s = socket.create_server(('{machines[0].address}', 2222)); print(1, flush=True); sys.stdin.read()"
-    holder = subprocess.Popen(machines[0].command(sys.executable, "-c", code), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
+    code = (
+        f"import socket, sys; s = socket.create_server(('{machines[0].address}', 2222)); "
+        "print(1, flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        machines[0].command(sys.executable, "-c", code),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd="/",
+    )
     assert holder.stdout is not None
     try:
         assert holder.stdout.readline() == b"1\n"
         doctor.write("psclust.yaml", f"hosts: {machines.names}\nports: 2222\n")
         rc, said = doctor.run("doctor")
         assert rc == 1
-        assert f"PROBLEM: cannot listen for others: {machines[0].address}: port 2222 is taken" in said
+        assert (
+            f"PROBLEM: cannot listen for others: {machines[0].address}: port 2222 is taken" in said
+        )
     finally:
         holder.kill()
         holder.communicate()
@@ -141,7 +200,9 @@ def test_without_hosts_it_is_this_machine_that_is_checked(bed: CommandBed) -> No
     assert code == 0, said
     found = json.loads(said)
     assert {entry["host"] for entry in found} == {"localhost"}
-    assert {"python", "tensorflow", "psclust", "server shim", "network"} <= {entry["check"] for entry in found}
+    assert {"python", "tensorflow", "psclust", "server shim", "network"} <= {
+        entry["check"] for entry in found
+    }
     code, said = bed.run("doctor", "--python", "/no/python")
     assert code == 1
     assert "/no/python" in said

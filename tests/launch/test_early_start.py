@@ -24,13 +24,22 @@ PROGRAM = "psclust.examples.digits:program"
 
 def fork_servers(bed: CommandBed, load: str = "psclust") -> list[psutil.Process]:
     """Those that load so much; their tasks have other sessions."""
-    found = [process for process in bed.processes() if load in words_of(process) and "--preload" in words_of(process)]
-    return [process for process in found if process.pid == os.getsid(process.pid) and process.name() != "worker:0"]
+    found = [
+        process
+        for process in bed.processes()
+        if load in words_of(process) and "--preload" in words_of(process)
+    ]
+    return [
+        process
+        for process in found
+        if process.pid == os.getsid(process.pid) and process.name() != "worker:0"
+    ]
 
 
 @dataclass
 class Waiting:
-    """A command that has started a fork server, and waits until `begin` for another run of its name to end."""
+    """A command that has started a fork server, and waits until `begin` for another run of its name
+    to end."""
 
     up: Running
     early: psutil.Process
@@ -60,11 +69,15 @@ def waiting_command(bed: CommandBed, *arguments: str, load: str) -> Iterator[Wai
 
 @pytest.fixture
 def waiting(bed: CommandBed) -> Iterator[Waiting]:
-    with waiting_command(bed, "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "200", load="psclust") as waiting:
+    with waiting_command(
+        bed, "--ps", "1", "--workers", "1", PROGRAM, "--max-steps", "200", load="psclust"
+    ) as waiting:
         yield waiting
 
 
-def test_tasks_come_from_the_fork_server_that_began_before_the_run(waiting: Waiting, bed: CommandBed) -> None:
+def test_tasks_come_from_the_fork_server_that_began_before_the_run(
+    waiting: Waiting, bed: CommandBed
+) -> None:
     assert bed.cluster().current() is None
     supervisor = psutil.Process(waiting.early.ppid())
     assert psutil.Process(supervisor.ppid()).ppid() == waiting.up.process.pid
@@ -100,13 +113,17 @@ def test_so_do_bare_servers(bed: CommandBed) -> None:
         ("", None),
     ],
 )
-def test_a_cluster_file_says_what_its_tasks_are_forked_from(tmp_path: Path, text: str, load: str | None) -> None:
+def test_a_cluster_file_says_what_its_tasks_are_forked_from(
+    tmp_path: Path, text: str, load: str | None
+) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(text)
     assert load_of((), str(file)) == load
 
 
-def test_a_program_after_the_options_counts_before_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_after_the_options_counts_before_that_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert load_of((), None) == "library"
     Path("psclust.yaml").write_text("hosts: a,b\nprogram: train.py\n")
@@ -116,8 +133,15 @@ def test_a_program_after_the_options_counts_before_that_of_the_file(tmp_path: Pa
     assert load_of((), None) is None
 
 
-def test_nothing_starts_early_in_a_job_of_slurm_whose_nodes_are_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = {**dict.fromkeys(("hosts", "hostfile", "python", "no_preload", "module", "kubernetes", "env", "path")), "program": (PROGRAM,)}
+def test_nothing_starts_early_in_a_job_of_slurm_whose_nodes_are_the_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flags = {
+        **dict.fromkeys(
+            ("hosts", "hostfile", "python", "no_preload", "module", "kubernetes", "env", "path")
+        ),
+        "program": (PROGRAM,),
+    }
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     with early_start(flags) as waiting:
         assert waiting is None
@@ -151,7 +175,9 @@ def test_a_refused_command_leaves_no_process(bed: CommandBed, arguments: tuple[s
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
-def test_a_command_that_ends_while_it_waits_takes_everything_with_it(waiting: Waiting, bed: CommandBed, name: str) -> None:
+def test_a_command_that_ends_while_it_waits_takes_everything_with_it(
+    waiting: Waiting, bed: CommandBed, name: str
+) -> None:
     waiting.up.process.send_signal(signal.Signals[name])
     waiting.up.wait()
     wait_until(lambda: not bed.processes(), what="the end of everything")
@@ -165,7 +191,9 @@ def test_a_fork_server_that_dies_early_is_replaced(waiting: Waiting) -> None:
     assert "trained to step 200" in waiting.up.output
 
 
-def test_a_supervisor_that_dies_before_its_run_is_an_error(waiting: Waiting, bed: CommandBed) -> None:
+def test_a_supervisor_that_dies_before_its_run_is_an_error(
+    waiting: Waiting, bed: CommandBed
+) -> None:
     psutil.Process(waiting.early.ppid()).kill()
     waiting.begin()
     assert waiting.up.wait() == 3, waiting.up.output

@@ -21,35 +21,56 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
         yield hosts
 
 
-def test_a_command_runs_on_every_host_and_its_results_are_a_table(apart: CommandBed, hosts: HostBed) -> None:
-    code, said = apart.run("exec", "-H", hosts.names, "--", "echo $SSH_CONNECTION | cut -d ' ' -f 3,4; echo note >&2")
+def test_a_command_runs_on_every_host_and_its_results_are_a_table(
+    apart: CommandBed, hosts: HostBed
+) -> None:
+    code, said = apart.run(
+        "exec", "-H", hosts.names, "--", "echo $SSH_CONNECTION | cut -d ' ' -f 3,4; echo note >&2"
+    )
     assert code == 0, said
     header, *rows = [line.split() for line in said.splitlines()]
     assert header == ["HOST", "EXIT", "TIME", "LAST", "LINE"]
-    assert [(row[0], row[1], row[-2:]) for row in rows] == [(host.name, "0", [host.address, str(host.port)]) for host in hosts.hosts]
+    assert [(row[0], row[1], row[-2:]) for row in rows] == [
+        (host.name, "0", [host.address, str(host.port)]) for host in hosts.hosts
+    ]
 
 
 def test_words_arrive_as_they_stand(apart: CommandBed) -> None:
-    code, said = apart.run("exec", "--json", "-H", "h1", "--", "printf", "%s|", "two words", "$HOME", "*", "-x")
+    code, said = apart.run(
+        "exec", "--json", "-H", "h1", "--", "printf", "%s|", "two words", "$HOME", "*", "-x"
+    )
     assert code == 0, said
     assert json.loads(said)[0]["stdout"] == "two words|$HOME|*|-x|"
 
 
-def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(apart: CommandBed, hosts: HostBed) -> None:
+def test_one_failure_is_exit_code_1_and_hides_nobody_elses_result(
+    apart: CommandBed, hosts: HostBed
+) -> None:
     line = f"case $SSH_CONNECTION in *' {hosts[1].address} {hosts[1].port}') exit 7; esac"
-    code, said = apart.run("exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", line)
+    code, said = apart.run(
+        "exec", "--json", "-H", "h1,h2,nowhere,h3", "--timeout", "20", "--", line
+    )
     assert code == 1
     results = {result["host"]: result for result in json.loads(said)}
-    assert {host: result["code"] for host, result in results.items()} == {"h1": 0, "h2": 7, "nowhere": None, "h3": 0}
+    assert {host: result["code"] for host, result in results.items()} == {
+        "h1": 0,
+        "h2": 7,
+        "nowhere": None,
+        "h3": 0,
+    }
     assert results["nowhere"]["error"].startswith("the name nowhere is not known")
     _, said = apart.run("exec", "-H", "h1,nowhere", "--", "echo here")
     assert [line.split()[:2] for line in said.splitlines()[1:]] == [["h1", "0"], ["nowhere", "-"]]
 
 
 def test_all_that_was_said_is_shown_under_its_host(apart: CommandBed) -> None:
-    code, said = apart.run("exec", "--all-output", "-H", "h1,h2", "--", "echo one; echo two; echo three >&2")
+    code, said = apart.run(
+        "exec", "--all-output", "-H", "h1,h2", "--", "echo one; echo two; echo three >&2"
+    )
     assert code == 0
-    assert said.splitlines() == [f"{host} | {word}" for host in ("h1", "h2") for word in ("one", "two", "three")]
+    assert said.splitlines() == [
+        f"{host} | {word}" for host in ("h1", "h2") for word in ("one", "two", "three")
+    ]
 
 
 def test_a_host_that_takes_too_long_is_given_up(apart: CommandBed) -> None:
@@ -58,11 +79,15 @@ def test_a_host_that_takes_too_long_is_given_up(apart: CommandBed) -> None:
     assert "did not end in time." in said
 
 
-def test_ctrl_c_ends_the_command_everywhere_with_what_it_started(apart: CommandBed, hosts: HostBed) -> None:
+def test_ctrl_c_ends_the_command_everywhere_with_what_it_started(
+    apart: CommandBed, hosts: HostBed
+) -> None:
     running = apart.start("exec", "-H", hosts.names, "--", "sleep 4711 & sleep 4711; wait")
 
     def count() -> int:
-        return sum("4711" in words_of(process) for host in hosts.hosts for process in host.processes())
+        return sum(
+            "4711" in words_of(process) for host in hosts.hosts for process in host.processes()
+        )
 
     wait_until(lambda: count() >= 2 * len(hosts.hosts), what="the commands")
     running.interrupt()
@@ -83,5 +108,8 @@ def test_hosts_come_from_the_cluster_file_and_flags_win(apart: CommandBed) -> No
 
 def test_without_a_host_or_a_command_there_is_nothing_to_do(apart: CommandBed) -> None:
     code, said = apart.run("exec", "--", "true")
-    assert (code, said) == (2, "psclust: no host is named; write -H a,b, or `hosts:` in the cluster file.\n")
+    assert (code, said) == (
+        2,
+        "psclust: no host is named; write -H a,b, or `hosts:` in the cluster file.\n",
+    )
     assert apart.run("exec", "-H", "h1")[0] == 2

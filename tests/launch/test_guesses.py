@@ -1,4 +1,5 @@
-"""How scripts learn their role with `psclust up`, and what is found missing before anything starts."""
+"""How scripts learn their role with `psclust up`, and what is found missing before anything
+starts."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ parser.add_argument("--data")
 for name in ("--job_name", "--task_index"):
     parser.add_argument(name)
 """
-TOLD = "import os, place\nargs = place.parser.parse_args()\nprint('told', args, 'TF_CONFIG' in os.environ)\n"
+TOLD = (
+    "import os, place\nargs = place.parser.parse_args()\n"
+    "print('told', args, 'TF_CONFIG' in os.environ)\n"
+)
 READS = "import json, os\ntold = json.loads(os.environ['TF_CONFIG'])\n"
 JOBS = "jobs: {worker: 2}\npreload: false\nprogram: train.py\n"
 
@@ -36,16 +40,23 @@ def test_a_folder_of_the_run_in_an_argument_takes_no_script_its_place(bed: Comma
     assert said.index(note) < said.index("worker:0 | told")
 
 
-def test_a_script_without_a_role_is_named_first_and_a_failure_about_that_repeats_the_guess(bed: CommandBed) -> None:
+def test_a_script_without_a_role_is_named_first_and_a_failure_about_that_repeats_the_guess(
+    bed: CommandBed,
+) -> None:
     bed.write(
-        "train.py", "import argparse\nparser = argparse.ArgumentParser()\nprint('alone')\nparser.error('argument --role: no value')\n"
+        "train.py",
+        "import argparse\nparser = argparse.ArgumentParser()\nprint('alone')\n"
+        "parser.error('argument --role: no value')\n",
     )
     bed.write("psclust.yaml", JOBS)
     code, said = bed.run("up")
     assert code == 1
     assert said.index("no task learns its role") < said.index(" | alone")
     failure = next(line for line in said.splitlines() if "failed after" in line)
-    assert "exited with code 2; psclust gave it TF_CONFIG and no flags; if that is wrong write role_by: flags or none" in failure
+    assert (
+        "exited with code 2; psclust gave it TF_CONFIG and no flags; "
+        "if that is wrong write role_by: flags or none" in failure
+    )
     bed.write("train.py", "import sys\nprint('alone')\nsys.exit(2)\n")
     code, said = bed.run("up")
     failure = next(line for line in said.splitlines() if "failed after" in line)
@@ -61,15 +72,26 @@ def test_a_script_without_a_role_is_named_first_and_a_failure_about_that_repeats
         (("-m", "pkg.nosuch"), "-m pkg.nosuch: there is no module 'pkg.nosuch'"),
         (("-m", "pkg"), "-m pkg: pkg is a package without __main__.py"),
         (("nosuch:program",), "nosuch:program: there is no module 'nosuch'"),
-        (("pkg.prog:progam",), "pkg.prog:progam: module 'pkg.prog' has no 'progam'; did you mean 'program'?"),
-        (("psclust.examples.digits:progarm",), "module 'psclust.examples.digits' has no 'progarm'; it has program"),
-        (("--python", "/nonexistent/python", "pkg/prog.py"), "/nonexistent/python: there is no such interpreter"),
+        (
+            ("pkg.prog:progam",),
+            "pkg.prog:progam: module 'pkg.prog' has no 'progam'; did you mean 'program'?",
+        ),
+        (
+            ("psclust.examples.digits:progarm",),
+            "module 'psclust.examples.digits' has no 'progarm'; it has program",
+        ),
+        (
+            ("--python", "/nonexistent/python", "pkg/prog.py"),
+            "/nonexistent/python: there is no such interpreter",
+        ),
         (("--python", "/nonexistent/python"), "/nonexistent/python: there is no such interpreter"),
         (("--", "no-such-command", "--x"), "no-such-command: there is no such command on the PATH"),
         (("--", "./pkg"), "./pkg: cannot be executed"),
     ],
 )
-def test_what_is_not_there_is_found_before_anything_starts(bed: CommandBed, words: tuple[str, ...], sentence: str) -> None:
+def test_what_is_not_there_is_found_before_anything_starts(
+    bed: CommandBed, words: tuple[str, ...], sentence: str
+) -> None:
     (bed.folder / "pkg").mkdir()
     bed.write("pkg/__init__.py", "")
     bed.write("pkg/prog.py", "import psclust\nif True:\n    program = psclust\n")
@@ -83,13 +105,21 @@ def test_what_is_not_there_is_found_before_anything_starts(bed: CommandBed, word
 
 
 @pytest.mark.long
-def test_all_that_is_missing_is_named_at_once_and_what_cannot_be_known_passes(bed: CommandBed) -> None:
-    bed.write("psclust.yaml", "jobs:\n  a: {run: [gone.py]}\n  b: {run: [./gone]}\n  c: {run: [cat], cwd: gone}\n")
+def test_all_that_is_missing_is_named_at_once_and_what_cannot_be_known_passes(
+    bed: CommandBed,
+) -> None:
+    bed.write(
+        "psclust.yaml",
+        "jobs:\n  a: {run: [gone.py]}\n  b: {run: [./gone]}\n  c: {run: [cat], cwd: gone}\n",
+    )
     code, said = bed.run("up")
     assert code == 2
     assert [line.split(": ")[1] for line in said.splitlines()] == ["gone.py", "./gone", "gone"]
     bed.write("hidden.py", "globals()['program'] = 1\n")
-    bed.write("psclust.yaml", "jobs:\n  a: {run: ['{run_dir}/made-later.py']}\n  b: {run: ['hidden:program']}\n")
+    bed.write(
+        "psclust.yaml",
+        "jobs:\n  a: {run: ['{run_dir}/made-later.py']}\n  b: {run: ['hidden:program']}\n",
+    )
     code, said = bed.run("plan", "--json")
     assert code in (0, 2), said
     assert "there is no" not in said
@@ -100,7 +130,8 @@ def test_a_free_port_is_there_for_any_server_of_a_task(bed: CommandBed) -> None:
     bed.write(
         "train.py",
         "import socket, sys\nserver = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
-        "socket.create_connection(('127.0.0.1', int(sys.argv[1])))\nprint('served on', sys.argv[1])\n",
+        "socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+        "print('served on', sys.argv[1])\n",
     )
     bed.write("psclust.yaml", JOBS + "role_by: none\nargs: ['{free_port}']\n")
     code, said = bed.run("up")
@@ -112,7 +143,10 @@ def test_a_free_port_is_there_for_any_server_of_a_task(bed: CommandBed) -> None:
 
 
 def test_a_failure_that_is_known_is_followed_by_its_remedy_once(bed: CommandBed) -> None:
-    bed.write("train.py", READS + "raise AttributeError(\"module 'tensorflow' has no attribute 'estimator'\")\n")
+    bed.write(
+        "train.py",
+        READS + "raise AttributeError(\"module 'tensorflow' has no attribute 'estimator'\")\n",
+    )
     bed.write("psclust.yaml", JOBS)
     code, said = bed.run("up")
     assert code == 1
@@ -122,22 +156,42 @@ def test_a_failure_that_is_known_is_followed_by_its_remedy_once(bed: CommandBed)
     assert status["remedy"].endswith("psclust.Program (docs/tasks/estimator.md)")
 
 
-def test_an_evaluator_that_cannot_succeed_is_named_once_and_not_started_again(bed: CommandBed) -> None:
-    wait = "while 'not started again' not in open(os.environ['PSCLUST_RUN_DIR'] + '/events.jsonl').read(): pass"
-    bed.write("train.py", READS + f"if told['task']['type'] == 'evaluator': import nosuch\n{wait}\n")
-    bed.write("psclust.yaml", "jobs: {worker: 1, evaluator: 1}\npreload: false\nprogram: train.py\n")
+def test_an_evaluator_that_cannot_succeed_is_named_once_and_not_started_again(
+    bed: CommandBed,
+) -> None:
+    wait = (
+        "while 'not started again' not in open(os.environ['PSCLUST_RUN_DIR'] + "
+        "'/events.jsonl').read(): pass"
+    )
+    bed.write(
+        "train.py", READS + f"if told['task']['type'] == 'evaluator': import nosuch\n{wait}\n"
+    )
+    bed.write(
+        "psclust.yaml", "jobs: {worker: 1, evaluator: 1}\npreload: false\nprogram: train.py\n"
+    )
     code, said = bed.run("up")
     assert code == 0, said
-    assert said.count("evaluator:0 exited with code 1 and is not started again: another attempt would fail alike (ModuleNotFoundError") == 1
+    assert (
+        said.count(
+            "evaluator:0 exited with code 1 and is not started again: "
+            "another attempt would fail alike (ModuleNotFoundError"
+        )
+        == 1
+    )
     assert "attempt 2 starts" not in said
 
 
-def test_a_cluster_file_of_another_name_is_pointed_to_where_nothing_else_is_named(bed: CommandBed) -> None:
+def test_a_cluster_file_of_another_name_is_pointed_to_where_nothing_else_is_named(
+    bed: CommandBed,
+) -> None:
     bed.write("train.py", "")
     bed.write("data.yaml", "batch: 3\n")
     assert "is not read" not in bed.run_here("plan")[1]
     bed.write("cluster.yaml", "jobs:\n  ps: 1\n  worker: 2\nprogram: train.py\n")
-    assert "note: cluster.yaml here is not read, because of its name; to start it: psclust up -f cluster.yaml" in bed.run_here("plan")[1]
+    assert (
+        "note: cluster.yaml here is not read, because of its name; to start it: "
+        "psclust up -f cluster.yaml" in bed.run_here("plan")[1]
+    )
     assert "is not read" not in bed.run_here("plan", "train.py")[1]
     assert "is not read" not in bed.run_here("plan", "-f", "cluster.yaml")[1]
     bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: train.py\n")

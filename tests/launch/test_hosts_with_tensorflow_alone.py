@@ -1,4 +1,5 @@
-"""What docs/hosts.md says a host needs, and nothing beside it: a Python with the result of `pip install tensorflow`."""
+"""What docs/hosts.md says a host needs, and nothing beside it: a Python with the result of `pip
+install tensorflow`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,17 @@ from psclust.testing.wait import wait_until
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 # Requirements of psclust's launcher that TensorFlow does not bring, and the examples' data.
-LAUNCHER_ONLY = ("psutil", "pydantic", "yaml", "click", "fabric", "paramiko", "pathspec", "sklearn", "psclust")
+LAUNCHER_ONLY = (
+    "psutil",
+    "pydantic",
+    "yaml",
+    "click",
+    "fabric",
+    "paramiko",
+    "pathspec",
+    "sklearn",
+    "psclust",
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +45,29 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
 
 @pytest.fixture
 def bare(apart: CommandBed, hosts: HostBed) -> CommandBed:
-    data = {"hosts": hosts.names, "python": f"{hosts.shared}/env/bin/python", "jobs": {"ps": 1, "worker": 2}}
+    data = {
+        "hosts": hosts.names,
+        "python": f"{hosts.shared}/env/bin/python",
+        "jobs": {"ps": 1, "worker": 2},
+    }
     args = ["--max-steps", "20", "--set", f"data_dir={hosts.shared}/digits"]
-    apart.write("psclust.yaml", json.dumps({**data, "program": "psclust.examples.digits:program", "args": args}))
+    apart.write(
+        "psclust.yaml",
+        json.dumps({**data, "program": "psclust.examples.digits:program", "args": args}),
+    )
     return apart
 
 
 def make_environment(folder: Path) -> None:
-    """A virtual environment with links to the distributions of this one that `pip install tensorflow` installs."""
+    """A virtual environment with links to the distributions of this one that `pip install
+    tensorflow` installs."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     for found in closure("tensorflow"):
         for top in {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}:
-            if not (packages / top).exists():  # distributions share the folder of a namespace package
+            if not (
+                packages / top
+            ).exists():  # distributions share the folder of a namespace package
                 (packages / top).symlink_to(Path(str(found.locate_file(top))))
 
 
@@ -59,12 +80,19 @@ def closure(name: str) -> list[importlib.metadata.Distribution]:
         if distribution.name not in found:
             found[distribution.name] = distribution
             requirements = map(Requirement, distribution.requires or [])
-            todo += [each.name for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})]
+            todo += [
+                each.name
+                for each in requirements
+                if each.marker is None or each.marker.evaluate({"extra": ""})
+            ]
     return list(found.values())
 
 
 def test_the_environment_has_nothing_else_of_what_the_launcher_needs(hosts: HostBed) -> None:
-    script = f"from importlib.util import find_spec; print([name for name in {LAUNCHER_ONLY} if find_spec(name)])"
+    script = (
+        "from importlib.util import find_spec; "
+        f"print([name for name in {LAUNCHER_ONLY} if find_spec(name)])"
+    )
     assert hosts[0].run(f"{hosts.shared}/env/bin/python", "-c", script) == "[]\n"
 
 
@@ -93,17 +121,29 @@ def test_the_digits_train(bare: CommandBed, replication: str, update: str) -> No
 
 
 @pytest.mark.parametrize("preload", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_why_knows_the_line_without_py_spy(bare: CommandBed, hosts: HostBed, *, preload: bool) -> None:
+def test_why_knows_the_line_without_py_spy(
+    bare: CommandBed, hosts: HostBed, *, preload: bool
+) -> None:
     bare.write("train.py", SLEEPER)
     python = f"{hosts.shared}/env/bin/python"
-    data = {"hosts": hosts.names, "python": python, "jobs": {"worker": 1}, "program": "train.py", "role_by": "none", "preload": preload}
+    data = {
+        "hosts": hosts.names,
+        "python": python,
+        "jobs": {"worker": 1},
+        "program": "train.py",
+        "role_by": "none",
+        "preload": preload,
+    }
     bare.write("psclust.yaml", json.dumps(data))
     code, said = bare.run("up", "-d")
     assert code == 0, said
 
     def slept() -> bool:
         (found,) = json.loads(bare.run("why", "--json")[1])
-        return bool(found["does"] == "in its own code: nap (train.py:4)" and found["stack"][1] == "<module> (train.py:5)")
+        return bool(
+            found["does"] == "in its own code: nap (train.py:4)"
+            and found["stack"][1] == "<module> (train.py:5)"
+        )
 
     wait_until(slept, 60.0, what="the line")
     assert bare.run("down")[0] == 0

@@ -31,7 +31,9 @@ def test_a_script_is_sent_to_them_and_trains(apart: CommandBed, hosts: HostBed) 
     assert said.count("trained to") == 2
     status = apart.status()
     assert status is not None
-    assert [(task.address or "").rpartition(":")[0] for task in status.tasks] == [host.address for host in hosts.hosts]
+    assert [(task.address or "").rpartition(":")[0] for task in status.tasks] == [
+        host.address for host in hosts.hosts
+    ]
     wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     for host in hosts.hosts:
         assert list(host.home.glob(".local/state/psclust/agents/bed/*/*/logs"))
@@ -58,7 +60,12 @@ def test_a_killed_up_ends_the_run(far: CommandBed, hosts: HostBed) -> None:
 
 
 def test_what_fails_on_one_is_named(far: CommandBed, hosts: HostBed) -> None:
-    write_file(far, hosts, "import os, sys; sys.exit(f'{os.environ[\"PSCLUST_TASK\"]} has had enough')\n", jobs={"worker": 3})
+    write_file(
+        far,
+        hosts,
+        "import os, sys; sys.exit(f'{os.environ[\"PSCLUST_TASK\"]} has had enough')\n",
+        jobs={"worker": 3},
+    )
     code, said = far.run("up")
     assert code == 1, said
     assert re.search(r"worker:\d has had enough", said), said

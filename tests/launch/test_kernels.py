@@ -1,4 +1,5 @@
-"""psclust's own kernels where all tasks of a training have them, else TensorFlow's ops, and said so."""
+"""psclust's own kernels where all tasks of a training have them, else TensorFlow's ops, and said
+so."""
 
 from __future__ import annotations
 
@@ -17,18 +18,21 @@ import tensorflow.compat.v1 as tf
 
 class Ops(tf.train.SessionRunHook):
     def begin(self):
-        used = sorted({op.type for op in tf.get_default_graph().get_operations() if op.type.startswith("Psclust")})
+        types = {op.type for op in tf.get_default_graph().get_operations()}
+        used = sorted(name for name in types if name.startswith("Psclust"))
         print("kernels:", *used, flush=True)
 
 def model(features):
-    weights = tf.get_variable("weights", [200, 2001], initializer=tf.glorot_uniform_initializer(seed=1))
+    initial = tf.glorot_uniform_initializer(seed=1)
+    weights = tf.get_variable("weights", [200, 2001], initializer=initial)
     loss = tf.reduce_mean(tf.tanh(tf.matmul(features, weights)) ** 2)
     return psclust.EstimatorSpec("train", loss=loss, training_hooks=[Ops()])
 
 def data():
     return tf.data.Dataset.from_tensors(tf.ones([8, 200])).repeat(10)
 
-program = psclust.Program(model, data, lambda: tf.train.AdamOptimizer(0.01), config=psclust.TrainConfig(wire_dtype="int8"))
+config = psclust.TrainConfig(wire_dtype="int8")
+program = psclust.Program(model, data, lambda: tf.train.AdamOptimizer(0.01), config=config)
 """
 INT8 = "PsclustDecode PsclustDecodeAdd PsclustEncode"
 WIRE = {"PsclustConnect", "PsclustListen", "PsclustReceive", "PsclustSend"}
@@ -47,22 +51,46 @@ WITHOUT = "env: {PSCLUST_KERNELS: 0}"
         ("between-graph", "async", "int8", WITHOUT, "", "", "ps:"),
         ("between-graph", "sync", "float32", WITHOUT, "", "", "ps:"),
         ("in-graph", "sync", "int8", "", WITHOUT, "", "worker:"),
-        pytest.param("between-graph", "sync", "int8", WITHOUT, "", "", "ps:", marks=pytest.mark.long),
+        pytest.param(
+            "between-graph", "sync", "int8", WITHOUT, "", "", "ps:", marks=pytest.mark.long
+        ),
         pytest.param("in-graph", "sync", "float32", WITHOUT, "", "", "ps:", marks=pytest.mark.long),
-        pytest.param("between-graph", "async", "int8", "", WITHOUT, "", "worker:0", marks=pytest.mark.long),
-        pytest.param("between-graph", "async", "int8", f"server: python, {WITHOUT}", "", "", "ps:", marks=pytest.mark.long),
+        pytest.param(
+            "between-graph", "async", "int8", "", WITHOUT, "", "worker:0", marks=pytest.mark.long
+        ),
+        pytest.param(
+            "between-graph",
+            "async",
+            "int8",
+            f"server: python, {WITHOUT}",
+            "",
+            "",
+            "ps:",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_they_are_used_where_all_tasks_have_them(
-    bed: CommandBed, replication: str, update: str, wire_dtype: str, ps: str, worker: str, used: str, lacking: str
+    bed: CommandBed,
+    replication: str,
+    update: str,
+    wire_dtype: str,
+    ps: str,
+    worker: str,
+    used: str,
+    lacking: str,
 ) -> None:
     bed.write("mine.py", PROGRAM.replace("int8", wire_dtype))
     jobs = f"jobs:\n  ps: {{count: 2, {ps}}}\n  worker: {{count: 2, {worker}}}"
-    bed.write("cluster.yaml", f"{jobs}\nreplication: {replication}\nupdate: {update}\nprogram: mine:program\n")
+    bed.write(
+        "cluster.yaml",
+        f"{jobs}\nreplication: {replication}\nupdate: {update}\nprogram: mine:program\n",
+    )
     code, said = bed.run("up", "-f", "cluster.yaml")
     assert code == 0, said
     built = dict(re.findall(r"^(\S+) +\| kernels:(.*)", said, re.MULTILINE))
-    # Of the chief, whose graph has the update; where a task lacks them, of the graph that was built again.
+    # Of the chief, whose graph has the update; where a task lacks them, of the graph that was built
+    # again.
     found = set(built["client:0" if replication == "in-graph" else "worker:0"].split())
     assert found == set(used.split()) | (set() if lacking else WIRE), said
     assert ("kernels are missing" in said) == bool(lacking), said
@@ -85,7 +113,11 @@ def test_training_goes_on_with_a_ps_that_comes_back_without_them(
 
     def up(ps: str) -> None:
         jobs = f"jobs: {{ps: {{count: 2, {ps}}}, worker: 2}}"
-        bed.write("cluster.yaml", f"name: {bed.name}\nreplication: {replication}\nupdate: {update}\nprogram: mine:program\n{jobs}\n")
+        bed.write(
+            "cluster.yaml",
+            f"name: {bed.name}\nreplication: {replication}\nupdate: {update}\n"
+            f"program: mine:program\n{jobs}\n",
+        )
         code, output = bed.run("up", "-d", "-f", "cluster.yaml")
         assert code == 0, output
 
@@ -96,7 +128,10 @@ def test_training_goes_on_with_a_ps_that_comes_back_without_them(
     up("")
     wait_until(lambda: all(steps(client, "kernels: Psclust") for client in clients), what="a step")
     up(WITHOUT)
-    wait_until(lambda: all(steps(client, "kernels:\n") for client in clients), what="a step without kernels")
+    wait_until(
+        lambda: all(steps(client, "kernels:\n") for client in clients),
+        what="a step without kernels",
+    )
     for client in clients:
         assert bed.log(client).count("psclust's kernels are missing on ps:") == 1
         task = bed.task(client)

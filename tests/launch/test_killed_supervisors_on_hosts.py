@@ -1,4 +1,5 @@
-"""Runs on hosts whose supervisor is killed: what goes on there, for how long, and what the next command does about it."""
+"""Runs on hosts whose supervisor is killed: what goes on there, for how long, and what the next
+command does about it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ LEASE_S = 100
 
 
 def _up(far: CommandBed, hosts: HostBed, *options: str) -> Running:
-    write_file(far, hosts, PATIENT, hosts=["h1", "h2"], jobs={"worker": 2}, deadlines={"lease": LEASE_S, "stop": 2})
+    write_file(
+        far,
+        hosts,
+        PATIENT,
+        hosts=["h1", "h2"],
+        jobs={"worker": 2},
+        deadlines={"lease": LEASE_S, "stop": 2},
+    )
     running = far.start("up", *options)
     far.wait_for("worker:0", "running")
     far.wait_for("worker:1", "running")
@@ -36,12 +44,17 @@ def _kill_supervisor(far: CommandBed, running: Running) -> None:
     wait_until(lambda: not far.cluster().is_live(), what="the end of its guard")
 
 
-def test_a_killed_supervisor_leaves_tasks_on_hosts_says_so_and_the_next_up_ends_them_first(far: CommandBed, hosts: HostBed) -> None:
+def test_a_killed_supervisor_leaves_tasks_on_hosts_says_so_and_the_next_up_ends_them_first(
+    far: CommandBed, hosts: HostBed
+) -> None:
     first = _up(far, hosts)
     assert read_agents(far.run_folder()) is not None
     _kill_supervisor(far, first)
     assert first.process.returncode == 1
-    assert "every task of the run here was stopped, those on h1, h2 end by themselves within 112 s (deadlines.lease)." in first.output
+    assert (
+        "every task of the run here was stopped, those on h1, "
+        "h2 end by themselves within 112 s (deadlines.lease)." in first.output
+    )
     before = set(left(hosts))
     assert len([program for program in before if "train.py" in program]) == 2
     run = far.run_folder()
@@ -67,15 +80,31 @@ def test_down_ends_what_a_killed_supervisor_has_left(far: CommandBed, hosts: Hos
 
 @isolated
 @pytest.mark.long
-def test_a_host_that_cannot_be_reached_is_waited_for_until_its_lease_is_over(far: CommandBed, hosts: HostBed) -> None:
-    write_file(far, hosts, PATIENT, hosts=["h1", "h2"], jobs={"worker": 2}, deadlines={"lease": 5, "stop": 2})
+def test_a_host_that_cannot_be_reached_is_waited_for_until_its_lease_is_over(
+    far: CommandBed, hosts: HostBed
+) -> None:
+    write_file(
+        far,
+        hosts,
+        PATIENT,
+        hosts=["h1", "h2"],
+        jobs={"worker": 2},
+        deadlines={"lease": 5, "stop": 2},
+    )
     first = far.start("up")
     far.wait_for("worker:1", "running")
     _kill_supervisor(far, first)
     began = time.monotonic()
     hosts.hosts[1].cut()
     try:
-        write_file(far, hosts, "print('here')\n", hosts=["h1"], jobs={"worker": 1}, deadlines={"lease": 5, "stop": 2})
+        write_file(
+            far,
+            hosts,
+            "print('here')\n",
+            hosts=["h1"],
+            jobs={"worker": 1},
+            deadlines={"lease": 5, "stop": 2},
+        )
         code, said = far.run("up")
     finally:
         hosts.hosts[1].heal()

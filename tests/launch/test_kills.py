@@ -1,4 +1,5 @@
-"""What becomes of a run when something is killed: documented, never a hang, never an orphan (the `bed` fixture looks for those)."""
+"""What becomes of a run when something is killed: documented, never a hang, never an orphan (the
+`bed` fixture looks for those)."""
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ def test_a_frozen_worker_is_shown_as_such_and_can_be_started_anew(patient: Comma
     victim = patient.wait_for("worker:1", "running")
     assert victim.pid is not None
     os.kill(victim.pid, signal.SIGSTOP)
-    wait_until(lambda: patient.run_here("ps")[1].count("running, frozen") == 1, what="a frozen worker")
+    wait_until(
+        lambda: patient.run_here("ps")[1].count("running, frozen") == 1, what="a frozen worker"
+    )
     assert patient.run("restart", "worker:1")[0] == 0
     patient.wait_for("worker:1", "running", attempt=2)
     assert "frozen" not in patient.run_here("ps")[1]
@@ -92,7 +95,9 @@ def test_a_worker_killed_too_often_fails_the_run_and_is_named(patient: CommandBe
     for attempt in (1, 2):
         victim = patient.wait_for("worker:1", "running", attempt=attempt)
         line = f"here worker:1 attempt {attempt}\n"  # whole: unbuffered Python writes it in pieces
-        wait_until(lambda attempt=attempt, line=line: line in patient.log("worker:1", attempt), what=line)  # type: ignore[misc]
+        wait_until(
+            lambda attempt=attempt, line=line: line in patient.log("worker:1", attempt), what=line
+        )  # type: ignore[misc]
         assert victim.pid is not None
         os.kill(victim.pid, signal.SIGKILL)
     assert up.wait() == 1
@@ -105,7 +110,11 @@ def test_killed_fork_servers_harm_no_task_and_are_replaced(patient: CommandBed) 
     patient.write("psclust.yaml", FILE.replace("preload: false", "preload: true"))
     up = patient.start("up")
     worker = patient.wait_for("worker:1", "running")
-    servers = [process for process in patient.processes() if "--preload" in words_of(process) and process.pid == os.getsid(process.pid)]
+    servers = [
+        process
+        for process in patient.processes()
+        if "--preload" in words_of(process) and process.pid == os.getsid(process.pid)
+    ]
     tasks = {patient.wait_for(task, "running").pid for task in ("ps:0", "worker:0", "worker:1")}
     fork_servers = [process for process in servers if process.pid not in tasks]
     assert len(fork_servers) == 2
@@ -130,10 +139,14 @@ def test_a_killed_supervisor_takes_everything_with_it_and_up_says_so(patient: Co
     assert not patient.bound_ports(status)
     ended = patient.status()
     assert ended is not None
-    assert all(task.since > before.since for task, before in zip(ended.tasks, status.tasks, strict=True))
+    assert all(
+        task.since > before.since for task, before in zip(ended.tasks, status.tasks, strict=True)
+    )
 
 
-def test_a_guard_and_supervisor_killed_together_leave_no_task_and_ps_tells(patient: CommandBed) -> None:
+def test_a_guard_and_supervisor_killed_together_leave_no_task_and_ps_tells(
+    patient: CommandBed,
+) -> None:
     patient.run("up", "-d")
     patient.wait_for("worker:1", "running")
     status = patient.status()
@@ -145,8 +158,12 @@ def test_a_guard_and_supervisor_killed_together_leave_no_task_and_ps_tells(patie
     for process in (guard, psutil.Process(status.supervisor)):
         process.kill()
     wait_until(lambda: not patient.processes(), what="the end of the tasks")
-    # A process that ends lets go of its files, and so of the run's lock, a moment after its environment is gone.
-    wait_until(lambda: "the supervisor and its guard were killed" in patient.run_here("ps")[1], what="the word of ps")
+    # A process that ends lets go of its files, and so of the run's lock, a moment after its
+    # environment is gone.
+    wait_until(
+        lambda: "the supervisor and its guard were killed" in patient.run_here("ps")[1],
+        what="the word of ps",
+    )
 
 
 def test_a_killed_up_ends_the_run_it_held(patient: CommandBed) -> None:
@@ -161,20 +178,30 @@ def test_a_killed_up_ends_the_run_it_held(patient: CommandBed) -> None:
 
 
 def test_ctrl_c_stops_the_run_and_a_second_one_does_not_wait(patient: CommandBed) -> None:
-    patient.write("patient.py", "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT)
+    patient.write(
+        "patient.py", "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT
+    )
     patient.write("psclust.yaml", FILE.replace("{stop: 2}", "{stop: 600}"))
     up = patient.start("up")
-    wait_until(lambda: "here" in patient.log("worker:0") and "here" in patient.log("worker:1"), what="both workers")
+    wait_until(
+        lambda: "here" in patient.log("worker:0") and "here" in patient.log("worker:1"),
+        what="both workers",
+    )
     up.interrupt()
     wait_until(lambda: "once more to stop now" in up.output, what="the first Ctrl-C")
     up.interrupt()
     assert up.wait() == 130
 
 
-def test_ctrl_c_ends_a_run_whose_tasks_wait_for_an_interpreter_that_is_still_loading(patient: CommandBed) -> None:
+def test_ctrl_c_ends_a_run_whose_tasks_wait_for_an_interpreter_that_is_still_loading(
+    patient: CommandBed,
+) -> None:
     slow = patient.write("slow", "#!/bin/sh\nexec sleep 600\n")
     slow.chmod(0o755)
-    patient.write("psclust.yaml", FILE.replace("preload: false", f"python: {slow}").replace("{stop: 2}", "{stop: 600}"))
+    patient.write(
+        "psclust.yaml",
+        FILE.replace("preload: false", f"python: {slow}").replace("{stop: 2}", "{stop: 600}"),
+    )
     up = patient.start("up")
     patient.wait_for("ps:0", "starting")
     up.interrupt()
@@ -186,7 +213,9 @@ def test_ctrl_c_ends_a_run_whose_tasks_wait_for_an_interpreter_that_is_still_loa
 
 
 def test_a_task_that_ignores_term_is_killed_after_the_grace(patient: CommandBed) -> None:
-    patient.write("patient.py", "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT)
+    patient.write(
+        "patient.py", "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PATIENT
+    )
     patient.write("psclust.yaml", FILE.replace("{stop: 2}", "{stop: 0.3}"))
     up = patient.start("up", "-d")
     assert up.wait() == 0, up.output
@@ -195,11 +224,19 @@ def test_a_task_that_ignores_term_is_killed_after_the_grace(patient: CommandBed)
     assert "none is alive" in said
 
 
-def test_what_a_task_left_behind_in_a_session_of_its_own_ends_with_the_run(patient: CommandBed) -> None:
-    patient.write("patient.py", "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n" + PATIENT)
+def test_what_a_task_left_behind_in_a_session_of_its_own_ends_with_the_run(
+    patient: CommandBed,
+) -> None:
+    patient.write(
+        "patient.py",
+        "import subprocess\nsubprocess.Popen(['sleep', '600'], start_new_session=True)\n" + PATIENT,
+    )
     up = patient.start("up")
     patient.wait_for("worker:1", "running")
-    wait_until(lambda: sum("sleep" in words_of(process) for process in patient.processes()) == 2, what="two sleepers")
+    wait_until(
+        lambda: sum("sleep" in words_of(process) for process in patient.processes()) == 2,
+        what="two sleepers",
+    )
     status = patient.status()
     assert status is not None
     os.kill(status.supervisor, signal.SIGKILL)

@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
         ("in-graph", "--async", "client:0"),
     ],
 )
-def test_the_digits_are_learned_although_a_task_is_killed(bed: CommandBed, replication: str, update: str, victim: str) -> None:
+def test_the_digits_are_learned_although_a_task_is_killed(
+    bed: CommandBed, replication: str, update: str, victim: str
+) -> None:
     how = ("--ps", "2", "--workers", "2", "--replication", replication, update)
     up = bed.start("up", *how, "psclust.examples.digits:program", "--set", "epochs=60")
     wait_until(lambda: "| step " in up.output, what="the first steps")

@@ -1,4 +1,5 @@
-"""Several launchers on the same hosts: of other clusters, of the same one, and such that know nothing of each other."""
+"""Several launchers on the same hosts: of other clusters, of the same one, and such that know
+nothing of each other."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def _codes(racers: list[Running]) -> list[int]:
 
 
 @pytest.mark.long
-def test_two_clusters_brought_up_at_once_share_no_port_and_end_each_by_itself(far: CommandBed, hosts: HostBed) -> None:
+def test_two_clusters_brought_up_at_once_share_no_port_and_end_each_by_itself(
+    far: CommandBed, hosts: HostBed
+) -> None:
     servers = ("up", "-d", "-H", hosts.names, "--ps", "2", "--workers", "2")
     racers = [far.start(*servers, "--name", name) for name in ("one", "two")]
     assert _codes(racers) == [0, 0], [racer.output for racer in racers]
@@ -59,8 +62,11 @@ def test_two_launchers_that_race_for_one_name_make_one_run(far: CommandBed, host
 
 
 @pytest.mark.long
-def test_launchers_that_know_nothing_of_each_other_do_not_share_a_port(far: CommandBed, hosts: HostBed) -> None:
-    # As on two machines: each has a state folder of its own, and takes the same name and the same port.
+def test_launchers_that_know_nothing_of_each_other_do_not_share_a_port(
+    far: CommandBed, hosts: HostBed
+) -> None:
+    # As on two machines: each has a state folder of its own, and takes the same name and the same
+    # port.
     folder = far.folder.parent / "elsewhere" / "bed"
     folder.mkdir(parents=True)
     other = CommandBed(folder, far.environ, mark=far.mark)
@@ -68,7 +74,9 @@ def test_launchers_that_know_nothing_of_each_other_do_not_share_a_port(far: Comm
         write_file(bed, hosts, PATIENT, ports=2222)
     racers = [bed.start("up", "-d") for bed in (far, other)]
     assert sorted(_codes(racers)) == [0, 3], [racer.output for racer in racers]
-    winner, loser = sorted(zip((far, other), racers, strict=True), key=lambda pair: pair[1].process.returncode)
+    winner, loser = sorted(
+        zip((far, other), racers, strict=True), key=lambda pair: pair[1].process.returncode
+    )
     assert f"{hosts[0].address}:2222 is already in use" in loser[1].output
     assert winner[0].wait_for("worker:3", "running").host == "h4"
     assert sum("train.py" in line for line in left(hosts)) == 4
@@ -91,7 +99,9 @@ def test_a_second_up_changes_only_what_differs(far: CommandBed, hosts: HostBed) 
     write_file(far, hosts, PATIENT)
     assert far.run("up", "-d")[0] == 0
     before = far.wait_for("worker:0", "running")
-    write_file(far, hosts, PATIENT, jobs={"worker": {"count": 4, "task_env": {"2": {"LEVEL": "debug"}}}})
+    write_file(
+        far, hosts, PATIENT, jobs={"worker": {"count": 4, "task_env": {"2": {"LEVEL": "debug"}}}}
+    )
     code, said = far.run("up")
     assert code == 0, said
     assert "~ worker:2 (env.LEVEL)" in said

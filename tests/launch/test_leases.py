@@ -1,4 +1,5 @@
-"""Runs on two hosts whose launcher sleeps, has no room left, or loses a host that is not needed any more."""
+"""Runs on two hosts whose launcher sleeps, has no room left, or loses a host that is not needed any
+more."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
 
 
 @pytest.mark.long
-def test_a_supervisor_that_slept_longer_than_the_lease_says_so(far: CommandBed, hosts: HostBed) -> None:
+def test_a_supervisor_that_slept_longer_than_the_lease_says_so(
+    far: CommandBed, hosts: HostBed
+) -> None:
     write_file(far, hosts, PATIENT, jobs={"worker": 2}, deadlines={"lease": 3, "stop": 2})
     running = far.start("up")
     far.wait_for("worker:1", "running")
@@ -46,8 +49,16 @@ def test_a_supervisor_that_slept_longer_than_the_lease_says_so(far: CommandBed, 
 
 
 @pytest.mark.long
-def test_a_supervisor_that_slept_for_less_than_the_lease_loses_nothing(far: CommandBed, hosts: HostBed) -> None:
-    write_file(far, hosts, "import time; print('up', flush=True); time.sleep(15)\n", jobs={"worker": 2}, deadlines={"lease": 10})
+def test_a_supervisor_that_slept_for_less_than_the_lease_loses_nothing(
+    far: CommandBed, hosts: HostBed
+) -> None:
+    write_file(
+        far,
+        hosts,
+        "import time; print('up', flush=True); time.sleep(15)\n",
+        jobs={"worker": 2},
+        deadlines={"lease": 10},
+    )
     running = far.start("up")
     wait_until(lambda: running.output.count("| up") == 2, what="both workers")
     status = far.status()
@@ -70,7 +81,8 @@ def small_disk(far: CommandBed) -> Iterator[CommandBed]:
         yield far
 
 
-# Says how far it is, as a program of psclust does, and goes on when it is told to; its first attempt as worker:1 is killed.
+# Says how far it is, as a program of psclust does, and goes on when it is told to; its first
+# attempt as worker:1 is killed.
 REPORTER = """
 import json, os, signal, time
 task, path = os.environ["PSCLUST_TASK"], os.environ["PSCLUST_PROGRESS"]
@@ -85,7 +97,9 @@ if task == "worker:1" and os.environ["PSCLUST_ATTEMPT"] == "1":
 """
 
 
-def test_a_full_disk_here_does_not_hide_what_becomes_of_tasks_on_hosts(small_disk: CommandBed, hosts: HostBed) -> None:
+def test_a_full_disk_here_does_not_hide_what_becomes_of_tasks_on_hosts(
+    small_disk: CommandBed, hosts: HostBed
+) -> None:
     write_file(small_disk, hosts, REPORTER, jobs={"worker": 2}, restart={"backoff": 0.1})
     running = small_disk.start("up")
     wait_until(lambda: running.output.count("here is") == 2, what="both workers")
@@ -93,7 +107,9 @@ def test_a_full_disk_here_does_not_hide_what_becomes_of_tasks_on_hosts(small_dis
     small_disk.write("full", "")
     assert running.wait(300) == 0, running.output
     assert "worker:1: attempt 2 starts" in running.output
-    assert running.output.count("/progress: No space left on device; the run goes on") == 1, running.output
+    assert running.output.count("/progress: No space left on device; the run goes on") == 1, (
+        running.output
+    )
 
 
 DIGITS = {
@@ -121,13 +137,24 @@ program = replace(digits.program, input_fn=input_fn)
 @pytest.mark.long
 @isolated
 @pytest.mark.tensorflow
-def test_a_host_that_leaves_before_the_evaluation_is_not_missed(far: CommandBed, hosts: HostBed) -> None:
+def test_a_host_that_leaves_before_the_evaluation_is_not_missed(
+    far: CommandBed, hosts: HostBed
+) -> None:
     far.write("slow.py", SLOW)
     data = {"hosts": [host.name for host in hosts.hosts], **DIGITS}
-    data["args"] = [*data["args"], "--set", f"data_dir={far.folder}/digits", "--model-dir", f"{far.folder}/model"]  # type: ignore[index, misc]
+    data["args"] = [
+        *data["args"],
+        "--set",
+        f"data_dir={far.folder}/digits",
+        "--model-dir",
+        f"{far.folder}/model",
+    ]  # type: ignore[index, misc]
     far.write("psclust.yaml", json.dumps(data))
     up = far.start("up")
-    wait_until(lambda: "trained to step" in up.output or up.process.poll() is not None, what="the end of the training")
+    wait_until(
+        lambda: "trained to step" in up.output or up.process.poll() is not None,
+        what="the end of the training",
+    )
     _dismiss(hosts[1])
     wait_until(lambda: "host h2 is lost" in up.output, what="the loss")
     far.write("go", "")

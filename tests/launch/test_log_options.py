@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,10 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-SCRIPT = "echo first $0; until [ -e go ]; do sleep 0.02; done; echo second $0; until [ -e finish ]; do sleep 0.02; done; echo last $0"
+SCRIPT = (
+    "echo first $0; until [ -e go ]; do sleep 0.02; done; echo second $0; until [ -e finish ]; "
+    "do sleep 0.02; done; echo last $0"
+)
 UP = ("--ps", "0", "--workers", "2", "--", "bash", "-c", SCRIPT, "{task_index}")
 
 
@@ -36,17 +40,23 @@ def test_lines_have_the_times_at_which_they_were_printed(bed: CommandBed) -> Non
     bed.write("finish", "")
     assert up.wait() == 0, up.output
     found = objects(bed)
-    assert [line["text"].split()[0] for line in found] == ["first"] * 2 + ["second"] * 2 + ["last"] * 2  # type: ignore[attr-defined]
-    times = [line["time"] for line in found]
-    assert began < times[0] <= times[1] < between + 0.2 <= times[2] <= times[5] < time.time()  # type: ignore[operator]
+    words = [str(line["text"]).split()[0] for line in found]
+    assert words == ["first"] * 2 + ["second"] * 2 + ["last"] * 2
+    times: list[Any] = [line["time"] for line in found]
+    assert began < times[0] <= times[1] < between + 0.2 <= times[2] <= times[5] < time.time()
     assert {(line["task"], line["attempt"]) for line in found} == {("worker:0", 1), ("worker:1", 1)}
     assert [line["text"] for line in objects(bed, "worker:1", "--grep", "^s.*nd")] == ["second 1"]
-    assert sorted(str(line["text"]) for line in objects(bed, "worker", "-n", "1")) == ["last 0", "last 1"]
+    assert sorted(str(line["text"]) for line in objects(bed, "worker", "-n", "1")) == [
+        "last 0",
+        "last 1",
+    ]
     assert len(objects(bed, "--since", "1h")) == 6
     assert objects(bed, "--since", "0.001s") == []
     code, said = bed.run_here("logs", "--timestamps", "worker:0")
     assert code == 0
-    assert re.fullmatch(r"(worker:0 \| (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d  \w+ 0\n){3}", said), said
+    assert re.fullmatch(r"(worker:0 \| (\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d  \w+ 0\n){3}", said), (
+        said
+    )
 
 
 def test_following_shows_what_fits_until_the_run_ends(bed: CommandBed) -> None:
@@ -78,7 +88,10 @@ def test_lines_without_a_known_time_are_named_not_dated(bed: CommandBed) -> None
 def test_wrong_options_are_explained(bed: CommandBed) -> None:
     assert bed.run_here("logs", "--since", "soon") == (
         2,
-        "psclust: --since soon: found no age; write a number with its unit: 30s, 5min, 12h, 7d or 4w.\n",
+        (
+            "psclust: --since soon: found no age; write a number with its unit: "
+            "30s, 5min, 12h, 7d or 4w.\n"
+        ),
     )
     code, said = bed.run_here("logs", "--grep", "(")
     assert code == 2

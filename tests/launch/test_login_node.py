@@ -1,4 +1,5 @@
-"""Jobs submitted from a login node: another machine than the nodes, with its own network and name, which shares their files."""
+"""Jobs submitted from a login node: another machine than the nodes, with its own network and name,
+which shares their files."""
 
 from __future__ import annotations
 
@@ -19,18 +20,23 @@ pytestmark = [pytest.mark.process, needs_root]
 
 # Works until a file appears.
 _WORKS = """import os, sys, time
-print(os.environ["PSCLUST_TASK"], "works on", os.environ["SLURMD_NODENAME"], *sys.argv[1:], flush=True)
+task, node = os.environ["PSCLUST_TASK"], os.environ["SLURMD_NODENAME"]
+print(task, "works on", node, *sys.argv[1:], flush=True)
 while not os.path.exists("stop"):
     time.sleep(0.05)
 print("stops", flush=True)
 """
-_FILE = "jobs: {worker: 2}\nprogram: work.py\nrole_by: none\npreload: false\nslurm: {nodes: 2, time: 1:00:00}\nports: 21000-21099\n"
+_FILE = (
+    "jobs: {worker: 2}\nprogram: work.py\nrole_by: none\npreload: false\n"
+    "slurm: {nodes: 2, time: 1:00:00}\nports: 21000-21099\n"
+)
 _ALL_NODES = ("--nodes=4", "--exclusive", "--output=/dev/null")
 
 
 @pytest.fixture
 def login(slurm: SlurmBed, tmp_path: Path) -> Iterator[CommandBed]:
-    """Calls psclust on the login node; afterwards no job may be there, and nothing of one may live on any node."""
+    """Calls psclust on the login node; afterwards no job may be there, and nothing of one may live
+    on any node."""
     bed = CommandBed(tmp_path / "bed", {**slurm.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")})
     bed.folder.mkdir()
     bed.write("work.py", _WORKS)
@@ -59,12 +65,20 @@ def test_the_whole_life_of_a_job(login: CommandBed, slurm: SlurmBed) -> None:
     first = occupy(slurm)
     job = submit(login)
     logs = login.start("logs", "-f")
-    wait_until(lambda: f"waiting for Slurm job {job} (PENDING: " in logs.output, what="why it waits")
+    wait_until(
+        lambda: f"waiting for Slurm job {job} (PENDING: " in logs.output, what="why it waits"
+    )
     code, said = login.run_here("ps")
     assert code == 0, said
-    assert re.search(rf"^bed  \S+  queued\nwaiting for Slurm job {job} \(PENDING: \w+\)\n", said), said
+    assert re.search(rf"^bed  \S+  queued\nwaiting for Slurm job {job} \(PENDING: \w+\)\n", said), (
+        said
+    )
     assert re.search(r"^worker:1 +queued ", said, re.MULTILINE), said
-    assert re.search(rf"^bed +queued .* {login.folder}/psclust.yaml$", login.run_here("clusters")[1], re.MULTILINE)
+    assert re.search(
+        rf"^bed +queued .* {login.folder}/psclust.yaml$",
+        login.run_here("clusters")[1],
+        re.MULTILINE,
+    )
     code, said = login.run_here("up", "--slurm")
     assert code == 2, said
     assert f"bed is queued as Slurm job {job}: " in said
@@ -76,7 +90,10 @@ def test_the_whole_life_of_a_job(login: CommandBed, slurm: SlurmBed) -> None:
     login.wait_for("worker:1", "running")
     for verb in ("ps", "clusters"):
         assert re.search(r"^bed  .*\blive\b", login.run_here(verb)[1], re.MULTILINE)
-    ports = {int(address.rpartition(":")[2]) for address in json.loads(login.run_folder().access.read_text())["addresses"]}
+    ports = {
+        int(address.rpartition(":")[2])
+        for address in json.loads(login.run_folder().access.read_text())["addresses"]
+    }
     assert ports < set(range(21000, 21100))  # as a firewall may admit
     for verb in (["up", "--slurm"], ["up", "--hosts", "local"]):
         code, said = login.run_here(*verb)
@@ -96,7 +113,9 @@ def test_the_whole_life_of_a_job(login: CommandBed, slurm: SlurmBed) -> None:
     assert "#SBATCH" in folder.job_script.read_text()
 
 
-def test_down_ends_a_running_job_over_the_network_and_a_queued_one_by_scancel(login: CommandBed, slurm: SlurmBed) -> None:
+def test_down_ends_a_running_job_over_the_network_and_a_queued_one_by_scancel(
+    login: CommandBed, slurm: SlurmBed
+) -> None:
     submit(login)
     login.wait_for("worker:1", "running")
     folder = login.run_folder()
@@ -111,8 +130,14 @@ def test_down_ends_a_running_job_over_the_network_and_a_queued_one_by_scancel(lo
 
     first = occupy(slurm)
     job = submit(login)
-    assert login.run_here("down") == (0, f"bed is down; Slurm job {job} was cancelled before it started\n")
-    assert f"stopped (exit code 143): psclust down cancelled Slurm job {job}" in login.run_here("ps")[1]
+    assert login.run_here("down") == (
+        0,
+        f"bed is down; Slurm job {job} was cancelled before it started\n",
+    )
+    assert (
+        f"stopped (exit code 143): psclust down cancelled Slurm job {job}"
+        in login.run_here("ps")[1]
+    )
     slurm.run("scancel", first)
 
 
@@ -138,8 +163,13 @@ def test_a_job_that_is_gone_ends_its_run(login: CommandBed, slurm: SlurmBed) -> 
 
 
 def test_an_array_is_a_run_for_each_of_its_tasks(login: CommandBed, slurm: SlurmBed) -> None:
-    keys = "jobs: {worker: 1}\nprogram: work.py\nargs: ['rate {array_task}']\nrole_by: none\npreload: false\n"
-    login.write("sweep.yaml", f"name: sweep-{{array_task}}\n{keys}slurm: {{sbatch: [--array=1-3:2]}}\n")
+    keys = (
+        "jobs: {worker: 1}\nprogram: work.py\nargs: ['rate {array_task}']\n"
+        "role_by: none\npreload: false\n"
+    )
+    login.write(
+        "sweep.yaml", f"name: sweep-{{array_task}}\n{keys}slurm: {{sbatch: [--array=1-3:2]}}\n"
+    )
     login.write("stop", "")
     login.environ["PSCLUST_UP_WORKERS"] = "3"  # the job does not ask it again
     job = submit(login, "-f", "sweep.yaml", "--workers", "1")
@@ -160,7 +190,10 @@ def closed_account(slurm: SlurmBed) -> Iterator[str]:
     config = slurm.folder / "slurm.conf"
     before = config.read_text()
     rule = 'if job.account == "closed" then return 2045 end return slurm.SUCCESS'
-    functions = f"function slurm_job_submit(job, parts, uid) {rule} end\nfunction slurm_job_modify() return slurm.SUCCESS end\n"
+    functions = (
+        f"function slurm_job_submit(job, parts, uid) {rule} end\n"
+        "function slurm_job_modify() return slurm.SUCCESS end\n"
+    )
     (slurm.folder / "job_submit.lua").write_text(f"{functions}return slurm.SUCCESS\n")
     config.write_text(f"JobSubmitPlugins=lua\n{before}")
     slurm.run("scontrol", "reconfigure")
@@ -169,14 +202,49 @@ def closed_account(slurm: SlurmBed) -> Iterator[str]:
     slurm.run("scontrol", "reconfigure")
 
 
-def test_what_slurm_would_refuse_is_refused_and_nothing_is_submitted(login: CommandBed, slurm: SlurmBed, closed_account: str) -> None:
+def test_what_slurm_would_refuse_is_refused_and_nothing_is_submitted(
+    login: CommandBed, slurm: SlurmBed, closed_account: str
+) -> None:
     for keys, sentence in (
-        ("partition: nope", r"Slurm refuses this job: invalid partition specified: nope\. Name another one as slurm.partition; `sinfo`"),
-        ("nodes: 9", r"Slurm refuses this job: Requested node configuration is not available\. Lower slurm.nodes"),
-        (f"account: {closed_account}", r"Slurm refuses this job: Invalid account .*\. Name one of your accounts as slurm.account"),
-        ("time: soon", r"Slurm refuses this job: Invalid --time specification\. Write slurm.time as 4:00:00"),
-        ("sbatch: [--nosuch]", r"Slurm refuses this job: unrecognized option '--nosuch'\. Change slurm in the cluster file\."),
-        ("sbatch: [--array=0-3]", r"name: bed: the 4 runs of an array need names of their own; write name: bed-\{array_task\}\."),
+        (
+            "partition: nope",
+            (
+                r"Slurm refuses this job: invalid partition specified: nope\. "
+                r"Name another one as slurm.partition; `sinfo`"
+            ),
+        ),
+        (
+            "nodes: 9",
+            (
+                r"Slurm refuses this job: "
+                r"Requested node configuration is not available\. Lower slurm.nodes"
+            ),
+        ),
+        (
+            f"account: {closed_account}",
+            (
+                r"Slurm refuses this job: Invalid account .*\. "
+                r"Name one of your accounts as slurm.account"
+            ),
+        ),
+        (
+            "time: soon",
+            r"Slurm refuses this job: Invalid --time specification\. Write slurm.time as 4:00:00",
+        ),
+        (
+            "sbatch: [--nosuch]",
+            (
+                r"Slurm refuses this job: unrecognized option '--nosuch'\. "
+                r"Change slurm in the cluster file\."
+            ),
+        ),
+        (
+            "sbatch: [--array=0-3]",
+            (
+                r"name: bed: the 4 runs of an array need names of their own; write name: "
+                r"bed-\{array_task\}\."
+            ),
+        ),
     ):
         login.write("psclust.yaml", _FILE.replace("nodes: 2, time: 1:00:00", keys))
         code, said = login.run_here("up", "--slurm")
@@ -190,8 +258,17 @@ def test_what_cannot_start_is_refused_before_the_queue(login: CommandBed, slurm:
     for arguments, sentence in (
         (["wrok.py"], r"wrok.py: No such file or directory in"),
         (["--", "./missing"], r"./missing: there is no such command"),
-        (["-H", "a,b", "work.py"], r"-H: Slurm chooses the nodes of a job; remove hosts and hostfile, or write hosts: slurm\."),
-        (["--name", "x-{array_task}", "work.py"], r"'x-\{array_task\}' has \{array_task\}, which only a task of an array job knows"),
+        (
+            ["-H", "a,b", "work.py"],
+            (
+                r"-H: Slurm chooses the nodes of a job; remove hosts and hostfile, "
+                r"or write hosts: slurm\."
+            ),
+        ),
+        (
+            ["--name", "x-{array_task}", "work.py"],
+            r"'x-\{array_task\}' has \{array_task\}, which only a task of an array job knows",
+        ),
     ):
         code, said = login.run_here("up", "--slurm", "-f", "psclust.yaml", *arguments)
         assert code == 2, said
@@ -200,7 +277,9 @@ def test_what_cannot_start_is_refused_before_the_queue(login: CommandBed, slurm:
     assert not login.state.exists()
 
 
-def test_plan_shows_the_script_and_what_slurm_says_of_it(login: CommandBed, slurm: SlurmBed) -> None:
+def test_plan_shows_the_script_and_what_slurm_says_of_it(
+    login: CommandBed, slurm: SlurmBed
+) -> None:
     code, said = login.run_here("plan", "--slurm")
     assert code == 0, said
     assert "#SBATCH --nodes=2 --ntasks-per-node=1\n" in said
@@ -211,13 +290,19 @@ def test_plan_shows_the_script_and_what_slurm_says_of_it(login: CommandBed, slur
 
 @pytest.mark.long
 def test_between_two_attempts_the_run_is_queued(login: CommandBed, slurm: SlurmBed) -> None:
-    login.write("work.py", "import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\nsignal.pause()\n")
+    login.write(
+        "work.py",
+        "import signal, sys\nsignal.signal(signal.SIGUSR1, lambda *_: "
+        "sys.exit(0))\nsignal.pause()\n",
+    )
     login.write("psclust.yaml", _FILE.replace("nodes: 2", "nodes: 2, requeue: 1"))
     job = submit(login)
     login.wait_for("worker:1", "running")
     before = login.run_folder()
     slurm.run("scancel", "--batch", "--signal=USR1", job)
-    wait_until(lambda: "  queued\n" in login.run_here("ps")[1], what="the next attempt in the queue")
+    wait_until(
+        lambda: "  queued\n" in login.run_here("ps")[1], what="the next attempt in the queue"
+    )
     assert login.run_here("up", "--slurm")[0] == 2
     wait_until(lambda: slurm.jobs() == [f"{job} PENDING"], what="Slurm's own word for it")
     login.wait_for("worker:1", "running")
@@ -227,17 +312,27 @@ def test_between_two_attempts_the_run_is_queued(login: CommandBed, slurm: SlurmB
 
 
 @pytest.mark.long
-def test_groups_of_a_heterogeneous_job_have_what_their_tasks_need(login: CommandBed, slurm: SlurmBed) -> None:
-    show = "import os\nprint(os.environ['PSCLUST_TASK'], 'sees', os.environ.get('CUDA_VISIBLE_DEVICES') or '-')\n"
+def test_groups_of_a_heterogeneous_job_have_what_their_tasks_need(
+    login: CommandBed, slurm: SlurmBed
+) -> None:
+    show = (
+        "import os\nprint(os.environ['PSCLUST_TASK'], "
+        "'sees', os.environ.get('CUDA_VISIBLE_DEVICES') or '-')\n"
+    )
     login.write("work.py", show + wait_until_shown(3))
-    jobs = "jobs: {ps: {count: 1, hosts: het-0, run: [python, work.py]}, worker: {count: 2, hosts: het-1, gpus: 1}}"
+    jobs = (
+        "jobs: {ps: {count: 1, hosts: het-0, run: [python, work.py]}, worker: {count: "
+        "2, hosts: het-1, gpus: 1}}"
+    )
     keys = "program: work.py\nrole_by: none\npreload: false\nends_with: all\n"
     login.write("psclust.yaml", f"{jobs}\n{keys}")
     submit(login)
     wait_for_nothing_left(login, slurm)
     said = login.run_here("logs")[1]
     wanted = ["ps:0 sees -", "worker:0 sees 0", "worker:1 sees 1"]
-    assert [line for line in wanted if line not in said] == [], said + login.run_folder().job_output.read_text()
+    assert [line for line in wanted if line not in said] == [], (
+        said + login.run_folder().job_output.read_text()
+    )
 
 
 @pytest.mark.long
@@ -253,7 +348,9 @@ def test_a_training_is_submitted_and_ends_well(login: CommandBed, slurm: SlurmBe
 
 
 @pytest.mark.long
-def test_a_supervisor_that_cannot_be_reached_is_ended_with_its_job(login: CommandBed, slurm: SlurmBed) -> None:
+def test_a_supervisor_that_cannot_be_reached_is_ended_with_its_job(
+    login: CommandBed, slurm: SlurmBed
+) -> None:
     job = submit(login)
     login.wait_for("worker:1", "running")
     login.run_folder().access.unlink()

@@ -42,7 +42,9 @@ time.sleep(1000)
     assert "the disk is on fire" in far.log("worker:2")
 
 
-def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: CommandBed, hosts: HostBed) -> None:
+def test_a_detached_run_is_found_again_restarted_followed_and_ended(
+    far: CommandBed, hosts: HostBed
+) -> None:
     write_file(far, hosts, PATIENT)
     code, said = far.run("up", "-d")
     assert code == 0, said
@@ -69,7 +71,9 @@ def test_a_detached_run_is_found_again_restarted_followed_and_ended(far: Command
 @pytest.mark.long
 @isolated
 @pytest.mark.parametrize("live", [True, False])
-def test_purged_not_even_the_runs_folders_are_left_nor_what_was_sent(apart: CommandBed, hosts: HostBed, live: bool) -> None:
+def test_purged_not_even_the_runs_folders_are_left_nor_what_was_sent(
+    apart: CommandBed, hosts: HostBed, live: bool
+) -> None:
     for host in hosts.hosts:
         for folder in (".local/state/psclust", ".cache/psclust"):
             shutil.rmtree(host.home / folder, ignore_errors=True)
@@ -79,15 +83,21 @@ def test_purged_not_even_the_runs_folders_are_left_nor_what_was_sent(apart: Comm
     write_file(apart, hosts, PATIENT if live else "print('second')", name=name)
     assert apart.run("up", *(["-d"] if live else []))[0] == 0
     for host in hosts.hosts:
-        assert len(list(host.home.glob(f".local/state/psclust/agents/{name}/*/{host.name}/logs"))) == 2
+        assert (
+            len(list(host.home.glob(f".local/state/psclust/agents/{name}/*/{host.name}/logs"))) == 2
+        )
         assert len(list(host.home.glob(".cache/psclust/folders/*/train.py"))) == 2
     code, said = apart.run("down", "--purge")
     assert (code, said.splitlines()[-1]) == (0, f"nothing of {name} is left on other hosts"), said
     assert [str(found) for host in hosts.hosts for found in host.home.glob(".*/**/psclust*")] == []
-    assert apart.run("down", "--purge") == (0, said.splitlines()[-1] + "\n"), "and nobody is asked again"
+    assert apart.run("down", "--purge") == (0, said.splitlines()[-1] + "\n"), (
+        "and nobody is asked again"
+    )
 
 
-def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host_after_the_lease(far: CommandBed, hosts: HostBed) -> None:
+def test_a_supervisor_that_is_killed_leaves_nothing_on_any_host_after_the_lease(
+    far: CommandBed, hosts: HostBed
+) -> None:
     write_file(far, hosts, PATIENT, deadlines={"lease": 4})
     running = far.start("up")
     far.wait_for("worker:3", "running")
@@ -117,7 +127,10 @@ def test_a_host_that_vanishes_ends_the_run_with_its_name(far: CommandBed, hosts:
         code = running.wait(300)
         assert code == 1
         assert "host h2 is lost, with worker:1" in running.output
-        assert "no spare slot is left for worker:1; a host with more `slots` than tasks lets a run go on" in running.output
+        assert (
+            "no spare slot is left for worker:1; "
+            "a host with more `slots` than tasks lets a run go on" in running.output
+        )
         if hosts[1].isolated:
             wait_until(lambda: not left(hosts), what="the end of everything on the hosts")
     finally:
@@ -143,9 +156,17 @@ def test_a_host_whose_sshd_and_agent_are_killed_ends_the_run_with_its_name(tmp_p
 
 @pytest.mark.long
 def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
-    write_file(far, hosts, "import time\nfor i in range(80): print(i, flush=True); time.sleep(0.1)\n", deadlines={"lease": 30})
+    write_file(
+        far,
+        hosts,
+        "import time\nfor i in range(80): print(i, flush=True); time.sleep(0.1)\n",
+        deadlines={"lease": 30},
+    )
     running = far.start("up")
-    wait_until(lambda: "3\n" in (far.log("worker:1") if far.cluster().current() else ""), what="the first lines")
+    wait_until(
+        lambda: "3\n" in (far.log("worker:1") if far.cluster().current() else ""),
+        what="the first lines",
+    )
     hosts[1].cut()
     # Others are heard in the meantime, this one is not.
     here = far.log("worker:0").count("\n") + 20
@@ -156,29 +177,46 @@ def test_a_short_cut_changes_nothing(far: CommandBed, hosts: HostBed) -> None:
 
 
 @isolated
-def test_a_program_that_no_host_has_is_shipped_and_what_changed_alone_is_sent_again(apart: CommandBed, hosts: HostBed) -> None:
+def test_a_program_that_no_host_has_is_shipped_and_what_changed_alone_is_sent_again(
+    apart: CommandBed, hosts: HostBed
+) -> None:
     (apart.folder / "parts").mkdir()
     apart.write("parts/words.py", "HELLO = 'hello from a module'\n")
-    apart.write("train.py", "import os\nfrom parts.words import HELLO\nprint(HELLO, os.environ['PSCLUST_TASK'])\n")
-    code, said = apart.run("up", "-H", hosts.names, "--ps", "0", "--workers", "4", "--no-preload", "train.py")
+    apart.write(
+        "train.py",
+        "import os\nfrom parts.words import HELLO\nprint(HELLO, os.environ['PSCLUST_TASK'])\n",
+    )
+    code, said = apart.run(
+        "up", "-H", hosts.names, "--ps", "0", "--workers", "4", "--no-preload", "train.py"
+    )
     assert code == 0, said
     assert sorted(re.findall(r"hello from a module worker:(\d)", said)) == ["0", "1", "2", "3"]
     apart.write("parts/words.py", "HELLO = 'hello again'\n")
-    code, said = apart.run("up", "-H", hosts.names, "--ps", "0", "--workers", "4", "--no-preload", "train.py")
+    code, said = apart.run(
+        "up", "-H", hosts.names, "--ps", "0", "--workers", "4", "--no-preload", "train.py"
+    )
     assert code == 0, said
     assert "sent 4 files" in said
     assert sorted(re.findall(r"hello again worker:(\d)", said)) == ["0", "1", "2", "3"]
 
 
-def test_tasks_get_the_variables_that_are_passed_and_nobody_else_sees_them(far: CommandBed, hosts: HostBed) -> None:
+def test_tasks_get_the_variables_that_are_passed_and_nobody_else_sees_them(
+    far: CommandBed, hosts: HostBed
+) -> None:
     secret = "do-not-tell-anybody"
-    script = f"import os, time\nprint('told' if os.environ.get('TOKEN') == {secret!r} else 'not told', 'OTHER' in os.environ, flush=True)\n"
+    script = (
+        f"import os, time\nprint('told' if os.environ.get('TOKEN') == {secret!r} else 'not told', "
+        "'OTHER' in os.environ, flush=True)\n"
+    )
     write_file(far, hosts, script + "time.sleep(1000)\n", pass_env=["TOK*"])
     far.environ |= {"TOKEN": secret, "OTHER": "x"}
     assert secret not in far.run("plan")[1]
     code, said = far.run("up", "-d")
     assert code == 0, said
-    wait_until(lambda: all("told False" in far.log(f"worker:{index}") for index in range(4)), what="the variables")
+    wait_until(
+        lambda: all("told False" in far.log(f"worker:{index}") for index in range(4)),
+        what="the variables",
+    )
     for host in hosts.hosts:
         assert secret not in host.run("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
     assert secret not in far.run_folder().plan.read_text()
@@ -186,9 +224,14 @@ def test_tasks_get_the_variables_that_are_passed_and_nobody_else_sees_them(far: 
 
 
 @isolated
-def test_agents_behind_closed_ports_are_reached_through_ssh(far: CommandBed, hosts: HostBed) -> None:
+def test_agents_behind_closed_ports_are_reached_through_ssh(
+    far: CommandBed, hosts: HostBed
+) -> None:
     launcher = hosts[0].address.rpartition(".")[0] + ".254"
-    fence = f"table inet fence {{\n chain in {{\n type filter hook input priority 0\n ip saddr {launcher} tcp dport != 22 drop\n }}\n}}\n"
+    fence = (
+        f"table inet fence {{\n chain in {{\n type filter hook input priority 0\n"
+        f" ip saddr {launcher} tcp dport != 22 drop\n }}\n}}\n"
+    )
     for host in hosts.hosts:
         subprocess.run(host.command("nft", "-f", "-"), input=fence.encode(), check=True)
     try:

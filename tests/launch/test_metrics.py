@@ -1,4 +1,5 @@
-"""`metrics: PORT`: a real Prometheus scrapes a run, and asks for every metric of docs/metrics.md."""
+"""`metrics: PORT`: a real Prometheus scrapes a run, and asks for every metric of
+docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -40,11 +41,18 @@ while True:
     os.replace(file.name, os.environ["PSCLUST_PROGRESS"])
     time.sleep(0.1)
 """
-PLAIN = {"jobs": {"ps": 0, "worker": 2}, "program": "reports.py", "preload": False, "role_by": "none"}
+PLAIN = {
+    "jobs": {"ps": 0, "worker": 2},
+    "program": "reports.py",
+    "preload": False,
+    "role_by": "none",
+}
 
 
 def get(url: str) -> str:
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=60) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        url, timeout=60
+    ) as answer:
         return str(answer.read().decode())
 
 
@@ -56,9 +64,18 @@ def prometheus(folder: Path, target: int, port: int) -> Iterator[str]:
         pytest.skip("prometheus is not installed")
     folder.mkdir()
     assert "9400" in SCRAPES
-    (folder / "prometheus.yml").write_text("global: {scrape_interval: 500ms}\n" + SCRAPES.replace("9400", str(target)))
-    where = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
-    with (folder / "log").open("wb") as log, subprocess.Popen([program, *where], stdout=log, stderr=log) as process:
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 500ms}\n" + SCRAPES.replace("9400", str(target))
+    )
+    where = [
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen([program, *where], stdout=log, stderr=log) as process,
+    ):
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
@@ -68,7 +85,9 @@ def prometheus(folder: Path, target: int, port: int) -> Iterator[str]:
 def ask(address: str, query: str) -> list[dict[str, Any]]:
     """The samples that Prometheus has for a query; none while it starts."""
     try:
-        reply = json.loads(get(f"{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}"))
+        reply = json.loads(
+            get(f"{address}/api/v1/query?{urllib.parse.urlencode({'query': query})}")
+        )
     except (urllib.error.URLError, ConnectionError):
         return []
     assert reply["status"] == "success"
@@ -86,9 +105,16 @@ def test_prometheus_finds_every_metric_of_a_run(bed: CommandBed, tmp_path: Path)
     with prometheus(tmp_path / "prometheus", port, port + 1) as address:
         wait_until(lambda: len(ask(address, "psclust_task_global_step")) == 2, what="a scrape")
         assert [name for name in NAMES if not ask(address, name)] == []
-        wait_until(lambda: ask(address, "rate(psclust_task_barrier_wait_seconds_total[10s]) > 0.5"), what="a rate")
+        wait_until(
+            lambda: ask(address, "rate(psclust_task_barrier_wait_seconds_total[10s]) > 0.5"),
+            what="a rate",
+        )
         (running,) = ask(address, 'psclust_tasks{state="running"}')
-        assert (running["metric"]["cluster"], running["metric"]["job"], running["value"][1]) == (bed.name, "worker", "2")
+        assert (running["metric"]["cluster"], running["metric"]["job"], running["value"][1]) == (
+            bed.name,
+            "worker",
+            "2",
+        )
         assert ask(address, "up")[0]["value"][1] == "1"
         assert bed.run("down")[0] == 0
         wait_until(lambda: ask(address, "up")[0]["value"][1] == "0", what="the end of the run")
@@ -100,7 +126,8 @@ def test_a_port_in_use_is_refused_before_anything_starts(bed: CommandBed) -> Non
         code, said = bed.run("up", "--ps", "1", "--metrics", str(port))
         assert code == 3
         assert re.fullmatch(
-            rf"psclust: metrics: 127.0.0.1:{port} is already in use by .* \(pid \d+\)\. Stop that process, or choose another port .*\n",
+            rf"psclust: metrics: 127.0.0.1:{port} is already in use by .* \(pid \d+\)\. "
+            r"Stop that process, or choose another port .*\n",
             said,
         )
         assert not bed.run_folder().supervisor_log.exists()

@@ -9,7 +9,8 @@ from psclust.testing.command import CommandBed
 
 pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
-# worker:1 only serves; the chief ends while worker:0 has yet to begin, and a session without filters needs every server.
+# worker:1 only serves; the chief ends while worker:0 has yet to begin, and a session without
+# filters needs every server.
 SCRIPT = (
     """
 import json, os, time
@@ -26,7 +27,8 @@ print("recovery wait", SessionManager()._recovery_wait_secs)
 """
     + MODEL
     + """
-while job == "worker" and not os.path.exists(os.environ["PSCLUST_PROGRESS"].replace("worker-0", "chief-0")):
+of_chief = os.environ["PSCLUST_PROGRESS"].replace("worker-0", "chief-0")
+while job == "worker" and not os.path.exists(of_chief):
     time.sleep(0.1)
 with tf.train.MonitoredTrainingSession(server.target, is_chief=job == "chief") as s:
     print(job, "trained to", s.run([loss, train])[0])
@@ -34,9 +36,13 @@ with tf.train.MonitoredTrainingSession(server.target, is_chief=job == "chief") a
 )
 
 CLUSTERS = {
-    "another environment": "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, env: {TF_USE_LEGACY_KERAS: 1}}",
-    "a command of Python": "{jobs: {ps: 1, chief: {run: [python, server.py]}, worker: {count: 2, run: [python3, -u, -m, server]}}, "
-    "program: server.py}",
+    "another environment": (
+        "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, env: {TF_USE_LEGACY_KERAS: 1}}"
+    ),
+    "a command of Python": (
+        "{jobs: {ps: 1, chief: {run: [python, server.py]}, "
+        "worker: {count: 2, run: [python3, -u, -m, server]}}, program: server.py}"
+    ),
 }
 
 NOT_PRELOADED = "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, preload: false}"
@@ -46,7 +52,10 @@ NOT_PRELOADED = "{jobs: {ps: 1, chief: 1, worker: 2}, program: server.py, preloa
     "cluster",
     [
         CLUSTERS["another environment"],
-        *(pytest.param(text, marks=pytest.mark.long) for text in (CLUSTERS["a command of Python"], NOT_PRELOADED)),
+        *(
+            pytest.param(text, marks=pytest.mark.long)
+            for text in (CLUSTERS["a command of Python"], NOT_PRELOADED)
+        ),
     ],
     ids=[*CLUSTERS, "not preloaded"],
 )

@@ -29,13 +29,26 @@ def model_fn(features, labels, mode, params):
 def input_fn(params):
     return tf.data.Dataset.range(100).batch(10, drop_remainder=params["even"])
 
-program = psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdagradOptimizer(0.1), params={"words": 1000, "even": True,
-    "broken": False})
+def optimizer_fn():
+    return tf.compat.v1.train.AdagradOptimizer(0.1)
+
+params = {"words": 1000, "even": True, "broken": False}
+program = psclust.Program(model_fn, input_fn, optimizer_fn, params=params)
 """
 
 
 def test_the_table_of_the_digits_is_as_it_was(bed: CommandBed) -> None:
-    code, said = bed.run("plan", "--name", "x", "--ps", "2", "--workers", "3", "--sync", "psclust.examples.digits:program")
+    code, said = bed.run(
+        "plan",
+        "--name",
+        "x",
+        "--ps",
+        "2",
+        "--workers",
+        "3",
+        "--sync",
+        "psclust.examples.digits:program",
+    )
     assert code == 0, said
     text = said[said.index("placement ") :]
     golden = GOLDEN / "plan-digits.txt"
@@ -49,7 +62,9 @@ def test_the_table_of_the_digits_is_as_it_was(bed: CommandBed) -> None:
 def test_a_table_is_cut_and_its_rows_counted(bed: CommandBed) -> None:
     bed.write("mine.py", PROGRAM)
     flags = ["--ps", "2", "--placement", "balanced", "--max-shard-bytes", "40KB"]
-    code, said = bed.run("plan", "--json", *flags, "mine:program", "--config", "wire_dtype=bfloat16")
+    code, said = bed.run(
+        "plan", "--json", *flags, "mine:program", "--config", "wire_dtype=bfloat16"
+    )
     assert code == 0, said
     placement = json.loads(said)["placement"]
     assert [(row["variable"], row["shape"], row["ps"]) for row in placement["table"]["rows"]] == [
@@ -57,18 +72,29 @@ def test_a_table_is_cut_and_its_rows_counted(bed: CommandBed) -> None:
         ("table/part_1", [500, 16], 1),
     ]
     assert placement["wire_dtype"] == "bfloat16"
-    asynchronous = next(wire for wire in placement["table"]["wire"] if wire["way"] == placement["way"])
+    asynchronous = next(
+        wire for wire in placement["table"]["wire"] if wire["way"] == placement["way"]
+    )
     # Ten rows of 16 elements of two bytes, and ten indices of eight.
-    assert (asynchronous["pulled"], asynchronous["pushed"], asynchronous["at_least"]) == (320, 400, False)
+    assert (asynchronous["pulled"], asynchronous["pushed"], asynchronous["at_least"]) == (
+        320,
+        400,
+        False,
+    )
 
 
 @pytest.mark.long
-def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(bed: CommandBed) -> None:
+def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(
+    bed: CommandBed,
+) -> None:
     bed.write("mine.py", PROGRAM)
     code, said = bed.run("plan", "--ps", "2", "mine:program", "--set", "even=false")
     assert code == 0, said
     assert "at least: how many rows a batch touches is not known before training (table)" in said
-    assert "warning: ps:0 holds 100 % of the variables' bytes (2.0 times the mean), 64.0 kB of them in table; " in said
+    assert (
+        "warning: ps:0 holds 100 % of the variables' bytes (2.0 times the mean), "
+        "64.0 kB of them in table; " in said
+    )
     assert "write placement: {policy: balanced, max_shard_bytes: 32KiB} to partition table." in said
 
 
@@ -79,11 +105,16 @@ def test_rows_that_depend_on_the_batch_are_marked_and_a_lone_table_is_warned_of(
         (["mine:progam"], "psclust: mine:progam: module 'mine' has no 'progam'; it has program\n"),
         (
             ["mine:program", "--set", "broken=true"],
-            "psclust: mine:program: its variables are not known: KeyError: 'nothing of that name'\n",
+            (
+                "psclust: mine:program: its variables are not known: KeyError: "
+                "'nothing of that name'\n"
+            ),
         ),
     ],
 )
-def test_a_program_that_cannot_be_built_is_one_sentence_after_the_tasks(bed: CommandBed, program: list[str], sentence: str) -> None:
+def test_a_program_that_cannot_be_built_is_one_sentence_after_the_tasks(
+    bed: CommandBed, program: list[str], sentence: str
+) -> None:
     bed.write("mine.py", PROGRAM)
     code, said = bed.run("plan", *program)
     assert code == 2

@@ -45,7 +45,8 @@ import os
 import tensorflow as tf
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if resolver.task_type in ("worker", "ps"):
-    server = tf.distribute.Server(resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc")
+    job, index = resolver.task_type, resolver.task_id
+    server = tf.distribute.Server(resolver.cluster_spec(), job, index, protocol="grpc")
     server.join()
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 print("workers", resolver.cluster_spec().num_tasks("worker"))
@@ -74,13 +75,25 @@ def test_the_recovery_wait_can_be_left_alone(bed: CommandBed) -> None:
 def test_a_script_told_by_environment_templates_with_a_supervisor(bed: CommandBed) -> None:
     bed.write("train.py", SUPERVISOR)
     env = ["CLUSTER_SPEC={cluster}", "JOB_NAME={job_name}", "TASK_INDEX={task_index}"]
-    code, said = bed.run("up", "--ps", "1", "--workers", "2", *(word for pair in env for word in ("--env", pair)), "train.py")
+    code, said = bed.run(
+        "up",
+        "--ps",
+        "1",
+        "--workers",
+        "2",
+        *(word for pair in env for word in ("--env", pair)),
+        "train.py",
+    )
     assert code == 0, said
     assert said.count("trained to") == 2
     assert "role_by" not in said
 
 
-@pytest.mark.parametrize("word", [[], pytest.param(["--replication", "coordinator"], marks=pytest.mark.long)], ids=["", "asked"])
+@pytest.mark.parametrize(
+    "word",
+    [[], pytest.param(["--replication", "coordinator"], marks=pytest.mark.long)],
+    ids=["", "asked"],
+)
 def test_a_coordinator_script_runs_in_the_chief_alone(bed: CommandBed, word: list[str]) -> None:
     bed.write("train.py", COORDINATOR)
     code, said = bed.run("up", "--ps", "2", "--workers", "2", *word, "train.py")
@@ -100,16 +113,24 @@ def test_a_tf2_script_that_starts_its_own_servers_on_ps_and_workers(bed: Command
     assert {task.task: task.phase for task in status.tasks}["worker:1"] == "stopped"
 
 
-def test_bare_servers_are_dialled_by_another_client_and_listen_on_one_interface(bed: CommandBed) -> None:
+def test_bare_servers_are_dialled_by_another_client_and_listen_on_one_interface(
+    bed: CommandBed,
+) -> None:
     code, said = bed.run("up", "-d", "--ps", "2", "--workers", "2")
     assert code == 0, said
     target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
-    client = subprocess.run([sys.executable, "-c", DIAL, target], capture_output=True, text=True, timeout=300)
+    client = subprocess.run(
+        [sys.executable, "-c", DIAL, target], capture_output=True, text=True, timeout=300
+    )
     assert "dialled 2.0" in client.stdout, client.stderr
     status = bed.status()
     assert status is not None
     ports = {int(task.address.rpartition(":")[2]) for task in status.tasks if task.address}
-    listening = [entry.laddr for entry in psutil.net_connections("tcp") if entry.status == psutil.CONN_LISTEN and entry.laddr.port in ports]
+    listening = [
+        entry.laddr
+        for entry in psutil.net_connections("tcp")
+        if entry.status == psutil.CONN_LISTEN and entry.laddr.port in ports
+    ]
     assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
     assert {address.port for address in listening} == ports
     assert bed.run("down")[0] == 0
@@ -119,7 +140,9 @@ def test_bare_servers_are_dialled_by_another_client_and_listen_on_one_interface(
 @pytest.mark.long
 def test_a_proxy_in_the_environment_does_not_catch_the_traffic(bed: CommandBed) -> None:
     bed.write("train.py", CLASSIC)
-    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "grpc_proxy"), "http://127.0.0.1:9")
+    proxies = dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTP_PROXY", "grpc_proxy"), "http://127.0.0.1:9"
+    )
     code, said = bed.run("up", "--ps", "1", "--workers", "1", "train.py", env=proxies)
     assert code == 0, said
     assert "trained to" in said
@@ -128,14 +151,21 @@ def test_a_proxy_in_the_environment_does_not_catch_the_traffic(bed: CommandBed) 
 def test_a_module_with_arguments_of_its_own(bed: CommandBed) -> None:
     (bed.folder / "pkg").mkdir()
     bed.write("pkg/__init__.py", "")
-    bed.write("pkg/train.py", "import sys, os\nprint('argv', sys.argv[1:], __name__, 'TF_CONFIG' in os.environ)\n")
-    code, said = bed.run("up", "--job", "ps=0", "--workers", "1", "--no-preload", "-m", "pkg.train", "--name", "mine")
+    bed.write(
+        "pkg/train.py",
+        "import sys, os\nprint('argv', sys.argv[1:], __name__, 'TF_CONFIG' in os.environ)\n",
+    )
+    code, said = bed.run(
+        "up", "--job", "ps=0", "--workers", "1", "--no-preload", "-m", "pkg.train", "--name", "mine"
+    )
     assert code == 0, said
     assert "worker:0 | argv ['--name', 'mine'] __main__ True" in said
 
 
 def test_an_interpreter_without_tensorflow_is_a_sentence(bed: CommandBed) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bed.folder / "empty")], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(bed.folder / "empty")], check=True
+    )
     python = str(bed.folder / "empty" / "bin" / "python")
     code, said = bed.run("up", "--python", python)
     assert code == 3
@@ -145,7 +175,9 @@ def test_an_interpreter_without_tensorflow_is_a_sentence(bed: CommandBed) -> Non
 
 
 def test_python_servers_serve_too(bed: CommandBed) -> None:
-    bed.write("psclust.yaml", "jobs: {ps: {count: 1, server: python}, worker: {count: 1, server: python}}")
+    bed.write(
+        "psclust.yaml", "jobs: {ps: {count: 1, server: python}, worker: {count: 1, server: python}}"
+    )
     code, said = bed.run("up", "-d")
     assert code == 0, said
     code, said = bed.run("ps", "--json")
@@ -171,14 +203,29 @@ with tf.Session(server.target) as s:
 """
 
 
-def test_free_job_names_addresses_fixed_in_the_script_and_a_folder_of_its_own(bed: CommandBed) -> None:
+def test_free_job_names_addresses_fixed_in_the_script_and_a_folder_of_its_own(
+    bed: CommandBed,
+) -> None:
     first = free_ports(3)
-    addresses = {"master": [f"127.0.0.1:{first}"], "worker": [f"127.0.0.1:{first + 1}", f"127.0.0.1:{first + 2}"]}
+    addresses = {
+        "master": [f"127.0.0.1:{first}"],
+        "worker": [f"127.0.0.1:{first + 1}", f"127.0.0.1:{first + 2}"],
+    }
     (bed.folder / "elsewhere" / "lib").mkdir(parents=True)
     bed.write("elsewhere/lib/place.py", f"ADDRESSES = {addresses}\n")
     bed.write("elsewhere/train.py", FIXED)
     jobs = {job: {"addresses": found} for job, found in addresses.items()}
-    bed.write("psclust.yaml", json.dumps({"jobs": jobs, "program": "train.py", "cwd": "elsewhere", "args": ["{job_name}/{task_index}"]}))
+    bed.write(
+        "psclust.yaml",
+        json.dumps(
+            {
+                "jobs": jobs,
+                "program": "train.py",
+                "cwd": "elsewhere",
+                "args": ["{job_name}/{task_index}"],
+            }
+        ),
+    )
     code, said = bed.run("up")
     assert code == 0, said
     assert "the answer is 42" in said
@@ -207,7 +254,16 @@ atexit.register(lambda: open("first-has-ended", "w").close() if me == 0 else Non
 
 def test_a_late_session_does_not_hang_on_a_worker_that_has_ended_well(bed: CommandBed) -> None:
     bed.write("train.py", EARLY)
-    how = ("--job", "ps=0", "--workers", "2", "--env", "INDEX={task_index}", "--env", "WORKERS={worker_hosts}")
+    how = (
+        "--job",
+        "ps=0",
+        "--workers",
+        "2",
+        "--env",
+        "INDEX={task_index}",
+        "--env",
+        "WORKERS={worker_hosts}",
+    )
     code, said = bed.run("up", *how, "train.py")
     assert code == 0, said
     assert "worker:1 | found" in said
@@ -218,7 +274,9 @@ def test_a_late_session_does_not_hang_on_a_worker_that_has_ended_well(bed: Comma
 
 def test_a_script_that_names_keras_is_forked_with_it(bed: CommandBed) -> None:
     bed.write(
-        "train.py", "import sys\nready = 'keras' in sys.modules\nfrom tensorflow import keras\nprint('keras', ready, keras.__version__)\n"
+        "train.py",
+        "import sys\nready = 'keras' in sys.modules\nfrom tensorflow import keras\n"
+        "print('keras', ready, keras.__version__)\n",
     )
     code, said = bed.run("up", "--ps", "0", "--workers", "1", "train.py")
     assert code == 0, said

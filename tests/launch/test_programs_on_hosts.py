@@ -1,4 +1,5 @@
-"""Programs as people have them, on four hosts: the digits in all four ways, scripts unchanged, servers for a client from elsewhere."""
+"""Programs as people have them, on four hosts: the digits in all four ways, scripts unchanged,
+servers for a client from elsewhere."""
 
 from __future__ import annotations
 
@@ -27,22 +28,39 @@ def _up(far: CommandBed, hosts: HostBed, *arguments: str) -> str:
 
 # On one machine all four ways are tried in test_four_ways.py.
 @in_all_four_ways()
-def test_the_digits_are_learned_on_four_hosts(far: CommandBed, hosts: HostBed, replication: str, update: str) -> None:
+def test_the_digits_are_learned_on_four_hosts(
+    far: CommandBed, hosts: HostBed, replication: str, update: str
+) -> None:
     # In-graph the client writes the files, and workers on other hosts read them.
     program = ["psclust.examples.digits:program", "--set", f"data_dir={far.folder}/digits"]
-    said = _up(far, hosts, "--ps", "2", "--workers", "4", "--replication", replication, update, *program)
+    said = _up(
+        far, hosts, "--ps", "2", "--workers", "4", "--replication", replication, update, *program
+    )
     found = re.search(r"evaluation: accuracy (\S+) ", said)
     assert found, said
     assert float(found[1]) >= 0.96, said
     status = far.status()
     assert status is not None
     assert {task.host for task in status.tasks} == {"h1", "h2", "h3", "h4"}
-    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {host.address for host in hosts.hosts}
+    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {
+        host.address for host in hosts.hosts
+    }
 
 
 def test_lines_from_hosts_have_the_times_of_this_machine(far: CommandBed, hosts: HostBed) -> None:
     began = time.time()
-    _up(far, hosts, "--ps", "0", "--workers", "2", "--", "bash", "-c", "echo one; sleep 0.3; echo two")
+    _up(
+        far,
+        hosts,
+        "--ps",
+        "0",
+        "--workers",
+        "2",
+        "--",
+        "bash",
+        "-c",
+        "echo one; sleep 0.3; echo two",
+    )
     ended = time.time()
     code, said = far.run_here("logs", "--json")
     assert code == 0, said
@@ -55,13 +73,19 @@ def test_lines_from_hosts_have_the_times_of_this_machine(far: CommandBed, hosts:
 
 def test_what_a_task_printed_on_its_host_leads_to_a_remedy(far: CommandBed, hosts: HostBed) -> None:
     failing = "echo \"AttributeError: module 'tensorflow' has no attribute 'estimator'\"; exit 1"
-    code, said = far.run("up", "-H", hosts.names, "--ps", "0", "--workers", "1", "--", "bash", "-c", failing)
+    code, said = far.run(
+        "up", "-H", hosts.names, "--ps", "0", "--workers", "1", "--", "bash", "-c", failing
+    )
     assert code == 1
     assert said.count("psclust.Program (docs/tasks/estimator.md)") == 1
 
 
 # One with flags is in the test of proxies.
-@pytest.mark.parametrize("script", [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG], ids=["classic flags", "TF_CONFIG"])
+@pytest.mark.parametrize(
+    "script",
+    [pytest.param(CLASSIC, marks=pytest.mark.long), TOLD_BY_TF_CONFIG],
+    ids=["classic flags", "TF_CONFIG"],
+)
 def test_a_script_runs_unchanged(far: CommandBed, hosts: HostBed, script: str) -> None:
     far.write("train.py", script)
     said = _up(far, hosts, "--ps", "1", "--workers", "2", "train.py")
@@ -79,23 +103,34 @@ def test_a_coordinator_script(far: CommandBed, hosts: HostBed) -> None:
 
 
 @pytest.mark.long
-def test_bare_servers_are_dialled_from_a_process_that_is_no_task_as_up_says(far: CommandBed, hosts: HostBed) -> None:
+def test_bare_servers_are_dialled_from_a_process_that_is_no_task_as_up_says(
+    far: CommandBed, hosts: HostBed
+) -> None:
     said = _up(far, hosts, "-d", "--ps", "2", "--workers", "2")
     target = next(line.split("'")[1] for line in said.splitlines() if "dial it" in line)
     assert target.startswith(f"grpc://{hosts[2].address}:")
-    client = subprocess.run([sys.executable, "-c", DIAL, target], capture_output=True, text=True, timeout=300)
+    client = subprocess.run(
+        [sys.executable, "-c", DIAL, target], capture_output=True, text=True, timeout=300
+    )
     assert "dialled 2.0" in client.stdout, client.stderr
     assert far.run("down")[0] == 0
 
 
 @pytest.mark.long
-def test_proxies_set_on_every_machine_do_not_catch_the_traffic(far: CommandBed, hosts: HostBed) -> None:
-    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy", "all_proxy"), "http://127.0.0.1:9")
+def test_proxies_set_on_every_machine_do_not_catch_the_traffic(
+    far: CommandBed, hosts: HostBed
+) -> None:
+    proxies = dict.fromkeys(
+        ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy", "all_proxy"),
+        "http://127.0.0.1:9",
+    )
     far.environ |= proxies
     far.write("train.py", CLASSIC + "import os\nprint('proxy', os.environ['http_proxy'])\n")
     for host in hosts.hosts:
         # Where the shells of a host have them from.
-        (host.home / ".bashrc").write_text("".join(f"export {name}={value}\n" for name, value in proxies.items()))
+        (host.home / ".bashrc").write_text(
+            "".join(f"export {name}={value}\n" for name, value in proxies.items())
+        )
     try:
         said = _up(far, hosts, "--ps", "2", "--workers", "2", "train.py")
     finally:

@@ -1,7 +1,9 @@
-"""A call that is quiet for long, and a peer that is gone: no gRPC ping may end the one, and the kernel must notice the other.
+"""A call that is quiet for long, and a peer that is gone: no gRPC ping may end the one, and the
+kernel must notice the other.
 
-A TensorFlow server accepts one ping every five minutes during a quiet call, and closes the connection at the third that comes sooner. To
-see six quiet minutes rather than two seconds: QUIET_S=360 pytest tests/launch/test_quiet_calls.py
+A TensorFlow server accepts one ping every five minutes during a quiet call, and closes the
+connection at the third that comes sooner. To see six quiet minutes rather than two seconds:
+QUIET_S=360 pytest tests/launch/test_quiet_calls.py
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow]
 
 QUIET_S = float(os.environ.get("QUIET_S", "2"))
 
-# Waits for an element that comes after QUIET_S: in-graph through the master of a bare worker, else through its own server's.
+# Waits for an element that comes after QUIET_S: in-graph through the master of a bare worker, else
+# through its own server's.
 WAITS = """
 import json, os, sys, threading, time
 import tensorflow.compat.v1 as tf
 tf.disable_eager_execution()
 told = json.loads(os.environ["TF_CONFIG"])
-cluster, job, index = tf.train.ClusterSpec(told["cluster"]), told["task"]["type"], told["task"]["index"]
+cluster = tf.train.ClusterSpec(told["cluster"])
+job, index = told["task"]["type"], told["task"]["index"]
 if job == "chief":
     master = "grpc://" + cluster.job_tasks("worker")[0]
 else:
@@ -35,7 +39,8 @@ else:
 with tf.device("/job:ps/task:0"):
     queue = tf.queue.FIFOQueue(1, tf.int32)
     put, get = queue.enqueue(7), queue.dequeue()
-with tf.Session(master, config=tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:0"])) as session:
+config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:0"])
+with tf.Session(master, config=config) as session:
     begun = time.time()
     threading.Timer(float(sys.argv[1]), lambda: session.run(put)).start()
     print("got", session.run(get), "after", round(time.time() - begun), "s")
@@ -44,11 +49,25 @@ with tf.Session(master, config=tf.ConfigProto(device_filters=["/job:ps", "/job:w
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "replication", [pytest.param(["--replication", "coordinator"], marks=pytest.mark.long), []], ids=["in-graph", "between-graph"]
+    "replication",
+    [pytest.param(["--replication", "coordinator"], marks=pytest.mark.long), []],
+    ids=["in-graph", "between-graph"],
 )
-def test_a_call_may_be_quiet_for_as_long_as_it_likes(bed: CommandBed, replication: list[str]) -> None:
+def test_a_call_may_be_quiet_for_as_long_as_it_likes(
+    bed: CommandBed, replication: list[str]
+) -> None:
     bed.write("waits.py", WAITS)
-    code, said = bed.run("up", "--ps", "1", "--workers", "1", *replication, "waits.py", str(QUIET_S), deadline_s=PATIENCE_S + QUIET_S)
+    code, said = bed.run(
+        "up",
+        "--ps",
+        "1",
+        "--workers",
+        "1",
+        *replication,
+        "waits.py",
+        str(QUIET_S),
+        deadline_s=PATIENCE_S + QUIET_S,
+    )
     assert code == 0, said
     quiet = re.search(r"got 7 after (\d+) s", said)
     assert quiet, said

@@ -1,4 +1,5 @@
-"""Two clusters that have only their name in common: one folder's `up` leaves the other's run alone."""
+"""Two clusters that have only their name in common: one folder's `up` leaves the other's run
+alone."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def elsewhere(bed: CommandBed) -> Elsewhere:
 
 
 @pytest.mark.process
-def test_up_leaves_a_live_run_of_another_folder_alone_and_says_whose_it_is(bed: CommandBed, elsewhere: Elsewhere) -> None:
+def test_up_leaves_a_live_run_of_another_folder_alone_and_says_whose_it_is(
+    bed: CommandBed, elsewhere: Elsewhere
+) -> None:
     other = elsewhere("elsewhere/bed")
     for each in (bed, other):
         each.write("patient.py", PATIENT)
@@ -49,7 +52,9 @@ def test_up_leaves_a_live_run_of_another_folder_alone_and_says_whose_it_is(bed: 
 
 @pytest.mark.long
 @pytest.mark.process
-def test_a_cluster_file_is_the_same_from_any_folder_and_two_of_one_name_are_not(bed: CommandBed, elsewhere: Elsewhere) -> None:
+def test_a_cluster_file_is_the_same_from_any_folder_and_two_of_one_name_are_not(
+    bed: CommandBed, elsewhere: Elsewhere
+) -> None:
     other = elsewhere("other")
     bed.write("patient.py", PATIENT)
     path = bed.write("c.yaml", FILE.replace("patient.py", str(bed.folder / "patient.py")))

@@ -1,4 +1,5 @@
-"""Sixteen hosts with four servers each: what comes up, what it takes of every host, and that nothing of it stays."""
+"""Sixteen hosts with four servers each: what comes up, what it takes of every host, and that
+nothing of it stays."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.long]
 
 HOSTS = 16
 # sshd has this done in place of what it was asked to do: a note of that, and then that.
-RECORD = r"""command="printf '%s\0' \"$SSH_ORIGINAL_COMMAND\" >> ~/commands; exec sh -c \"$SSH_ORIGINAL_COMMAND\"" """
+RECORD = (
+    r"""command="printf '%s\0' \"$SSH_ORIGINAL_COMMAND\" >> ~/commands; """
+    r"""exec sh -c \"$SSH_ORIGINAL_COMMAND\"" """
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +50,9 @@ def commands(host: BedHost) -> list[str]:
     return (host.home / "commands").read_text().split("\0")[:-1]
 
 
-def test_sixteen_hosts_with_four_servers_each_come_up_by_the_planned_commands_and_go_down(far: CommandBed, hosts: HostBed) -> None:
+def test_sixteen_hosts_with_four_servers_each_come_up_by_the_planned_commands_and_go_down(
+    far: CommandBed, hosts: HostBed
+) -> None:
     arguments = ["-H", hosts.names, "--ps", str(HOSTS), "--workers", str(3 * HOSTS)]
     planned = json.loads(far.run("plan", "--json", *arguments)[1])
     code, said = far.run("up", "-d", *arguments)
@@ -59,7 +65,10 @@ def test_sixteen_hosts_with_four_servers_each_come_up_by_the_planned_commands_an
         assert log_ins(host) == 1
         assert commands(host) == [planned["remote"][host.name]]
         # The agent, its guard, the fork server, and the servers.
-        wait_until(lambda host=host: len(host.programs()) == 3 + 4, what=f"seven processes on {host.name}: {host.programs()}")
+        wait_until(
+            lambda host=host: len(host.programs()) == 3 + 4,
+            what=f"seven processes on {host.name}: {host.programs()}",
+        )
 
     status = far.status()
     assert status is not None
@@ -67,6 +76,10 @@ def test_sixteen_hosts_with_four_servers_each_come_up_by_the_planned_commands_an
     assert code == 0, said
     assert "64 tasks, none is alive" in said
     for host in hosts.hosts:
-        wait_until(lambda host=host: not host.programs(), what=f"the end of all processes on {host.name}")
-        listening = [line for line in host.run("ss", "-ltnH").splitlines() if f":{host.port} " not in line]
+        wait_until(
+            lambda host=host: not host.programs(), what=f"the end of all processes on {host.name}"
+        )
+        listening = [
+            line for line in host.run("ss", "-ltnH").splitlines() if f":{host.port} " not in line
+        ]
         assert not [line for line in listening if host.isolated or f" {host.address}:" in line]

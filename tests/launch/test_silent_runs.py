@@ -17,14 +17,27 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-UNEVEN_OPTIONS = ("--ps", "0", "--workers", "2", "--role-by", "none", "--env", "TASK={task_index}", "--no-preload", "train.py")
+UNEVEN_OPTIONS = (
+    "--ps",
+    "0",
+    "--workers",
+    "2",
+    "--role-by",
+    "none",
+    "--env",
+    "TASK={task_index}",
+    "--no-preload",
+    "train.py",
+)
 SECONDS = 120.0
 SILENT = r"no step and no line of output for 3\d s"
 
 
 def until_said(running: Running, pattern: str) -> None:
     try:
-        wait_until(lambda: re.search(f"^psclust: {pattern}$", running.output, re.MULTILINE), SECONDS)
+        wait_until(
+            lambda: re.search(f"^psclust: {pattern}$", running.output, re.MULTILINE), SECONDS
+        )
     except TimeoutError:
         pytest.fail(f"expected {pattern}, found\n{running.output}")
 
@@ -41,14 +54,23 @@ def times_said(running: Running) -> int:
 def test_who_has_ended_and_who_is_waited_for_is_said_once_and_taken_back(bed: CommandBed) -> None:
     bed.write("train.py", UNEVEN)
     up = bed.start("up", *UNEVEN_OPTIONS)
-    said = rf"worker:1 has ended; waiting for worker:0, in its own code: nap \(train.py:[45]\); {SILENT}; psclust why {bed.name} says more"
+    said = (
+        r"worker:1 has ended; waiting for worker:0, in its own code: nap \(train.py:[45]\); "
+        rf"{SILENT}; psclust why {bed.name} says more"
+    )
     until_said(up, said)
     attached = bed.start("attach")
     until_said(attached, said)
-    (recorded,) = [each for each in read_events(bed.run_folder().events) if each["kind"] == "silence"]
+    (recorded,) = [
+        each for each in read_events(bed.run_folder().events) if each["kind"] == "silence"
+    ]
     assert recorded["findings"][0]["stack"][0].startswith("nap (train.py:")
     bed.write("go", "")
-    wait_until(lambda: (status := bed.status()) is not None and status.silent is None, 20.0, what="that there are signs again")
+    wait_until(
+        lambda: (status := bed.status()) is not None and status.silent is None,
+        20.0,
+        what="that there are signs again",
+    )
     bed.write("end", "")
     assert up.wait() == 0
     assert attached.wait() == 0
@@ -61,7 +83,11 @@ def test_workers_that_all_hang_in_a_session_call_are_named_with_the_line(bed: Co
     bed.write("train.py", ONE_HOOK)
     up = bed.start("up", "--ps", "1", "--workers", "2", "train.py")
     place = r"in a session call: s.run\(train_d\) \(train.py:\d+\)"
-    until_said(up, rf"{SILENT}, and no task uses the CPU: worker:0 and worker:1, {place}; psclust why {bed.name} says more")
+    until_said(
+        up,
+        rf"{SILENT}, and no task uses the CPU: worker:0 and worker:1, {place}; "
+        rf"psclust why {bed.name} says more",
+    )
     assert re.search(rf"^worker:0  {place}, silent for \d", bed.run("why")[1], re.MULTILINE)
     end(bed, up)
     assert times_said(up) == 1
@@ -76,7 +102,10 @@ def test_a_psclust_program_that_stands_still_names_the_ps_that_is_stopped(bed: C
     pid = bed.wait_for("ps:1", "running").pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
-    until_said(up, rf"{SILENT}, and no task uses the CPU: .*, behind ps:1; psclust why {bed.name} says more")
+    until_said(
+        up,
+        rf"{SILENT}, and no task uses the CPU: .*, behind ps:1; psclust why {bed.name} says more",
+    )
     os.kill(pid, signal.SIGCONT)
     end(bed, up)
 
@@ -88,5 +117,9 @@ def test_on_hosts_the_agents_gather_the_places(far: CommandBed, hosts: HostBed) 
     code, said = far.run("up", "-d", "-H", hosts.names, *UNEVEN_OPTIONS)
     assert code == 0, said
     attached = far.start("attach")
-    until_said(attached, rf"worker:1 has ended; waiting for worker:0, in its own code: nap \(\S*train.py:[45]\); {SILENT}; psclust why .*")
+    until_said(
+        attached,
+        r"worker:1 has ended; waiting for worker:0, in its own code: nap \(\S*train.py:[45]\); "
+        rf"{SILENT}; psclust why .*",
+    )
     end(far, attached)

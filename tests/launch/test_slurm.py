@@ -1,4 +1,5 @@
-"""A run in an allocation of a real Slurm: psclust finds the nodes, reaches them by srun, and leaves nothing there."""
+"""A run in an allocation of a real Slurm: psclust finds the nodes, reaches them by srun, and leaves
+nothing there."""
 
 from __future__ import annotations
 
@@ -15,13 +16,27 @@ from psclust.testing.slurm import SlurmBed
 
 pytestmark = [pytest.mark.process, needs_root]
 
-_FOUND = r"hosts: Slurm job \d+, 4 nodes \(n1, n2, n3, n4\), 8 slots; `-H local` uses this machine alone"
+_FOUND = (
+    r"hosts: Slurm job \d+, 4 nodes \(n1, n2, n3, n4\), 8 slots; `-H local` uses this machine alone"
+)
 
 
 @pytest.mark.tensorflow
 @in_all_four_ways(cheap=("between-graph", "--async"))
-def test_the_digits_are_learned_on_four_nodes(job: CommandBed, slurm: SlurmBed, replication: str, update: str) -> None:
-    code, said = job.run("up", "--ps", "2", "--workers", "4", "--replication", replication, update, "psclust.examples.digits:program")
+def test_the_digits_are_learned_on_four_nodes(
+    job: CommandBed, slurm: SlurmBed, replication: str, update: str
+) -> None:
+    code, said = job.run(
+        "up",
+        "--ps",
+        "2",
+        "--workers",
+        "4",
+        "--replication",
+        replication,
+        update,
+        "psclust.examples.digits:program",
+    )
     assert code == 0, said
     assert re.match(_FOUND, said), said
     found = re.search(r"evaluation: accuracy (\S+) ", said)
@@ -30,7 +45,9 @@ def test_the_digits_are_learned_on_four_nodes(job: CommandBed, slurm: SlurmBed, 
     status = job.status()
     assert status is not None
     assert {task.host for task in status.tasks} == {"n1", "n2", "n3", "n4"}
-    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {node.address for node in slurm.nodes}
+    assert {(task.address or "").rpartition(":")[0] for task in status.tasks} == {
+        node.address for node in slurm.nodes
+    }
 
 
 @pytest.mark.long
@@ -52,44 +69,85 @@ def test_a_coordinator_script(job: CommandBed) -> None:
     assert "trained to True" in said
 
 
-def test_a_batch_script_starts_it_too_and_tasks_have_the_variables_of_the_script(slurm: SlurmBed, tmp_path: Path) -> None:
+def test_a_batch_script_starts_it_too_and_tasks_have_the_variables_of_the_script(
+    slurm: SlurmBed, tmp_path: Path
+) -> None:
     bed = allocated(slurm, tmp_path / "bed")
-    bed.write("task.py", "import os\nprint(os.environ['PSCLUST_TASK'], 'on', os.environ['SLURMD_NODENAME'], os.environ['LEVEL'])\n")
-    command = " ".join([*PSCLUST, "up", "--ps", "0", "--workers", "3", "--no-preload", "--", "python", "task.py"])
+    bed.write(
+        "task.py",
+        "import os\nprint(os.environ['PSCLUST_TASK'], 'on', os.environ['SLURMD_NODENAME'], "
+        "os.environ['LEVEL'])\n",
+    )
+    command = " ".join(
+        [*PSCLUST, "up", "--ps", "0", "--workers", "3", "--no-preload", "--", "python", "task.py"]
+    )
     bed.write("job.sh", f"#!/bin/sh\nexport LEVEL=7\n{command}\n")
     bed.command = ("sbatch", "--wait", "--quiet", "--nodes=3", "--output=said")
     assert bed.run("job.sh") == (0, "")
     said = (bed.folder / "said").read_text()
-    assert [f"worker:{index} on n{index + 1} 7" in said for index in range(3)] == [True, True, True], said
+    assert [f"worker:{index} on n{index + 1} 7" in said for index in range(3)] == [
+        True,
+        True,
+        True,
+    ], said
 
 
 def test_without_an_allocation_it_is_refused(slurm: SlurmBed, bed: CommandBed) -> None:
     assert bed.run_here("up", "-H", "slurm", "train.py") == (
         2,
-        "psclust: -H: slurm: this is no allocation; submit a job with `psclust up --slurm`, or call psclust in a "
-        "script for sbatch, or in the shell of salloc.\n",
+        (
+            "psclust: -H: slurm: this is no allocation; submit a job with `psclust up --slurm`, "
+            "or call psclust in a script for sbatch, or in the shell of salloc.\n"
+        ),
     )
     bed.environ |= slurm.environ
     bed.command = ("srun", "--quiet", "--nodes=2", "--ntasks=2", *PSCLUST)
     code, said = bed.run("up", "train.py")
     assert code == 2
-    assert "hosts: srun started this psclust as task 0 of 2, and each would start the cluster. Call psclust once, without srun" in said
+    assert (
+        "hosts: srun started this psclust as task 0 of 2, and each would start the cluster. "
+        "Call psclust once, without srun" in said
+    )
 
 
 _SHOW = """import os
-print(os.environ["PSCLUST_TASK"], "on", os.environ["SLURMD_NODENAME"], "sees", os.environ.get("CUDA_VISIBLE_DEVICES") or "-")
+task, node = os.environ["PSCLUST_TASK"], os.environ["SLURMD_NODENAME"]
+print(task, "on", node, "sees", os.environ.get("CUDA_VISIBLE_DEVICES") or "-")
 """
 
 
-def test_ps_are_on_the_small_nodes_of_a_heterogeneous_job_and_each_worker_sees_its_own_gpu(slurm: SlurmBed, tmp_path: Path) -> None:
-    bed = allocated(slurm, tmp_path / "bed", "--nodes=2", "--ntasks=2", ":", "--nodes=1", "--ntasks=2", "--gpus-per-node=2")
+def test_ps_are_on_the_small_nodes_of_a_heterogeneous_job_and_each_worker_sees_its_own_gpu(
+    slurm: SlurmBed, tmp_path: Path
+) -> None:
+    bed = allocated(
+        slurm,
+        tmp_path / "bed",
+        "--nodes=2",
+        "--ntasks=2",
+        ":",
+        "--nodes=1",
+        "--ntasks=2",
+        "--gpus-per-node=2",
+    )
     bed.write("task.py", _SHOW + wait_until_shown(4))
-    jobs = "jobs: {ps: {count: 2, hosts: het-0, run: [python, task.py]}, worker: {count: 2, hosts: het-1, gpus: 1}}"
-    bed.write("psclust.yaml", f"hosts: slurm\n{jobs}\nprogram: task.py\npreload: false\nends_with: all\n")
+    jobs = (
+        "jobs: {ps: {count: 2, hosts: het-0, run: [python, task.py]}, worker: {count: "
+        "2, hosts: het-1, gpus: 1}}"
+    )
+    bed.write(
+        "psclust.yaml", f"hosts: slurm\n{jobs}\nprogram: task.py\npreload: false\nends_with: all\n"
+    )
     code, said = bed.run("up")
     assert code == 0, said
-    assert re.match(r"hosts: Slurm job \d+, 3 nodes \(het-0: n1, n2; het-1: n3\), 4 slots", said), said
-    wanted = ["ps:0 on n1 sees -", "ps:1 on n2 sees -", "worker:0 on n3 sees 0", "worker:1 on n3 sees 1"]
+    assert re.match(r"hosts: Slurm job \d+, 3 nodes \(het-0: n1, n2; het-1: n3\), 4 slots", said), (
+        said
+    )
+    wanted = [
+        "ps:0 on n1 sees -",
+        "ps:1 on n2 sees -",
+        "worker:0 on n3 sees 0",
+        "worker:1 on n3 sees 1",
+    ]
     assert [line for line in wanted if line not in said] == [], said
 
 
@@ -98,9 +156,13 @@ def test_doctor_checks_the_nodes_of_the_allocation(slurm: SlurmBed, tmp_path: Pa
     code, said = bed.run("doctor")
     assert code == 0, said
     rows = {" ".join(line.split()) for line in said.splitlines()}
-    assert any(re.fullmatch(r"all 2 log-in by srun; a Python answers within [\d.]+ s", row) for row in rows), said
+    assert any(
+        re.fullmatch(r"all 2 log-in by srun; a Python answers within [\d.]+ s", row) for row in rows
+    ), said
     assert f"all 2 folder {bed.folder} is shared" in rows
-    assert any(row.startswith("all 2 gpus") and "tasks see 0 (CUDA_VISIBLE_DEVICES)" in row for row in rows), said
+    assert any(
+        row.startswith("all 2 gpus") and "tasks see 0 (CUDA_VISIBLE_DEVICES)" in row for row in rows
+    ), said
     assert "all 2 network reaches all others" in rows
     assert any(row.startswith("all 2 tensorflow 2.") for row in rows), said
 
@@ -118,7 +180,9 @@ def test_exec_runs_a_command_on_every_node(job: CommandBed) -> None:
     ]
 
 
-def test_agents_are_reached_through_steps_if_that_is_wanted(slurm: SlurmBed, tmp_path: Path) -> None:
+def test_agents_are_reached_through_steps_if_that_is_wanted(
+    slurm: SlurmBed, tmp_path: Path
+) -> None:
     bed = allocated(slurm, tmp_path / "bed", "--nodes=2")
     bed.write("task.py", _SHOW)
     bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: task.py\npreload: false\ntunnel: true\n")
@@ -127,12 +191,19 @@ def test_agents_are_reached_through_steps_if_that_is_wanted(slurm: SlurmBed, tmp
     assert "worker:1 on n2" in said
 
 
-def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_allocation(slurm: SlurmBed, tmp_path: Path) -> None:
+def test_a_detached_run_is_watched_ended_and_purged_from_the_shell_of_the_allocation(
+    slurm: SlurmBed, tmp_path: Path
+) -> None:
     bed = allocated(slurm, tmp_path / "bed", "--nodes=2", "--ntasks-per-node=2")
     bed.write("task.py", "import time\nprint('here', flush=True)\ntime.sleep(1000)\n")
-    bed.write("psclust.yaml", "jobs: {worker: 2}\nprogram: task.py\npreload: false\nrole_by: none\n")
+    bed.write(
+        "psclust.yaml", "jobs: {worker: 2}\nprogram: task.py\npreload: false\nrole_by: none\n"
+    )
     verbs = ("up -d", "ps", "exec -- true", "down --purge")
-    script = " && ".join(" ".join([*PSCLUST, verb]) for verb in verbs) + "; squeue --steps --noheader --jobs=$SLURM_JOB_ID"
+    script = (
+        " && ".join(" ".join([*PSCLUST, verb]) for verb in verbs)
+        + "; squeue --steps --noheader --jobs=$SLURM_JOB_ID"
+    )
     bed.command = ("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=2", "sh", "-c")
     code, said = bed.run(script)
     assert code == 0, said

@@ -34,7 +34,10 @@ while step < 1000:
 """
 
 
-_KEYS = "hosts: slurm\njobs: {ps: {run: server}, worker: 1}\nprogram: train.py\nrole_by: none\npreload: false\n"
+_KEYS = (
+    "hosts: slurm\njobs: {ps: {run: server}, worker: 1}\nprogram: train.py\n"
+    "role_by: none\npreload: false\n"
+)
 _DIGITS = """hosts: slurm
 slurm: {requeue: 2}
 program: psclust.examples.digits:program
@@ -51,7 +54,14 @@ class Batch:
         self.bed.write("train.py", _COUNTS)
         self.bed.write("psclust.yaml", keys)
         self.bed.write("job.sh", f"#!/bin/sh\nexec {' '.join(PSCLUST)} up\n")
-        self.bed.command = ("sbatch", "--parsable", "--nodes=2", "--open-mode=append", "--output=said", *options)
+        self.bed.command = (
+            "sbatch",
+            "--parsable",
+            "--nodes=2",
+            "--open-mode=append",
+            "--output=said",
+            *options,
+        )
         code, self.id = self.bed.run("job.sh")
         assert code == 0, self.id
         self.id = self.id.strip()
@@ -65,13 +75,17 @@ class Batch:
         try:
             wait_until(lambda: self.said.count(text) >= times, 120, what=f"{text!r}")
         except TimeoutError:
-            pytest.fail(f"{text!r} is not there {times} times:\n{self.said}\n{self.slurm.run('squeue')}")
+            pytest.fail(
+                f"{text!r} is not there {times} times:\n{self.said}\n{self.slurm.run('squeue')}"
+            )
 
     def wait_for_end(self) -> None:
         wait_for_nothing_left(self.bed, self.slurm)
 
 
-def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(slurm: SlurmBed, tmp_path: Path) -> None:
+def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(
+    slurm: SlurmBed, tmp_path: Path
+) -> None:
     """USR1 comes as with `#SBATCH --signal=B:USR1@60`."""
     batch = Batch(slurm, tmp_path / "bed", keys=_KEYS + "slurm: {requeue: 2}\n")
     for attempt in (1, 2, 3):
@@ -80,7 +94,10 @@ def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(slurm: 
         slurm.run("scancel", "--batch", "--signal=USR1", batch.id)
         batch.wait_for("saved and stopped (SIGUSR1)", attempt)
     batch.wait_for_end()
-    saved, begun = re.findall(r"saved at step (\d+)", batch.said), re.findall(r"from step (\d+)", batch.said)
+    saved, begun = (
+        re.findall(r"saved at step (\d+)", batch.said),
+        re.findall(r"from step (\d+)", batch.said),
+    )
     assert begun == ["0", *saved[:2]], batch.said
     assert [int(step) for step in saved] == sorted(map(int, saved))
     assert "requeued: attempt 2 of 3 of Slurm job" in batch.said
@@ -89,13 +106,24 @@ def test_a_batch_job_is_requeued_as_often_as_it_may_be_and_loses_nothing(slurm: 
 
 
 @pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_scancel_lets_programs_save_and_the_job_is_not_requeued(slurm: SlurmBed, tmp_path: Path, nodes: int) -> None:
-    batch = Batch(slurm, tmp_path / "bed", f"--nodes={nodes}", "--ntasks-per-node=2", keys=_KEYS + "slurm: {requeue: 2}\n")
+def test_scancel_lets_programs_save_and_the_job_is_not_requeued(
+    slurm: SlurmBed, tmp_path: Path, nodes: int
+) -> None:
+    batch = Batch(
+        slurm,
+        tmp_path / "bed",
+        f"--nodes={nodes}",
+        "--ntasks-per-node=2",
+        keys=_KEYS + "slurm: {requeue: 2}\n",
+    )
     batch.wait_for("is up")
     slurm.run("scancel", batch.id)
     batch.wait_for("saved at step")
     batch.wait_for_end()
-    assert "SIGTERM: the programs save their work and end" in batch.said or "SIGUSR1: the programs save their work and end" in batch.said
+    assert (
+        "SIGTERM: the programs save their work and end" in batch.said
+        or "SIGUSR1: the programs save their work and end" in batch.said
+    )
     assert f"{nodes} node" in batch.said
     assert "requeued: attempt" not in batch.said
     assert "is not requeued" in batch.said
@@ -103,7 +131,9 @@ def test_scancel_lets_programs_save_and_the_job_is_not_requeued(slurm: SlurmBed,
 
 @pytest.mark.long
 @pytest.mark.tensorflow
-def test_a_training_makes_all_its_steps_over_three_attempts(slurm: SlurmBed, tmp_path: Path) -> None:
+def test_a_training_makes_all_its_steps_over_three_attempts(
+    slurm: SlurmBed, tmp_path: Path
+) -> None:
     batch = Batch(slurm, tmp_path / "bed", "--ntasks-per-node=2", keys=_DIGITS)
     for attempt in (1, 2):
         batch.wait_for("is up", attempt)
@@ -113,20 +143,43 @@ def test_a_training_makes_all_its_steps_over_three_attempts(slurm: SlurmBed, tmp
     batch.wait_for("ended well")
     batch.wait_for_end()
     saved = re.findall(r"ended at step (\d+) before the training was over", batch.said)
-    assert re.findall(r"resumed at step (\d+) \(attempt (\d)\)", batch.said) == [(saved[0], "2"), (saved[1], "3")], batch.said
+    assert re.findall(r"resumed at step (\d+) \(attempt (\d)\)", batch.said) == [
+        (saved[0], "2"),
+        (saved[1], "3"),
+    ], batch.said
     # What two workers do without a break: 60 epochs over 719 and 718 pictures, 32 at a time.
     assert re.findall(r"trained to step (\d+)", batch.said)[-1] == "2696", batch.said
 
 
 @pytest.mark.long
-def test_a_job_that_is_pre_empted_saves_and_resumes_when_it_has_nodes_again(slurm: SlurmBed, tmp_path: Path) -> None:
-    batch = Batch(slurm, tmp_path / "bed", "--partition=low", "--exclusive", keys=_KEYS + "slurm: {requeue: 2}\nenv: {PACE: 0.02}\n")
+def test_a_job_that_is_pre_empted_saves_and_resumes_when_it_has_nodes_again(
+    slurm: SlurmBed, tmp_path: Path
+) -> None:
+    batch = Batch(
+        slurm,
+        tmp_path / "bed",
+        "--partition=low",
+        "--exclusive",
+        keys=_KEYS + "slurm: {requeue: 2}\nenv: {PACE: 0.02}\n",
+    )
     batch.wait_for("is up")
-    slurm.run("srun", "--quiet", "--partition=high", "--nodes=4", "--exclusive", sys.executable, "-c", "pass")
+    slurm.run(
+        "srun",
+        "--quiet",
+        "--partition=high",
+        "--nodes=4",
+        "--exclusive",
+        sys.executable,
+        "-c",
+        "pass",
+    )
     batch.wait_for("from step", 2)
     batch.wait_for("ended well")
     batch.wait_for_end()
-    assert re.findall(r"from step (\d+)", batch.said) == ["0", *re.findall(r"saved at step (\d+)", batch.said)], batch.said
+    assert re.findall(r"from step (\d+)", batch.said) == [
+        "0",
+        *re.findall(r"saved at step (\d+)", batch.said),
+    ], batch.said
 
 
 @pytest.mark.long
@@ -137,16 +190,23 @@ def test_the_time_limit_is_no_loss(slurm: SlurmBed, tmp_path: Path) -> None:
     batch.wait_for("from step", 2)
     slurm.run("scancel", batch.id)
     batch.wait_for_end()
-    begun, saved = re.findall(r"from step (\d+)", batch.said), re.findall(r"saved at step (\d+)", batch.said)
+    begun, saved = (
+        re.findall(r"from step (\d+)", batch.said),
+        re.findall(r"saved at step (\d+)", batch.said),
+    )
     assert begun == ["0", saved[0]], batch.said
 
 
 def test_in_salloc_it_ends_with_its_own_code(job: CommandBed, slurm: SlurmBed) -> None:
     job.write("train.py", _COUNTS)
-    running = job.start("up", "--no-preload", "--ps", "0", "--workers", "2", "--role-by", "none", "train.py")
+    running = job.start(
+        "up", "--no-preload", "--ps", "0", "--workers", "2", "--role-by", "none", "train.py"
+    )
     wait_until(lambda: running.output.count("from step") == 2, what="both programs")
     number = slurm.jobs()[0].split()[0]
-    slurm.run("scancel", "--signal=TERM", f"{number}.0", check=False)  # it reports an error although it signals the step
+    slurm.run(
+        "scancel", "--signal=TERM", f"{number}.0", check=False
+    )  # it reports an error although it signals the step
     assert running.wait() == 75, running.output
     assert running.output.count("saved at step") == 2
     assert "is interactive, so it is not requeued" in running.output

@@ -1,4 +1,5 @@
-"""What is killed or cut off in a Slurm allocation, and what becomes of the run: nothing of it may live on any node afterwards."""
+"""What is killed or cut off in a Slurm allocation, and what becomes of the run: nothing of it may
+live on any node afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ while time.monotonic() < end:
 
 def start(bed: CommandBed, *, workers: int, lasts_s: float) -> Running:
     bed.write("train.py", _STRAY)
-    keys = f"jobs: {{worker: {workers}}}\nrole_by: none\npreload: false\ndeadlines: {{lease: 3s, stop: 1s}}\nenv: {{LASTS: {lasts_s}}}\n"
+    keys = (
+        f"jobs: {{worker: {workers}}}\nrole_by: none\npreload: false\n"
+        f"deadlines: {{lease: 3s, stop: 1s}}\nenv: {{LASTS: {lasts_s}}}\n"
+    )
     bed.write("psclust.yaml", f"hosts: slurm\nprogram: train.py\n{keys}")
     running = bed.start("up")
     wait_until(lambda: running.output.count("at work on") == workers, what="all tasks")
@@ -55,14 +59,18 @@ def sruns(bed: CommandBed, node: str) -> list[psutil.Process]:
 
 def agent_on(bed: CommandBed, node: str) -> psutil.Process:
     """Not its guard, which is the parent."""
-    found = [process for process in bed.processes() if process.environ().get("SLURMD_NODENAME") == node]
+    found = [
+        process for process in bed.processes() if process.environ().get("SLURMD_NODENAME") == node
+    ]
     agents = [process for process in found if "psclust.agent" in words_of(process)]
     return next(process for process in agents if process.ppid() in {other.pid for other in agents})
 
 
 def launcher(running: Running) -> psutil.Process:
     """`psclust up`, below salloc."""
-    return next(child for child in psutil.Process(running.process.pid).children() if "up" in words_of(child))
+    return next(
+        child for child in psutil.Process(running.process.pid).children() if "up" in words_of(child)
+    )
 
 
 def interrupt(running: Running) -> None:
@@ -105,9 +113,15 @@ def test_without_all_of_srun_the_run_goes_on_and_ends_as_ever(spare: CommandBed)
 def test_when_an_agent_is_killed_its_step_ends_too(spare: CommandBed, slurm: SlurmBed) -> None:
     running = start(spare, workers=3, lasts_s=1000)
     # Of an earlier test's job some may still be there.
-    wait_until(lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 3, what="three steps")
+    wait_until(
+        lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 3,
+        what="three steps",
+    )
     agent_on(spare, "n1").kill()
-    wait_until(lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 2, what="the end of its step")
+    wait_until(
+        lambda: len(slurm.run("squeue", "--steps", "--noheader").splitlines()) == 2,
+        what="the end of its step",
+    )
     wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
     interrupt(running)
 
@@ -119,7 +133,15 @@ def test_a_node_that_is_cut_off_is_replaced(spare: CommandBed, slurm: SlurmBed) 
     try:
         wait_until(lambda: "worker:0: attempt 2 starts" in running.output, what="the move")
         # Slurm leaves the tasks of a lost node alone; the agent's lease has ended them.
-        wait_until(lambda: not [each for each in on_node(spare, "train.py") if each.environ().get("SLURMD_NODENAME") == "n1"])
+        wait_until(
+            lambda: (
+                not [
+                    each
+                    for each in on_node(spare, "train.py")
+                    if each.environ().get("SLURMD_NODENAME") == "n1"
+                ]
+            )
+        )
         wait_until(lambda: "down*" in slurm.node_states(), what="Slurm's own verdict")
         assert spare.wait_for("worker:0", "running", attempt=2).host in ("n2", "n3")
     finally:
@@ -130,14 +152,19 @@ def test_a_node_that_is_cut_off_is_replaced(spare: CommandBed, slurm: SlurmBed) 
 
 @pytest.mark.long
 @pytest.mark.parametrize("tracking", ["linuxproc", "cgroup"])
-def test_when_the_allocation_ends_nothing_is_left_however_slurm_tracks_processes(tmp_path: Path, tracking: str) -> None:
+def test_when_the_allocation_ends_nothing_is_left_however_slurm_tracks_processes(
+    tmp_path: Path, tracking: str
+) -> None:
     with slurm_bed(tmp_path / "slurm", 2, tracking=tracking) as slurm:  # type: ignore[arg-type]
         bed = allocated(slurm, tmp_path / "bed", "--nodes=2")
         running = start(bed, workers=2, lasts_s=1000)
         number = slurm.jobs()[0].split()[0]
         assert on_node(bed, "sleep", "1000")
         slurm.run("scancel", "--signal=KILL", number)
-        wait_until(lambda: not on_node(bed, "sleep", "1000"), what="the end of the tasks and their children")
+        wait_until(
+            lambda: not on_node(bed, "sleep", "1000"),
+            what="the end of the tasks and their children",
+        )
         assert running.wait() != 0, running.output
         wait_for_nothing_left(bed, slurm)
 
@@ -165,7 +192,10 @@ def test_a_node_that_is_gone_before_the_start_is_named(spare: CommandBed, slurm:
     try:
         spare.command = ("salloc", "--quiet", "--no-kill", "--nodes=3", "sh", "-c")
         verb = " ".join([*PSCLUST, "up", "--no-preload", "--ps", "0", "--workers", "2", "train.py"])
-        code, said = spare.run(f"{verb}; echo code $?; until sinfo -N -h -o %T | grep -q 'down'; do sleep 0.5; done; {verb}")
+        code, said = spare.run(
+            f"{verb}; echo code $?; until sinfo -N -h -o %T | grep -q 'down'; "
+            f"do sleep 0.5; done; {verb}"
+        )
     finally:
         slurm[1].heal()
     assert code == 3, said

@@ -1,4 +1,5 @@
-"""A host is lost in the middle of a run: its tasks move to a spare slot and all start again, or the run ends and says why."""
+"""A host is lost in the middle of a run: its tasks move to a spare slot and all start again, or the
+run ends and says why."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ DIGITS = """
 hosts: h1:1, h2:1, h3:1
 jobs: {{ps: 1, worker: 1}}
 program: psclust.examples.digits:program
-args: [--set, epochs=20, --set, "data_dir={folder}/digits", --config, save_steps=20, --model-dir, "{folder}/model"]
+args: [--set, epochs=20, --set, "data_dir={folder}/digits", --config, save_steps=20,
+  --model-dir, "{folder}/model"]
 deadlines: {{lease: 6, stop: 2}}
 """
 
@@ -60,14 +62,22 @@ def cut(host: BedHost) -> Iterator[None]:
 
 @pytest.mark.long
 @pytest.mark.tensorflow
-def test_the_chief_moves_to_a_spare_host_and_the_digits_are_learned_from_the_last_checkpoint(far: CommandBed, hosts: HostBed) -> None:
+def test_the_chief_moves_to_a_spare_host_and_the_digits_are_learned_from_the_last_checkpoint(
+    far: CommandBed, hosts: HostBed
+) -> None:
     far.write("psclust.yaml", DIGITS.format(folder=far.folder))
     up = far.start("up")
-    wait_until(lambda: "| step " in up.output and (far.folder / "model" / "checkpoint").exists(), what="the first steps")
+    wait_until(
+        lambda: "| step " in up.output and (far.folder / "model" / "checkpoint").exists(),
+        what="the first steps",
+    )
     assert far.wait_for("worker:0", "running").host == "h2"
     with cut(hosts[1]):
         assert up.wait(300) == 0, up.output
-    assert re.search(r"host h2 is lost, with worker:0: .*; moved: worker:0 to h3; all tasks start again", up.output), up.output
+    assert re.search(
+        r"host h2 is lost, with worker:0: .*; moved: worker:0 to h3; all tasks start again",
+        up.output,
+    ), up.output
     assert far.wait_for("worker:0", "done", attempt=2).host == "h3"
     assert "restored" in far.log("worker:0", 2)
     found = re.search(r"evaluation: accuracy (\S+) ", up.output)
@@ -75,7 +85,9 @@ def test_the_chief_moves_to_a_spare_host_and_the_digits_are_learned_from_the_las
     assert float(found[1]) >= 0.96
 
 
-def test_tasks_move_while_there_is_a_spare_slot_and_a_host_that_comes_back_is_none(far: CommandBed, hosts: HostBed) -> None:
+def test_tasks_move_while_there_is_a_spare_slot_and_a_host_that_comes_back_is_none(
+    far: CommandBed, hosts: HostBed
+) -> None:
     far.write("psclust.yaml", PATIENT)
     far.write("train.py", BEATS)
     up = far.start("up")
@@ -85,7 +97,9 @@ def test_tasks_move_while_there_is_a_spare_slot_and_a_host_that_comes_back_is_no
         assert far.wait_for("worker:1", "running", attempt=2).host == "h3"
         if hosts[1].isolated:
             wait_until(lambda: not hosts[1].programs(), what="the end of what was there")
-            ended, began = ((far.folder / f"worker:1.{attempt}").read_text().split() for attempt in (1, 2))
+            ended, began = (
+                (far.folder / f"worker:1.{attempt}").read_text().split() for attempt in (1, 2)
+            )
             assert float(ended[-1]) < float(began[0]) + 1, "twice for no longer than a second"
     wait_until(lambda: not hosts[1].programs(), what="the end of what was there")
     code, said = far.run("up")
@@ -95,4 +109,7 @@ def test_tasks_move_while_there_is_a_spare_slot_and_a_host_that_comes_back_is_no
     with cut(hosts[2]):
         assert up.wait() == 1, up.output
     assert "host h3 is lost, with worker:1: " in up.output
-    assert "no spare slot is left for worker:1; a host with more `slots` than tasks lets a run go on" in up.output
+    assert (
+        "no spare slot is left for worker:1; a host with more `slots` than tasks lets a run go on"
+        in up.output
+    )

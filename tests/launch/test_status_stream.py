@@ -18,7 +18,8 @@ TOO_LONG_S = 5.0
 
 @pytest.fixture
 def slow_handler() -> Iterator[list[int]]:
-    """Of a signal that comes within `WAIT_S` and takes longer than that; of a second one, which raises. The signals that came."""
+    """Of a signal that comes within `WAIT_S` and takes longer than that; of a second one, which
+    raises. The signals that came."""
     came: list[int] = []
 
     def handle(number: int, frame: object) -> None:

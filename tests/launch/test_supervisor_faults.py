@@ -1,4 +1,5 @@
-"""A run whose supervisor or guard is killed, stands still, or can do nothing: it ends, and `up` and `ps` say the same of it."""
+"""A run whose supervisor or guard is killed, stands still, or can do nothing: it ends, and `up` and
+`ps` say the same of it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ SLEEP = ("--ps", "0", "--workers", "2", "--", "sleep", "600")
 
 def limited(bed: CommandBed, limit: str) -> CommandBed:
     """Whose commands run under a limit of the shell's."""
-    return CommandBed(bed.folder, bed.environ, ("bash", "-c", f'ulimit {limit}; exec "$@"', "-", sys.executable, "-m", "psclust"), bed.mark)
+    return CommandBed(
+        bed.folder,
+        bed.environ,
+        ("bash", "-c", f'ulimit {limit}; exec "$@"', "-", sys.executable, "-m", "psclust"),
+        bed.mark,
+    )
 
 
 def supervisor(bed: CommandBed) -> psutil.Process:
@@ -35,19 +41,25 @@ def supervisor(bed: CommandBed) -> psutil.Process:
     return psutil.Process(status.supervisor)
 
 
-# ------------------------------------------------------------------------------------------------------------ too few files
+# ------------------------------------------------------------------------------------ too few files
 
 
 @pytest.mark.parametrize(("limit", "workers"), [(64, 40), (20, 2)])
-def test_too_few_open_files_are_told_before_anything_starts(bed: CommandBed, limit: int, workers: int) -> None:
-    code, said = limited(bed, f"-n {limit}").run("up", "--ps", "0", "--workers", str(workers), "--", "sleep", "100")
+def test_too_few_open_files_are_told_before_anything_starts(
+    bed: CommandBed, limit: int, workers: int
+) -> None:
+    code, said = limited(bed, f"-n {limit}").run(
+        "up", "--ps", "0", "--workers", str(workers), "--", "sleep", "100"
+    )
     assert code == 3
     assert f"{workers} tasks need about" in said
     assert f"this shell allows {limit} (ulimit -Hn)" in said
 
 
 def test_a_soft_limit_of_files_is_raised_for_the_supervisor_alone(bed: CommandBed) -> None:
-    code, said = limited(bed, "-Sn 64").run("up", "--ps", "0", "--workers", "20", "--", "bash", "-c", "ulimit -Sn; ulimit -Hn")
+    code, said = limited(bed, "-Sn 64").run(
+        "up", "--ps", "0", "--workers", "20", "--", "bash", "-c", "ulimit -Sn; ulimit -Hn"
+    )
     assert code == 0, said
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert bed.log("worker:19").split() == ["64", str(hard)]
@@ -64,13 +76,18 @@ def test_a_supervisor_that_can_open_no_file_ends_the_run_and_says_so(bed: Comman
     assert "worker:0 could not be started: too many open files: psclust may have 8" in up.output
 
 
-# ------------------------------------------------------------------------------------------------------- killed, or standing still
+# ------------------------------------------------------------------------ killed, or standing still
 
 
 def test_a_killed_guard_is_named_and_its_supervisor_does_its_work(bed: CommandBed) -> None:
-    up = bed.start("up", "--ps", "0", "--workers", "2", "--", "bash", "-c", "setsid sleep 700 & sleep 600")
+    up = bed.start(
+        "up", "--ps", "0", "--workers", "2", "--", "bash", "-c", "setsid sleep 700 & sleep 600"
+    )
     process = supervisor(bed)
-    wait_until(lambda: sum("700" in words_of(other) for other in bed.processes()) == 2, what="two that left their group")
+    wait_until(
+        lambda: sum("700" in words_of(other) for other in bed.processes()) == 2,
+        what="two that left their group",
+    )
     os.kill(process.ppid(), signal.SIGKILL)
     assert up.wait() == 1, up.output
     assert "the run's guard was killed" in up.output
@@ -102,7 +119,10 @@ def test_an_interrupt_kills_a_supervisor_that_stands_still(bed: CommandBed, numb
     process.suspend()
     for stopping in ("once more to stop now", "stopping now"):
         up.process.send_signal(number)
-        wait_until(lambda stopping=stopping: stopping in up.output, what=stopping)  # type: ignore[misc]
+        wait_until(
+            lambda stopping=stopping: stopping in up.output,  # type: ignore[misc]
+            what=stopping,
+        )
     assert up.wait() == (130 if number == signal.SIGINT else 143), up.output
     assert "the supervisor did not answer" in up.output
     assert not bed.processes()
@@ -111,7 +131,18 @@ def test_an_interrupt_kills_a_supervisor_that_stands_still(bed: CommandBed, numb
 
 @pytest.mark.parametrize("guard_too", [False, True])
 def test_down_ends_a_run_whose_supervisor_stands_still(bed: CommandBed, guard_too: bool) -> None:
-    bed.run("up", "-d", "--ps", "0", "--workers", "2", "--", "bash", "-c", "setsid sleep 700 & sleep 600")
+    bed.run(
+        "up",
+        "-d",
+        "--ps",
+        "0",
+        "--workers",
+        "2",
+        "--",
+        "bash",
+        "-c",
+        "setsid sleep 700 & sleep 600",
+    )
     process = supervisor(bed)
     guard = psutil.Process(process.ppid())
     process.suspend()
@@ -124,7 +155,9 @@ def test_down_ends_a_run_whose_supervisor_stands_still(bed: CommandBed, guard_to
 
 
 @pytest.mark.parametrize("options", [(), ("--now",)])
-def test_down_ends_with_its_code_at_once_as_in_order(bed: CommandBed, options: tuple[str, ...]) -> None:
+def test_down_ends_with_its_code_at_once_as_in_order(
+    bed: CommandBed, options: tuple[str, ...]
+) -> None:
     up = bed.start("up", *SLEEP)
     bed.wait_for("worker:0", "running")
     assert bed.run("down", *options)[0] == 0
@@ -167,20 +200,35 @@ sys.meta_path.insert(0, Hook())
     return hook
 
 
-# --------------------------------------------------------------------------------------------------------------- a full disk
+# -------------------------------------------------------------------------------------- a full disk
 
 
 @pytest.mark.parametrize("ending", ["well", "badly"])
-def test_on_a_full_disk_up_and_ps_say_the_same_of_the_end(small_disk: CommandBed, ending: str) -> None:
-    script = "until [ -e finish ]; do sleep 0.05; done; " + ("true" if ending == "well" else "echo the reason; exit 7")
+def test_on_a_full_disk_up_and_ps_say_the_same_of_the_end(
+    small_disk: CommandBed, ending: str
+) -> None:
+    script = "until [ -e finish ]; do sleep 0.05; done; " + (
+        "true" if ending == "well" else "echo the reason; exit 7"
+    )
     up = small_disk.start("up", "--ps", "0", "--workers", "2", "--", "bash", "-c", script)
     supervisor(small_disk)
     fill(small_disk.state)
     small_disk.write("finish", "")
     code, said = up.wait(), small_disk.run("ps")[1]
     if ending == "well":
-        assert (code, "ended well" in up.output, "ended well" in said) == (0, True, True), (up.output, said)
+        assert (code, "ended well" in up.output, "ended well" in said) == (0, True, True), (
+            up.output,
+            said,
+        )
     else:
-        assert (code, "exited with code 7" in up.output, "exited with code 7" in said) == (1, True, True), (up.output, said)
-        failed = [task.exit_code for task in read_status(small_disk.run_folder()).tasks if task.phase == "failed"]
+        assert (code, "exited with code 7" in up.output, "exited with code 7" in said) == (
+            1,
+            True,
+            True,
+        ), (up.output, said)
+        failed = [
+            task.exit_code
+            for task in read_status(small_disk.run_folder()).tasks
+            if task.phase == "failed"
+        ]
         assert failed[:1] == [7]

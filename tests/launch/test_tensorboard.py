@@ -1,4 +1,5 @@
-"""`tensorboard:` shows what the chief writes while it does, here and from other hosts; it ends with the run, or stays if it was to."""
+"""`tensorboard:` shows what the chief writes while it does, here and from other hosts; it ends with
+the run, or stays if it was to."""
 
 from __future__ import annotations
 
@@ -34,7 +35,13 @@ while not os.path.exists("enough"):
     step += 1
     time.sleep(0.1)
 """
-ALONE = {"program": "train.py", "preload": False, "role_by": "none", "jobs": {"worker": 1}, "tensorboard": "logs"}
+ALONE = {
+    "program": "train.py",
+    "preload": False,
+    "role_by": "none",
+    "jobs": {"worker": 1},
+    "tensorboard": "logs",
+}
 
 
 def address_in(said: str) -> str:
@@ -46,7 +53,9 @@ def address_in(said: str) -> str:
 def get(address: str, path: str) -> Any:
     """None while nothing answers."""
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://{address}/{path}", timeout=60) as reply:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            f"http://{address}/{path}", timeout=60
+        ) as reply:
             return json.loads(reply.read())
     except (urllib.error.URLError, ConnectionError):
         return None
@@ -55,7 +64,11 @@ def get(address: str, path: str) -> Any:
 def shown_steps(address: str) -> int:
     """How many steps of the loss it shows."""
     tags = get(address, "data/plugin/scalars/tags")
-    return len(get(address, "data/plugin/scalars/scalars?tag=loss&run=train")) if tags and "loss" in tags.get("train", {}) else 0
+    return (
+        len(get(address, "data/plugin/scalars/scalars?tag=loss&run=train"))
+        if tags and "loss" in tags.get("train", {})
+        else 0
+    )
 
 
 def test_it_follows_a_run_and_ends_with_it(bed: CommandBed) -> None:
@@ -66,7 +79,9 @@ def test_it_follows_a_run_and_ends_with_it(bed: CommandBed) -> None:
     address = address_in(said)
     first = wait_until(lambda: shown_steps(address), what="a curve")
     wait_until(lambda: shown_steps(address) > first, what="a longer curve")
-    (board,) = [each for each in bed.processes() if "psclust.control.board_process" in each.cmdline()]
+    (board,) = [
+        each for each in bed.processes() if "psclust.control.board_process" in each.cmdline()
+    ]
     assert board.memory_info().rss < 200e6
     board.kill()
     noted = '"TensorBoard has ended, the run goes on; '
@@ -113,8 +128,10 @@ def test_without_tensorboard_nothing_is_started(bed: CommandBed) -> None:
     code, said = bed.run("up", env={"PYTHONPATH": str(bed.folder / "hook")})
     assert (code, said) == (
         2,
-        "psclust: tensorboard: TensorBoard is not installed beside psclust. Install it (pip install 'psclust[tensorboard]'), or leave it "
-        "out.\n",
+        (
+            "psclust: tensorboard: TensorBoard is not installed beside psclust. "
+            "Install it (pip install 'psclust[tensorboard]'), or leave it out.\n"
+        ),
     )
     assert bed.cluster().current() is None
 

@@ -37,7 +37,10 @@ def request_of(folder: Path, text: str) -> UpRequest:
 
 def test_the_draft_has_fixed_ports_and_leaves_the_others_open(folder: Path) -> None:
     draft = request_of(folder, "jobs: {ps: {count: 2, ports: 2300}, worker: 1}").draft
-    assert draft.cluster.as_dict() == {"ps": ["127.0.0.1:2300", "127.0.0.1:2301"], "worker": ["127.0.0.1:auto"]}
+    assert draft.cluster.as_dict() == {
+        "ps": ["127.0.0.1:2300", "127.0.0.1:2301"],
+        "worker": ["127.0.0.1:auto"],
+    }
     assert draft[Task("ps", 0)].env["PSCLUST_RUN_DIR"] == str(folder / "runs" / "one" / "<run>")
 
 
@@ -50,15 +53,24 @@ def test_nothing_that_is_missing_is_started(folder: Path) -> None:
 
 COORDINATES = """
 import tensorflow as tf
-strategy = tf.distribute.ParameterServerStrategy(tf.distribute.cluster_resolver.TFConfigClusterResolver())
+resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
 """
 
 
-@pytest.mark.parametrize("program", ["program: train.py", "program: [python, -m, train]", "program: train.py\ncwd: ."])
-def test_a_coordinator_script_needs_no_word_and_the_copy_of_its_file_has_it(folder: Path, program: str) -> None:
+@pytest.mark.parametrize(
+    "program", ["program: train.py", "program: [python, -m, train]", "program: train.py\ncwd: ."]
+)
+def test_a_coordinator_script_needs_no_word_and_the_copy_of_its_file_has_it(
+    folder: Path, program: str
+) -> None:
     (folder / "train.py").write_text(COORDINATES)
     request = request_of(folder, f"{program}\njobs: {{ps: 1, worker: 2}}")
-    assert [str(task.task) for task in request.draft.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]
+    assert [str(task.task) for task in request.draft.tasks if task.serves] == [
+        "ps:0",
+        "worker:0",
+        "worker:1",
+    ]
     assert request.draft[Task("chief", 0)].decides
     assert "coordinates the workers" in request.draft.notes[0]
     copied = request_of(folder, cluster_text(request.file, "local"))
@@ -94,7 +106,10 @@ def test_a_name_is_claimed_once(folder: Path) -> None:
 
 def test_a_run_folder_that_cannot_be_made_is_named(folder: Path) -> None:
     (folder / "runs").write_text("a file")
-    with pytest.raises(StartError, match=r"runs/one: .*; runs are kept there\. Choose another place with --run-dir\."):
+    with pytest.raises(
+        StartError,
+        match=r"runs/one: .*; runs are kept there\. Choose another place with --run-dir\.",
+    ):
         claim_name(request_of(folder, "jobs: {ps: 1}"))
 
 

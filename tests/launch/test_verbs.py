@@ -1,4 +1,5 @@
-"""Verbs at a real prompt: detached runs, second `up`s, several clusters at once, ports that are taken."""
+"""Verbs at a real prompt: detached runs, second `up`s, several clusters at once, ports that are
+taken."""
 
 from __future__ import annotations
 
@@ -15,7 +16,10 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-PATIENT = "import os, sys, time\nprint('args', sys.argv[1:], flush=True)\nwhile not os.path.exists('finish'): time.sleep(0.02)\n"
+PATIENT = (
+    "import os, sys, time\nprint('args', sys.argv[1:], flush=True)\n"
+    "while not os.path.exists('finish'): time.sleep(0.02)\n"
+)
 FILE = """
 jobs: {worker: 2}
 program: patient.py
@@ -36,7 +40,10 @@ def test_a_detached_run_outlives_up_and_is_found_again(patient: CommandBed) -> N
     assert "bed is up: 2 workers" in said
     code, said = patient.run("ps")
     assert code == 0
-    assert [line.split()[:2] for line in said.splitlines()[2:]] == [["worker:0", "running"], ["worker:1", "running"]]
+    assert [line.split()[:2] for line in said.splitlines()[2:]] == [
+        ["worker:0", "running"],
+        ["worker:1", "running"],
+    ]
     patient.write("finish", "")
     wait_until(lambda: (status := patient.status()) and status.ended, what="the end of the run")
     _, said = patient.run("ps")
@@ -56,7 +63,10 @@ def test_a_second_up_changes_nothing_when_nothing_differs(patient: CommandBed) -
 def test_a_second_up_changes_only_what_differs(patient: CommandBed) -> None:
     patient.run("up", "-d")
     first = patient.wait_for("worker:0", "running").pid
-    patient.write("psclust.yaml", FILE.replace("{worker: 2}", "{worker: {count: 2, task_args: {1: [--late]}}}"))
+    patient.write(
+        "psclust.yaml",
+        FILE.replace("{worker: 2}", "{worker: {count: 2, task_args: {1: [--late]}}}"),
+    )
     code, said = patient.run_here("plan")
     assert code == 0
     assert "~ worker:1 (argv)" in said
@@ -84,7 +94,9 @@ def test_a_second_up_adds_and_removes_tasks_outside_the_cluster(patient: Command
 
 
 def test_plan_starts_nothing_and_shows_arguments_and_tf_config(patient: CommandBed) -> None:
-    code, said = patient.run_here("plan", "--json", "-f", "psclust.yaml", "patient.py", "--lr", "0.1")
+    code, said = patient.run_here(
+        "plan", "--json", "-f", "psclust.yaml", "patient.py", "--lr", "0.1"
+    )
     assert code == 0, said
     plan = json.loads(said)
     assert plan["tasks"][1]["argv"] == [sys.executable, "patient.py", "--lr", "0.1"]
@@ -118,7 +130,9 @@ def test_two_ups_that_race_make_one_run(patient: CommandBed) -> None:
 
 def test_two_clusters_that_race_for_fixed_ports_do_not_share_them(patient: CommandBed) -> None:
     base = free_ports(2)
-    racers = [patient.start("up", "-d", "--name", name, "--ports", str(base)) for name in ("one", "two")]
+    racers = [
+        patient.start("up", "-d", "--name", name, "--ports", str(base)) for name in ("one", "two")
+    ]
     assert sorted(racer.wait() for racer in racers) == [0, 3]
     refused = next(racer.output for racer in racers if racer.process.returncode == 3)
     assert f"127.0.0.1:{base} is already in use" in refused
@@ -140,7 +154,10 @@ def test_ports_come_from_the_range_that_was_given(patient: CommandBed) -> None:
         assert patient.run("up", "-d", "--ports", f"{base}-{base + 3}")[0] == 0
         status = patient.status()
     assert status is not None
-    assert [task.address for task in status.tasks] == [f"127.0.0.1:{base + 1}", f"127.0.0.1:{base + 2}"]
+    assert [task.address for task in status.tasks] == [
+        f"127.0.0.1:{base + 1}",
+        f"127.0.0.1:{base + 2}",
+    ]
     patient.run("down")
 
 

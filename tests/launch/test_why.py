@@ -36,14 +36,18 @@ def why(bed: CommandBed) -> dict[str, dict[str, Any]]:
 
 
 def until_why(bed: CommandBed, **expected: tuple[str, list[str]]) -> dict[str, dict[str, Any]]:
-    """Wait until `why` says so: what each of these tasks (worker_0) does, by its beginning, and which tasks it waits for."""
+    """Wait until `why` says so: what each of these tasks (worker_0) does, by its beginning, and
+    which tasks it waits for."""
     last: dict[str, dict[str, Any]] = {}
 
     def fits() -> bool:
         last.clear()
         last.update(why(bed))
         names = {name: last[name.replace("_", ":")] for name in expected}
-        return all(names[name]["does"].startswith(does) and names[name]["waits_for"] == waits for name, (does, waits) in expected.items())
+        return all(
+            names[name]["does"].startswith(does) and names[name]["waits_for"] == waits
+            for name, (does, waits) in expected.items()
+        )
 
     try:
         wait_until(fits, SECONDS, what=f"{expected}")
@@ -54,7 +58,9 @@ def until_why(bed: CommandBed, **expected: tuple[str, list[str]]) -> dict[str, d
 
 def barrier_waits(port: int) -> dict[str, float]:
     """Task -> its seconds in the barrier."""
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"http://127.0.0.1:{port}/metrics") as reply:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        f"http://127.0.0.1:{port}/metrics"
+    ) as reply:
         families = text_string_to_metric_families(reply.read().decode())
     (found,) = [family for family in families if family.name == "psclust_task_barrier_wait_seconds"]
     return {sample.labels["task"]: sample.value for sample in found.samples}
@@ -79,41 +85,69 @@ def test_a_held_barrier_a_slow_input_and_a_stopped_ps_are_named(bed: CommandBed)
     held = bed.write("step-1", "")
     port = free_ports(1)
     train(bed, "--metrics", str(port))
-    until_why(bed, worker_0=("in the barrier for step", ["worker:1"]), worker_1=("in its own code: held (staged.py:", []))
+    until_why(
+        bed,
+        worker_0=("in the barrier for step", ["worker:1"]),
+        worker_1=("in its own code: held (staged.py:", []),
+    )
     held.unlink()
-    until_why(bed, worker_0=("training", []), worker_1=("training", []), ps_0=("serves at 127.0.0.1:", []))
+    until_why(
+        bed, worker_0=("training", []), worker_1=("training", []), ps_0=("serves at 127.0.0.1:", [])
+    )
     computing = bed.write("compute-1", "")
-    expected = {"worker_0": ("in the barrier for step", ["worker:1"]), "worker_1": ("computing its gradient for step", [])}
+    expected = {
+        "worker_0": ("in the barrier for step", ["worker:1"]),
+        "worker_1": ("computing its gradient for step", []),
+    }
     until_why(bed, **expected)
     computing.unlink()
     until_why(bed, worker_0=("training", []))
     slow = bed.write("input-0", "")
-    found = until_why(bed, worker_0=("reading input: held (staged.py:", []), worker_1=("in the barrier for step", ["worker:0"]))
+    found = until_why(
+        bed,
+        worker_0=("reading input: held (staged.py:", []),
+        worker_1=("in the barrier for step", ["worker:0"]),
+    )
     assert found["worker:1"]["for_s"] >= 2
     assert found["worker:0"]["stack"][0].startswith("held (staged.py:")
     slow.unlink()
     until_why(bed, worker_0=("training", []))
     signal_task(bed, "ps:1", signal.SIGSTOP)
-    until_why(bed, ps_1=("frozen by a signal", []), worker_0=("in step", ["ps:1"]), worker_1=("in step", ["ps:1"]))
+    until_why(
+        bed,
+        ps_1=("frozen by a signal", []),
+        worker_0=("in step", ["ps:1"]),
+        worker_1=("in step", ["ps:1"]),
+    )
     said = bed.run("why")[1]
     assert "held up by ps:1: frozen by a signal or a debugger (SIGSTOP)" in said
     assert "worker:1, innermost first:" in said
     signal_task(bed, "ps:1", signal.SIGCONT)
     # Both were late once.
     waited = wait_until(lambda: barrier_waits(port), SECONDS, what="the time in the barrier")
-    assert {task: seconds > 1.0 for task, seconds in waited.items()} == {"worker:0": True, "worker:1": True}
+    assert {task: seconds > 1.0 for task, seconds in waited.items()} == {
+        "worker:0": True,
+        "worker:1": True,
+    }
     end(bed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("slow", [0, 1])
-@pytest.mark.parametrize("form", [["UNHELD=1"], ["MUCH=400000"], []], ids=["the chief updates", "streamed", "hooks"])
-def test_a_slow_gradient_is_told_from_those_that_wait_for_it(bed: CommandBed, form: list[str], slow: int) -> None:
+@pytest.mark.parametrize(
+    "form", [["UNHELD=1"], ["MUCH=400000"], []], ids=["the chief updates", "streamed", "hooks"]
+)
+def test_a_slow_gradient_is_told_from_those_that_wait_for_it(
+    bed: CommandBed, form: list[str], slow: int
+) -> None:
     train(bed, *(f"--env={each}" for each in form))
     until_why(bed, worker_0=("training", []), worker_1=("training", []))
     held = bed.write(f"compute-{slow}", "")
     waits = ("in the barrier for step", [f"worker:{slow}"])
-    until_why(bed, **{f"worker_{slow}": ("computing its gradient for step", []), f"worker_{1 - slow}": waits})
+    until_why(
+        bed,
+        **{f"worker_{slow}": ("computing its gradient for step", []), f"worker_{1 - slow}": waits},
+    )
     held.unlink()
     until_why(bed, worker_0=("training", []), worker_1=("training", []))
     end(bed)
@@ -121,7 +155,9 @@ def test_a_slow_gradient_is_told_from_those_that_wait_for_it(bed: CommandBed, fo
 
 def test_a_run_without_steps_is_explained_and_then_ended(bed: CommandBed) -> None:
     bed.write("staged.py", PROGRAM)
-    bed.write("psclust.yaml", json.dumps({"program": "staged:program", "deadlines": {"progress": "5s"}}))
+    bed.write(
+        "psclust.yaml", json.dumps({"program": "staged:program", "deadlines": {"progress": "5s"}})
+    )
     up = bed.start("up", *SYNC)
     signal_task(bed, "ps:1", signal.SIGSTOP)
     assert up.wait() == 1, up.output
@@ -146,10 +182,16 @@ def test_a_worker_that_never_starts_is_named(bed: CommandBed) -> None:
     (hook / "sitecustomize.py").write_text("import time\ntime.sleep(1000)\n")
     bed.write("staged.py", PROGRAM)
     jobs = {"ps": 1, "worker": {"count": 2, "task_env": {"1": {"PYTHONPATH": str(hook)}}}}
-    bed.write("psclust.yaml", json.dumps({"program": "staged:program", "jobs": jobs, "update": "sync"}))
+    bed.write(
+        "psclust.yaml", json.dumps({"program": "staged:program", "jobs": jobs, "update": "sync"})
+    )
     up = bed.start("up")
     bed.wait_for("worker:0", "running")
-    until_why(bed, worker_0=("in the barrier for step", ["worker:1"]), worker_1=("in its own code: <module> (hook/sitecustomize.py:2)", []))
+    until_why(
+        bed,
+        worker_0=("in the barrier for step", ["worker:1"]),
+        worker_1=("in its own code: <module> (hook/sitecustomize.py:2)", []),
+    )
     end(bed)
     up.wait()
 
@@ -158,7 +200,9 @@ def test_a_worker_that_never_starts_is_named(bed: CommandBed) -> None:
 def test_a_ps_that_does_not_listen_yet_is_named(bed: CommandBed) -> None:
     bed.write("late", "")
     bed.write("train.py", LATE_PS + "# --ps_hosts --worker_hosts --job_name --task_index\n")
-    up = bed.start("up", "--ps", "1", "--workers", "1", "--no-preload", "train.py", "--job_name={job_name}")
+    up = bed.start(
+        "up", "--ps", "1", "--workers", "1", "--no-preload", "train.py", "--job_name={job_name}"
+    )
     bed.wait_for("ps:0", "running")
     until_why(bed, ps_0=("not yet listening at 127.0.0.1:", []))
     assert "in its own code: prepare (train.py:" in why(bed)["ps:0"]["does"]
@@ -181,7 +225,12 @@ def test_loading_tensorflow_is_named(bed: CommandBed) -> None:
 def test_a_session_for_a_ps_that_is_not_there_is_named(bed: CommandBed) -> None:
     first = free_ports(3)
     bed.write("train.py", ABSENT_PS % (first, first + 1, first + 2))
-    assert bed.run("up", "-d", "--ps", "0", "--workers", "1", "--env", "TF_CPP_MIN_LOG_LEVEL=0", "train.py")[0] == 0
+    assert (
+        bed.run(
+            "up", "-d", "--ps", "0", "--workers", "1", "--env", "TF_CPP_MIN_LOG_LEVEL=0", "train.py"
+        )[0]
+        == 0
+    )
     until_why(bed, worker_0=("in CreateSession", ["ps:0", "ps:1"]))
     end(bed)
 
@@ -194,13 +243,18 @@ def slow_disk(tmp_path: Path) -> Iterator[Path]:
     image.write_bytes(b"")
     os.truncate(image, 64 << 20)
     subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
-    if subprocess.run(["mount", "-o", "loop", str(image), str(folder)], capture_output=True).returncode:
+    if subprocess.run(
+        ["mount", "-o", "loop", str(image), str(folder)], capture_output=True
+    ).returncode:
         pytest.skip("mounting an image needs root and a loop device")
     try:
         yield folder
     finally:
         subprocess.run(["fsfreeze", "-u", str(folder)], capture_output=True)
-        wait_until(lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0, what="umount")
+        wait_until(
+            lambda: subprocess.run(["umount", str(folder)], capture_output=True).returncode == 0,
+            what="umount",
+        )
 
 
 @pytest.mark.long
@@ -210,7 +264,11 @@ def test_a_checkpoint_on_a_slow_disk_is_named(bed: CommandBed, slow_disk: Path) 
     assert bed.run("up", "-d", *SYNC, "staged:program", *model)[0] == 0
     until_why(bed, worker_0=("training", []))
     subprocess.run(["fsfreeze", "-f", str(slow_disk)], check=True)
-    until_why(bed, worker_0=("writing a checkpoint", []), worker_1=("in the barrier for step", ["worker:0"]))
+    until_why(
+        bed,
+        worker_0=("writing a checkpoint", []),
+        worker_1=("in the barrier for step", ["worker:0"]),
+    )
     subprocess.run(["fsfreeze", "-u", str(slow_disk)], check=True)
     end(bed)
 
@@ -222,11 +280,17 @@ def test_a_cut_link_between_two_hosts_is_named(far: CommandBed, hosts: HostBed) 
     assert far.run("up", "-d", "-H", hosts.names, *SYNC, "staged:program")[0] == 0
     until_why(far, worker_0=("training", []), worker_1=("training", []))
     address = far.wait_for("ps:1", "running").address
-    worker = next(host for host in hosts.hosts if host.name == far.wait_for("worker:1", "running").host)
+    worker = next(
+        host for host in hosts.hosts if host.name == far.wait_for("worker:1", "running").host
+    )
     assert address is not None
     worker.run("ip", "route", "add", "blackhole", f"{address.partition(':')[0]}/32")
     try:
-        until_why(far, worker_1=("in step", [f"ps:1 (no connection from {worker.name} to {address})"]), ps_1=("serves at", []))
+        until_why(
+            far,
+            worker_1=("in step", [f"ps:1 (no connection from {worker.name} to {address})"]),
+            ps_1=("serves at", []),
+        )
     finally:
         worker.run("ip", "route", "del", "blackhole", f"{address.partition(':')[0]}/32")
     end(far)

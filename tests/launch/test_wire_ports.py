@@ -1,4 +1,5 @@
-"""psclust's own wire in a run: at which port, and what happens where tasks cannot connect to each other."""
+"""psclust's own wire in a run: at which port, and what happens where tasks cannot connect to each
+other."""
 
 from __future__ import annotations
 
@@ -21,27 +22,42 @@ import tensorflow.compat.v1 as tf
 
 class Ops(tf.train.SessionRunHook):
     def begin(self):
-        print("received:", sum(op.type == "PsclustReceive" for op in tf.get_default_graph().get_operations()), flush=True)
+        types = [op.type for op in tf.get_default_graph().get_operations()]
+        print("received:", types.count("PsclustReceive"), flush=True)
 
 def model(features):
     weights = tf.get_variable("weights", [4, 2], initializer=tf.ones_initializer())
-    return psclust.EstimatorSpec("train", loss=tf.reduce_mean(tf.matmul(features, weights) ** 2), training_hooks=[Ops()])
+    loss = tf.reduce_mean(tf.matmul(features, weights) ** 2)
+    return psclust.EstimatorSpec("train", loss=loss, training_hooks=[Ops()])
 
-program = psclust.Program(
-    model, lambda: tf.data.Dataset.from_tensors(tf.ones([8, 4])).repeat(20), lambda: tf.train.GradientDescentOptimizer(0.01)
-)
+def data():
+    return tf.data.Dataset.from_tensors(tf.ones([8, 4])).repeat(20)
+
+program = psclust.Program(model, data, lambda: tf.train.GradientDescentOptimizer(0.01))
 """
 NOT_USED = "TensorFlow's wire is used, which takes more time and CPU: for psclust's own there is"
 
 
-@pytest.mark.parametrize(("replication", "update"), [("between-graph", "async"), ("between-graph", "sync"), ("in-graph", "sync")])
-def test_without_a_port_for_it_the_graph_is_built_again_for_tensorflows(bed: CommandBed, replication: str, update: str) -> None:
+@pytest.mark.parametrize(
+    ("replication", "update"),
+    [("between-graph", "async"), ("between-graph", "sync"), ("in-graph", "sync")],
+)
+def test_without_a_port_for_it_the_graph_is_built_again_for_tensorflows(
+    bed: CommandBed, replication: str, update: str
+) -> None:
     bed.write("mine.py", PROGRAM)
     # No range.
     ps = {"count": 2, "env": {"PSCLUST_PORTS": "none"}}
     bed.write(
         "psclust.yaml",
-        json.dumps({"replication": replication, "update": update, "program": "mine:program", "jobs": {"ps": ps, "worker": 2}}),
+        json.dumps(
+            {
+                "replication": replication,
+                "update": update,
+                "program": "mine:program",
+                "jobs": {"ps": ps, "worker": 2},
+            }
+        ),
     )
     code, said = bed.run("up")
     assert code == 0, said
@@ -54,14 +70,28 @@ def test_without_a_port_for_it_the_graph_is_built_again_for_tensorflows(bed: Com
 def test_it_keeps_to_a_range_of_ports(bed: CommandBed) -> None:
     bed.write("mine.py", PROGRAM.replace("repeat(20)", "repeat()"))
     ports = "24100-24199"
-    bed.write("psclust.yaml", json.dumps({"name": bed.name, "ports": ports, "program": "mine:program", "jobs": {"ps": 1, "worker": 1}}))
+    bed.write(
+        "psclust.yaml",
+        json.dumps(
+            {
+                "name": bed.name,
+                "ports": ports,
+                "program": "mine:program",
+                "jobs": {"ps": 1, "worker": 1},
+            }
+        ),
+    )
     code, said = bed.run("up", "-d")
     assert code == 0, said
     wait_until(lambda: "step " in bed.log("worker:0"), what="a step")
     ps = bed.task("ps:0")
     assert ps is not None
     assert ps.pid is not None
-    open_ports = {each.laddr.port for each in psutil.Process(ps.pid).net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+    open_ports = {
+        each.laddr.port
+        for each in psutil.Process(ps.pid).net_connections("tcp")
+        if each.status == psutil.CONN_LISTEN
+    }
     assert len(open_ports) == 2
     assert open_ports <= set(range(24100, 24200))
     assert bed.run("down", bed.name)[0] == 0
@@ -69,17 +99,24 @@ def test_it_keeps_to_a_range_of_ports(bed: CommandBed) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="hosts with a firewall of their own need root")
-def test_behind_a_firewall_that_keeps_it_out_a_cluster_trains_by_tensorflows(bed: CommandBed, tmp_path: Path) -> None:
+def test_behind_a_firewall_that_keeps_it_out_a_cluster_trains_by_tensorflows(
+    bed: CommandBed, tmp_path: Path
+) -> None:
     with host_bed(tmp_path / "hosts", 2) as hosts:
         first, second = hosts.hosts
         bed.environ |= {"HOME": str(hosts.home)}
         bed.write("mine.py", PROGRAM)
         # `up` itself tries only the ports that it has chosen.
         jobs = {"ps": {"count": 1, "env": {"PSCLUST_PORTS": "2390-2399"}}, "worker": 1}
-        bed.write("psclust.yaml", json.dumps({"hosts": ["h1", "h2"], "program": "mine:program", "jobs": jobs}))
+        bed.write(
+            "psclust.yaml",
+            json.dumps({"hosts": ["h1", "h2"], "program": "mine:program", "jobs": jobs}),
+        )
         first.run("nft", "add table inet closed")
         first.run("nft", "add chain inet closed in { type filter hook input priority 0; }")
-        first.run("nft", f"add rule inet closed in ip saddr {second.address} tcp dport 2390-2399 drop")
+        first.run(
+            "nft", f"add rule inet closed in ip saddr {second.address} tcp dport 2390-2399 drop"
+        )
         code, said = bed.run("up")
     assert code == 0, said
     assert f"{NOT_USED} no connection from worker:0 to ps:0 at {first.address}" in said

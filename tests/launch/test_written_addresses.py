@@ -1,4 +1,5 @@
-"""Scripts with addresses written in: psclust holds none of their ports, so each is taken by one server only, as without psclust."""
+"""Scripts with addresses written in: psclust holds none of their ports, so each is taken by one
+server only, as without psclust."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ import argparse, os, time
 import tensorflow.compat.v1 as tf
 tf.disable_v2_behavior()
 p = argparse.ArgumentParser()
-p.add_argument("--job_name"); p.add_argument("--task_index", type=int); p.add_argument("--tag", type=float)
+p.add_argument("--job_name")
+p.add_argument("--task_index", type=int)
+p.add_argument("--tag", type=float)
 a = p.parse_args()
 cluster = tf.train.ClusterSpec({"ps": ["localhost:PORT0"], "worker": ["localhost:PORT1"]})
 server = tf.train.Server(cluster, job_name=a.job_name, task_index=a.task_index)
@@ -54,12 +57,17 @@ def test_the_second_of_two_tasks_that_take_one_address_fails(bed: CommandBed) ->
     assert "Could not start gRPC server" in said
 
 
-def test_a_second_run_with_the_same_written_addresses_fails_and_leaves_the_first_alone(bed: CommandBed) -> None:
+def test_a_second_run_with_the_same_written_addresses_fails_and_leaves_the_first_alone(
+    bed: CommandBed,
+) -> None:
     port = free_ports(2)
     bed.write("train.py", TRAINING.replace("PORT0", str(port)).replace("PORT1", str(port + 1)))
     words = ("--ps", "1", "--workers", "1", "train.py")
     first = bed.start("up", "--name", "first", *words, "--tag", "1")
-    wait_until(lambda: "on its way" in first.output or first.process.poll() is not None, what="steps of the first run")
+    wait_until(
+        lambda: "on its way" in first.output or first.process.poll() is not None,
+        what="steps of the first run",
+    )
     code, said = bed.run("up", "--name", "second", *words, "--tag", "2")
     assert code == 1, said
     bed.write("enough", "")
@@ -67,10 +75,15 @@ def test_a_second_run_with_the_same_written_addresses_fails_and_leaves_the_first
     assert "tag 1.0 v 1.0" in first.output
 
 
-def test_a_script_that_psclust_gave_its_addresses_gets_them_beside_the_reservation(bed: CommandBed) -> None:
+def test_a_script_that_psclust_gave_its_addresses_gets_them_beside_the_reservation(
+    bed: CommandBed,
+) -> None:
     port = free_ports(2)
     bed.write("train.py", TRAINING.replace("PORT0", str(port)).replace("PORT1", str(port + 1)))
-    addresses = f"jobs:\n  ps: {{addresses: ['localhost:{port}']}}\n  worker: {{addresses: ['localhost:{port + 1}']}}\n"
+    addresses = (
+        f"jobs:\n  ps: {{addresses: ['localhost:{port}']}}\n"
+        f"  worker: {{addresses: ['localhost:{port + 1}']}}\n"
+    )
     bed.write("psclust.yaml", f"{addresses}program: train.py\nargs: [--tag, '3']\n")
     bed.write("enough", "")
     code, said = bed.run("up")

@@ -18,12 +18,36 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_site_builds_with_every_verb_and_key(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-f", str(ROOT / "mkdocs.yml"), "-d", str(tmp_path / "site")]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "-q",
+        "--strict",
+        "-f",
+        str(ROOT / "mkdocs.yml"),
+        "-d",
+        str(tmp_path / "site"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    page = lambda name: (tmp_path / "site" / name / "index.html").read_text(encoding="utf-8")  # noqa: E731
-    assert [verb for verb in VERBS if f'id="psclust-{verb}"' not in page("reference/commands")] == []
-    assert [key for key in ClusterText.model_fields if f"<code>{key}</code>" not in page("reference/cluster-file")] == []
-    assert [name for name in ("Cluster", "Program", "TrainConfig") if f'id="psclust.{name}"' not in page("reference/api")] == []
+
+    def page(name: str) -> str:
+        return (tmp_path / "site" / name / "index.html").read_text(encoding="utf-8")
+
+    assert [
+        verb for verb in VERBS if f'id="psclust-{verb}"' not in page("reference/commands")
+    ] == []
+    assert [
+        key
+        for key in ClusterText.model_fields
+        if f"<code>{key}</code>" not in page("reference/cluster-file")
+    ] == []
+    assert [
+        name
+        for name in ("Cluster", "Program", "TrainConfig")
+        if f'id="psclust.{name}"' not in page("reference/api")
+    ] == []
     # Nothing is loaded from elsewhere.
     assert re.findall(r'(?:src|href)="https?://[^"]*\.(?:js|css|woff2?)', page("tutorial")) == []

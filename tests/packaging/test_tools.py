@@ -13,12 +13,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_a_commit_is_checked_as_make_check_does() -> None:
-    printed = subprocess.run(["make", "--dry-run", "check"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        ["make", "--dry-run", "check"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     commands = [command.strip() for line in printed.splitlines() for command in line.split("&&")]
-    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))[
+        "repos"
+    ]
     hooks = [hook["entry"] for hook in repo["hooks"]]
     assert hooks == [
-        command for command in commands if command.startswith((".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/python -m pytest"))
+        command
+        for command in commands
+        if command.startswith((".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/python -m pytest"))
     ]
 
 
@@ -26,5 +32,9 @@ def test_the_changelog_begins_with_this_version_and_knows_three_kinds_of_entries
     lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
     versions = [line.split()[1] for line in lines if line.startswith("## ")]
     assert versions[0] == psclust.__version__
-    assert {line for line in lines if line.startswith("### ")} <= {"### ADDED", "### CHANGED", "### FIXED"}
+    assert {line for line in lines if line.startswith("### ")} <= {
+        "### ADDED",
+        "### CHANGED",
+        "### FIXED",
+    }
     assert f'version="{psclust.__version__}"' in (ROOT / "setup.py").read_text(encoding="utf-8")

@@ -24,12 +24,18 @@ ROOT = Path(__file__).parents[2]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     tree = folder / "tree"
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    files = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
     for name in filter(None, files):
         if (ROOT / name).exists():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
-    built = subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(tree)], capture_output=True, text=True)
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(tree)],
+        capture_output=True,
+        text=True,
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     (wheel,) = (folder / "dist").glob("*.whl")
     assert list((folder / "dist").glob("*.tar.gz"))
@@ -38,7 +44,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[Path]:
-    """A virtual environment with nothing in it; half a gigabyte once it is filled, so it does not stay."""
+    """A virtual environment with nothing in it; half a gigabyte once it is filled, so it does not
+    stay."""
     folder = tmp_path / "clean"
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     yield folder
@@ -60,7 +67,8 @@ def test_it_has_the_libraries_and_the_page_and_no_tests(wheel: Path) -> None:
 
 
 def test_what_it_installs_starts_a_cluster(wheel: Path, bed: CommandBed, environment: Path) -> None:
-    # What psclust depends on is that of this environment; the psclust of this one is not found by such a line.
+    # What psclust depends on is that of this environment; the psclust of this one is not found by
+    # such a line.
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "others.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
     _install(environment, "--no-deps", str(wheel))
@@ -80,7 +88,9 @@ def test_what_it_installs_starts_a_cluster(wheel: Path, bed: CommandBed, environ
 
 
 @pytest.mark.long
-def test_with_what_it_depends_on_it_runs_the_demo(wheel: Path, bed: CommandBed, environment: Path) -> None:
+def test_with_what_it_depends_on_it_runs_the_demo(
+    wheel: Path, bed: CommandBed, environment: Path
+) -> None:
     _install(environment, f"{wheel}[examples]")
     shutil.copy(ROOT / "cluster_specs" / "digits.yaml", bed.folder)
     bed.command = (str(environment / "bin" / "psclust"),)

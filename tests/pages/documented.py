@@ -11,7 +11,10 @@ from pathlib import Path
 from psclust.spec.cluster_file import ClusterText
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")))
+PAGES = (
+    "README.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
+)
 
 _TYPED = re.compile(r"(?:\.venv/bin/)?(psclust|python -m psclust\.train)(?= [^-]|$)(.*)")
 _PYTHON = re.compile(r"import |from |with |def |[a-z_]+ = |@|>>> ")
@@ -31,7 +34,9 @@ class Piece:
     @property
     def first(self) -> str:
         """The first line that is no comment."""
-        return next((line for line in self.text.splitlines() if line and not line.startswith("#")), "")
+        return next(
+            (line for line in self.text.splitlines() if line and not line.startswith("#")), ""
+        )
 
     @property
     def is_cluster_file(self) -> bool:
@@ -44,7 +49,8 @@ class Piece:
 
     @property
     def python(self) -> str:
-        """The code of a Python block: what is typed after it in a shell, or answered at the prompt, left out."""
+        """The code of a Python block: what is typed after it in a shell, or answered at the prompt,
+        left out."""
         lines = self.text.splitlines()
         if self.first.startswith(">>> "):
             return "\n".join(line[4:] for line in lines if line.startswith((">>> ", "... ")))
@@ -57,7 +63,11 @@ def blocks(page: str) -> Iterator[Piece]:
     lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
     start = None
     for number, line in enumerate([*lines, "end"]):
-        if start is None and line.startswith("    ") and (number == 0 or not lines[number - 1].strip()):
+        if (
+            start is None
+            and line.startswith("    ")
+            and (number == 0 or not lines[number - 1].strip())
+        ):
             start = number
         elif start is not None and line and not line.startswith("    "):
             yield Piece(page, start + 1, textwrap.dedent("\n".join(lines[start:number])).rstrip())
@@ -73,8 +83,8 @@ def code(page: str) -> Iterator[Piece]:
 
 
 def commands(piece: Piece) -> Sequence[str]:
-    """The commands of psclust in a piece: "psclust ARGUMENTS" or "python -m psclust.train ARGUMENTS". Where some lines have a prompt, all
-    others are output."""
+    """The commands of psclust in a piece: "psclust ARGUMENTS" or "python -m psclust.train
+    ARGUMENTS". Where some lines have a prompt, all others are output."""
     lines = piece.text.splitlines()
     typed = [line[2:] for line in lines if line.startswith("$ ")] or lines
     found = [_TYPED.match(line) for line in typed]

@@ -1,20 +1,26 @@
-"""The `train.py` that a documented command is about: each reads its role in the way of the kind of script that its page speaks of."""
+"""The `train.py` that a documented command is about: each reads its role in the way of the kind of
+script that its page speaks of."""
 
 from __future__ import annotations
 
 _TRAIN = """
 import tensorflow.compat.v1 as tf
 tf.disable_eager_execution()
-server = tf.train.Server(tf.train.ClusterSpec(cluster), job_name=job, task_index=index)
+spec = tf.train.ClusterSpec(cluster)
+server = tf.train.Server(spec, job_name=job, task_index=index)
 if job == "ps":
     server.join()
-with tf.device(tf.train.replica_device_setter(worker_device=f"/job:{job}/task:{index}", cluster=tf.train.ClusterSpec(cluster))):
+own = f"/job:{job}/task:{index}"
+with tf.device(tf.train.replica_device_setter(worker_device=own, cluster=spec)):
     w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
     step = tf.train.get_or_create_global_step()
     loss = tf.reduce_sum((w - 1.0) ** 2)
     train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
-config = tf.ConfigProto(device_filters=["/job:ps", f"/job:{job}/task:{index}"])
-with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=[tf.train.StopAtStepHook(50)], config=config) as session:
+config = tf.ConfigProto(device_filters=["/job:ps", own])
+hooks = [tf.train.StopAtStepHook(50)]
+with tf.train.MonitoredTrainingSession(
+    server.target, is_chief=index == 0, hooks=hooks, config=config
+) as session:
     while not session.should_stop():
         session.run(train)
 print("trained")
@@ -29,7 +35,8 @@ for name in ("--ps_hosts", "--worker_hosts", "--job_name", "--lr", "--data", "--
     parser.add_argument(name)
 parser.add_argument("--task_index", type=int)
 given = parser.parse_args()
-cluster, job, index = {"ps": given.ps_hosts.split(","), "worker": given.worker_hosts.split(",")}, given.job_name, given.task_index
+cluster = {"ps": given.ps_hosts.split(","), "worker": given.worker_hosts.split(",")}
+job, index = given.job_name, given.task_index
 """
     + _TRAIN
 )
@@ -43,7 +50,8 @@ parser.add_argument("--cluster")
 parser.add_argument("--task", type=int)
 given = parser.parse_args()
 cluster = json.loads(os.environ["CLUSTER_SPEC"])
-assert given.cluster == "ps|{ps},worker|{worker}".format(**{name: ",".join(hosts) for name, hosts in cluster.items()}), given
+hosts = {name: ",".join(listed) for name, listed in cluster.items()}
+assert given.cluster == "ps|{ps},worker|{worker}".format(**hosts), given
 job, index = os.environ["PSCLUST_TASK"].split(":")[0], given.task
 """
     + _TRAIN
@@ -76,7 +84,8 @@ COORDINATOR = _COORDINATE.format(serve="")
 OWN_SERVERS = _COORDINATE.format(
     serve="""
 if resolver.task_type in ("worker", "ps"):
-    server = tf.distribute.Server(resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id, protocol="grpc")
+    job, index = resolver.task_type, resolver.task_id
+    server = tf.distribute.Server(resolver.cluster_spec(), job, index, protocol="grpc")
     server.join()
 """
 )

@@ -1,4 +1,5 @@
-"""What the pages show can be typed: options exist, cluster files load, code compiles. `test_typed_pages.py` runs it."""
+"""What the pages show can be typed: options exist, cluster files load, code compiles.
+`test_typed_pages.py` runs it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ _FILES = [
     for piece in (*blocks(page), *code(page))
     if piece.is_cluster_file and not piece.text.startswith("hosts: Slurm job")  # what `up` prints
 ]
-_CODE = [pytest.param(piece, id=str(piece)) for page in PAGES for piece in blocks(page) if piece.is_python]
+_CODE = [
+    pytest.param(piece, id=str(piece))
+    for page in PAGES
+    for piece in blocks(page)
+    if piece.is_python
+]
 _OPTION = re.compile(r"--?[a-z][a-z-]*$")
 _OF_OTHERS = {
     "docs/slurm.md: --cpus-per-task",
@@ -54,7 +60,9 @@ def test_a_command_has_options_that_exist(command: str) -> None:
     if verb == "help":
         return
     assert verb in VERBS
-    with import_module(f"psclust.cli.verbs.{verb}").command.make_context(verb, arguments) as context:
+    with import_module(f"psclust.cli.verbs.{verb}").command.make_context(
+        verb, arguments
+    ) as context:
         program = context.params.get("program") or ()
     if program and ":" in program[0]:
         assert options_parser().parse_args(list(program))
@@ -66,8 +74,12 @@ def test_a_cluster_file_loads(piece: Piece, tmp_path: Path) -> None:
     shown = yaml.safe_load(re.sub(r"\bthat job\b", "worker", piece.text))
     if list(shown.values()) == [None]:
         return
-    jobs = {name: 1 for name in ("controller", "chief") if name in piece.text and "jobs" not in shown}
-    program = "module:program" if "placement" in shown or shown.get("tensorboard") is True else "train.py"
+    jobs = {
+        name: 1 for name in ("controller", "chief") if name in piece.text and "jobs" not in shown
+    }
+    program = (
+        "module:program" if "placement" in shown or shown.get("tensorboard") is True else "train.py"
+    )
     data = {"jobs": {"ps": 2, "worker": 1} | jobs, "program": program} | shown
     if "het-" in piece.text:
         data["hosts"] = "slurm"
@@ -96,9 +108,16 @@ def test_options_named_in_texts_exist() -> None:
         for parameter in import_module(f"psclust.cli.verbs.{verb}").command.params:
             if isinstance(parameter, click.Option):
                 known |= {*parameter.opts, *parameter.secondary_opts}
-    named = [(word, piece) for page in PAGES for piece in code(page) if (word := piece.text.split()[0]).startswith("-")]
+    named = [
+        (word, piece)
+        for page in PAGES
+        for piece in code(page)
+        if (word := piece.text.split()[0]).startswith("-")
+    ]
     # Those of `fab`, docker and systemd have a page of their own.
     unknown = {
-        f"{piece.page}: {word}" for word, piece in named if _OPTION.match(word) and word not in known and piece.page != "docs/deploy.md"
+        f"{piece.page}: {word}"
+        for word, piece in named
+        if _OPTION.match(word) and word not in known and piece.page != "docs/deploy.md"
     }
     assert unknown == _OF_OTHERS

@@ -1,4 +1,5 @@
-"""Every command of the pages is typed, those of blocks in their order, in a folder that has what the page speaks of; and ends well."""
+"""Every command of the pages is typed, those of blocks in their order, in a folder that has what
+the page speaks of; and ends well."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.process,
     pytest.mark.tensorflow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="hosts with names of their own, and Slurm's daemons, need root"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="hosts with names of their own, and Slurm's daemons, need root"
+    ),
 ]
 
 # What a page leaves open.
@@ -45,10 +48,20 @@ def block(page: str, first: str) -> str:
 
 
 def typed(page: str) -> list[str]:
-    """The commands of a page: those of its blocks, and those within its text that give a verb something to do."""
-    in_text = [command for piece in code(page) for command in commands(piece) if len(command.split()) > 2 and "..." not in command]
+    """The commands of a page: those of its blocks, and those within its text that give a verb
+    something to do."""
+    in_text = [
+        command
+        for piece in code(page)
+        for command in commands(piece)
+        if len(command.split()) > 2 and "..." not in command
+    ]
     found = [command for piece in blocks(page) for command in commands(piece)]
-    found += [command for command in in_text if not re.search(r" (TASK|NAME)$|psclust task|psclust\.train$", command)]
+    found += [
+        command
+        for command in in_text
+        if not re.search(r" (TASK|NAME)$|psclust task|psclust\.train$", command)
+    ]
     # Those for pods are typed in tests/pods, where there is a Kubernetes cluster.
     return [command for command in dict.fromkeys(found) if "--kubernetes" not in command]
 
@@ -74,7 +87,9 @@ def reader(bed: CommandBed, hosts: HostBed) -> Iterator[CommandBed]:
     """Somebody who has the files of the pages, and whose `ssh` knows the hosts a to e."""
     bed.environ |= {"HOME": str(hosts.home), "PYTHONPATH": str(bed.folder)}
     (bed.folder / "cluster_specs").symlink_to(ROOT / "cluster_specs")
-    house = next(piece for piece in blocks("docs/training.md") if piece.text.startswith("# house.py"))
+    house = next(
+        piece for piece in blocks("docs/training.md") if piece.text.startswith("# house.py")
+    )
     for name in ("house", "module", "mytraining"):
         bed.write(f"{name}.py", house.python)
     bed.write("cluster.yaml", block("docs/kubernetes.md", "name: mnist"))
@@ -94,10 +109,18 @@ def type_in(reader: CommandBed, command: str) -> None:
     reader.write("train.py", script_for(command))
     words = words_of(command, reader.environ["HOME"])
     if words[0] == "python":
-        done = subprocess.run([sys.executable, *words[1:]], cwd=reader.folder, env=reader.environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, *words[1:]],
+            cwd=reader.folder,
+            env=reader.environment(),
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         return
-    program = [word for word in words[2:] if ":" in word or word.endswith((".py", ".yaml")) or word == "--"]
+    program = [
+        word for word in words[2:] if ":" in word or word.endswith((".py", ".yaml")) or word == "--"
+    ]
     if words[1] == "up" and not program and "-d" not in words:
         serve(reader, command, words[1:])
         return
@@ -115,25 +138,50 @@ def serve(reader: CommandBed, command: str, words: list[str]) -> None:
     assert up.wait() == 143, up.output
 
 
-@pytest.mark.parametrize(("page", "typed_there"), list(pages()), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("page", "typed_there"),
+    list(pages()),
+    ids=lambda value: value if isinstance(value, str) else "",
+)
 def test_a_page_is_typed(page: str, typed_there: list[str], reader: CommandBed) -> None:
     for command in [*filter(None, [_BEFORE.get(page)]), *typed_there]:
         type_in(reader, command)
 
 
-@pytest.mark.parametrize("piece", [piece for piece in blocks("docs/python.md") if piece.is_python], ids=str)
+@pytest.mark.parametrize(
+    "piece", [piece for piece in blocks("docs/python.md") if piece.is_python], ids=str
+)
 def test_python_of_the_page_runs(piece, reader: CommandBed) -> None:  # type: ignore[no-untyped-def]
     reader.write("train.py", script_for(""))
     # The cluster file of that page is any; the one of Kubernetes asks for GPUs.
     reader.write("cluster.yaml", "jobs: {ps: 1, worker: 2}\nprogram: mytraining:program\n")
     if piece.first.startswith("def test"):
-        reader.write("test_it.py", f"def train(spec):\n    assert sorted(spec) == ['ps', 'worker']\n    return 0.0\n\n\n{piece.text}\n")
+        reader.write(
+            "test_it.py",
+            "def train(spec):\n    assert sorted(spec) == ['ps', 'worker']\n"
+            f"    return 0.0\n\n\n{piece.text}\n",
+        )
         # Without the plugin that psclust's own tests leave out.
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:kmock", "test_it.py"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:kmock",
+            "test_it.py",
+        ]
     else:
-        reader.write("it.py", f"import psclust\nfrom psclust.examples.digits import program\n\n{piece.text}\n")
+        reader.write(
+            "it.py",
+            f"import psclust\nfrom psclust.examples.digits import program\n\n{piece.text}\n",
+        )
         command = [sys.executable, "it.py"]
-    done = subprocess.run(command, cwd=reader.folder, env=reader.environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=reader.folder, env=reader.environment(), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -148,7 +196,9 @@ def login(bed: CommandBed, slurm: SlurmBed, tmp_path: Path) -> CommandBed:
     """Somebody on a login node whose `~/venv` has psclust."""
     home = tmp_path / "home"
     (home / "venv" / "bin").mkdir(parents=True)
-    (home / "venv" / "bin" / "activate").write_text(f"export PATH={Path(sys.executable).parent}:$PATH\n", encoding="utf-8")
+    (home / "venv" / "bin" / "activate").write_text(
+        f"export PATH={Path(sys.executable).parent}:$PATH\n", encoding="utf-8"
+    )
     bed.environ |= {**slurm.environ, "HOME": str(home), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     return bed
 

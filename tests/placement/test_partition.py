@@ -24,7 +24,9 @@ from psclust.placement.variable import Variable
         ((0, 4), 1, (0,)),
     ],
 )
-def test_rows_are_spread_evenly_over_as_few_shards_as_fit(shape: tuple[int, ...], limit: int | None, rows: tuple[int, ...]) -> None:
+def test_rows_are_spread_evenly_over_as_few_shards_as_fit(
+    shape: tuple[int, ...], limit: int | None, rows: tuple[int, ...]
+) -> None:
     assert shard_rows(Variable("v", shape), limit) == rows
 
 

@@ -15,7 +15,16 @@ from psclust.placement.variable import Variable, dtype_bytes
 
 VGG = [
     Variable(name, (size,), "uint8")
-    for name, size in (("a", 100), ("b", 7000), ("c", 100), ("d", 64000), ("e", 100), ("f", 16000), ("g", 100), ("h", 2000))
+    for name, size in (
+        ("a", 100),
+        ("b", 7000),
+        ("c", 100),
+        ("d", 64000),
+        ("e", 100),
+        ("f", 16000),
+        ("g", 100),
+        ("h", 2000),
+    )
 ]
 
 
@@ -26,7 +35,10 @@ def some_variables(seed: int) -> list[Variable]:
 
 
 def loads(variables: list[Variable], placed: dict[str, int], ps: int) -> list[int]:
-    return [sum(variable.bytes for variable in variables if placed[variable.name] == index) for index in range(ps)]
+    return [
+        sum(variable.bytes for variable in variables if placed[variable.name] == index)
+        for index in range(ps)
+    ]
 
 
 def test_round_robin_deals_out_in_the_order_given() -> None:
@@ -48,8 +60,13 @@ def test_balanced_puts_the_largest_first_onto_the_least_loaded() -> None:
         (0, 0, [0, 0, 0]),
     ],
 )
-def test_balanced_uses_no_ps_for_next_to_nothing(table: int, kernel: int, expected: list[int]) -> None:
-    made = [Variable(name, (bytes_,), "uint8") for name, bytes_ in (("table", table), ("kernel", kernel), ("bias", kernel // 1024))]
+def test_balanced_uses_no_ps_for_next_to_nothing(
+    table: int, kernel: int, expected: list[int]
+) -> None:
+    made = [
+        Variable(name, (bytes_,), "uint8")
+        for name, bytes_ in (("table", table), ("kernel", kernel), ("bias", kernel // 1024))
+    ]
     assert list(place(made, 2, PlacementSettings("balanced")).values()) == expected
 
 
@@ -95,7 +112,9 @@ def test_a_pinned_table_takes_all_its_shards_with_it() -> None:
 
 
 def test_a_pin_beyond_the_last_ps_is_told() -> None:
-    with pytest.raises(UsageError, match=r"'x\*' is pinned to ps:2, and there are 2 ps; write a number from 0 on"):
+    with pytest.raises(
+        UsageError, match=r"'x\*' is pinned to ps:2, and there are 2 ps; write a number from 0 on"
+    ):
         place(VGG, 2, PlacementSettings(pin={"x*": 2}))
 
 
@@ -114,7 +133,11 @@ def test_a_policy_reads_what_it_renders(policy: PlacementSettings) -> None:
 
 
 def test_a_plain_policy_is_one_word() -> None:
-    found = PlacementSettings().render(), PlacementSettings(ROUND_ROBIN).render(), PlacementSettings.parse("")
+    found = (
+        PlacementSettings().render(),
+        PlacementSettings(ROUND_ROBIN).render(),
+        PlacementSettings.parse(""),
+    )
     assert found == ("balanced", "round_robin", PlacementSettings())
 
 
@@ -136,7 +159,16 @@ def test_a_text_that_is_no_policy_is_told(text: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "size"),
-    [("float32", 4), ("float64", 8), ("bfloat16", 2), ("half", 2), ("float16", 2), ("int8", 1), ("bool", 1), ("qint32", 4)],
+    [
+        ("float32", 4),
+        ("float64", 8),
+        ("bfloat16", 2),
+        ("half", 2),
+        ("float16", 2),
+        ("int8", 1),
+        ("bool", 1),
+        ("qint32", 4),
+    ],
 )
 def test_the_size_of_an_element(dtype: str, size: int) -> None:
     assert dtype_bytes(dtype) == size

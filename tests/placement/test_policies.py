@@ -35,7 +35,9 @@ def test_schema_help_and_docs_list_the_table() -> None:
     assert schema["anyOf"][0]["enum"] == list(POLICIES)
     said = CliRunner().invoke(psclust, ["up", "--help"]).output
     assert [name for name in POLICIES if f"{name}:" not in " ".join(said.split())] == []
-    assert re.findall(r"^\| `(\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE) == list(POLICIES)
+    assert re.findall(r"^\| `(\w+)` \|", DOCS.read_text(encoding="utf-8"), re.MULTILINE) == list(
+        POLICIES
+    )
 
 
 def test_default_and_advice_are_policies() -> None:

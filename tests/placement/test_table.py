@@ -30,7 +30,11 @@ def wire(table: Table, way: str) -> tuple[int, int]:
 
 def test_rows_totals_and_imbalance() -> None:
     table = tabulate(DENSE, 2, PlacementSettings(), workers=3)
-    assert [(row.variable, row.bytes, row.ps) for row in table.rows] == [("a", 400, 0), ("b", 400, 1), ("moving", 40, 0)]
+    assert [(row.variable, row.bytes, row.ps) for row in table.rows] == [
+        ("a", 400, 0),
+        ("b", 400, 1),
+        ("moving", 40, 0),
+    ]
     assert table.totals == (440, 400)
     assert table.imbalance == pytest.approx(440 / 420)
     assert sum(row.share for row in table.rows) == pytest.approx(1.0)
@@ -44,54 +48,103 @@ def test_every_trained_variable_is_pulled_and_pushed_once_by_every_replica_of_a_
 
 
 def test_bfloat16_halves_float32_and_nothing_else() -> None:
-    table = tabulate([Variable("a", (100,)), Variable("b", (10,), "float64")], 1, PlacementSettings(), workers=1, wire_dtype="bfloat16")
+    table = tabulate(
+        [Variable("a", (100,)), Variable("b", (10,), "float64")],
+        1,
+        PlacementSettings(),
+        workers=1,
+        wire_dtype="bfloat16",
+    )
     assert wire(table, "in-graph sync") == (280, 280)
 
 
 def test_int8_is_for_large_dense_float32_and_the_rest_is_bfloat16() -> None:
-    model = [Variable("large", (5, 3000)), Variable("small", (10,)), Variable("t", (20_000, 4), sparse=True, rows=5)]
-    table, without = (tabulate(model, 1, PlacementSettings(), workers=1, wire_dtype="int8", one_way=ways) for ways in ((), (IN_STEP,)))
+    model = [
+        Variable("large", (5, 3000)),
+        Variable("small", (10,)),
+        Variable("t", (20_000, 4), sparse=True, rows=5),
+    ]
+    table, without = (
+        tabulate(model, 1, PlacementSettings(), workers=1, wire_dtype="int8", one_way=ways)
+        for ways in ((), (IN_STEP,))
+    )
     # In fifteen blocks of a thousand, with a scale each. What is pulled as a whole is bfloat16.
     large, rest = 15 * 1004, 20 + 40
-    assert wire(table, "in-graph sync") == wire(table, IN_STEP) == wire(without, "in-graph sync") == (large + rest, large + rest + 40)
+    assert (
+        wire(table, "in-graph sync")
+        == wire(table, IN_STEP)
+        == wire(without, "in-graph sync")
+        == (large + rest, large + rest + 40)
+    )
     assert wire(without, IN_STEP) == (30_000 + rest, large + rest + 40)
     # A size without a divisor of that order is padded.
     assert (
-        wire(tabulate([Variable("prime", (10_007,))], 1, PlacementSettings(), workers=1, wire_dtype="int8"), "in-graph sync")[1] == 10_280
+        wire(
+            tabulate(
+                [Variable("prime", (10_007,))], 1, PlacementSettings(), workers=1, wire_dtype="int8"
+            ),
+            "in-graph sync",
+        )[1]
+        == 10_280
     )
     assert (
-        wire(tabulate([Variable("a", (10_000,), "float64")], 1, PlacementSettings(), workers=1, wire_dtype="int8"), "in-graph sync")[1]
+        wire(
+            tabulate(
+                [Variable("a", (10_000,), "float64")],
+                1,
+                PlacementSettings(),
+                workers=1,
+                wire_dtype="int8",
+            ),
+            "in-graph sync",
+        )[1]
         == 80_000
     )
 
 
 def test_of_a_sparse_variable_only_the_rows_travel_with_their_indices() -> None:
-    table = tabulate([Variable("t", (1000, 4), sparse=True, rows=5)], 2, PlacementSettings(max_shard_bytes=8000), workers=2)
+    table = tabulate(
+        [Variable("t", (1000, 4), sparse=True, rows=5)],
+        2,
+        PlacementSettings(max_shard_bytes=8000),
+        workers=2,
+    )
     assert wire(table, "between-graph sync") == (160, 240)
     assert not table.wire[0].at_least
     assert table.sparse == ("t",)
 
 
 def test_rows_that_are_unknown_are_left_out_and_marked() -> None:
-    table = tabulate([Variable("t", (1000, 4), sparse=True), Variable("w", (10,))], 2, PlacementSettings(), workers=2)
+    table = tabulate(
+        [Variable("t", (1000, 4), sparse=True), Variable("w", (10,))],
+        2,
+        PlacementSettings(),
+        workers=2,
+    )
     assert wire(table, "between-graph async") == (40, 40)
     assert all(entry.at_least for entry in table.wire)
 
 
 def test_the_busiest_ps_is_what_a_step_waits_for() -> None:
-    table = tabulate([Variable("a", (300,)), Variable("b", (100,))], 2, PlacementSettings(), workers=2)
+    table = tabulate(
+        [Variable("a", (300,)), Variable("b", (100,))], 2, PlacementSettings(), workers=2
+    )
     assert [entry.busiest for entry in table.wire] == [4800, 2400, 4800, 2400]
 
 
 def test_the_time_of_a_step_is_that_of_the_busiest_link_while_all_replicas_make_one() -> None:
-    table = tabulate([Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=2)
+    table = tabulate(
+        [Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=2
+    )
     # The first ps sends 1.2 MB to each of two replicas; each replica gets 1.6 MB.
     assert [entry.one_direction for entry in table.wire] == [2_400_000] * 4
     assert [entry.both_directions for entry in table.wire] == [4_800_000] * 4
     assert table.wire[0].seconds(1, at_once=True) == pytest.approx(2.4 / 119.6)
     assert table.wire[0].seconds(10, at_once=False) == pytest.approx(0.48 / 119.6)
     # One replica alone waits for its own link.
-    alone = tabulate([Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=1)
+    alone = tabulate(
+        [Variable("a", (300_000,)), Variable("b", (100_000,))], 2, PlacementSettings(), workers=1
+    )
     assert {entry.one_direction for entry in alone.wire} == {1_600_000}
 
 
@@ -100,12 +153,22 @@ def test_what_the_advice_saves_is_said() -> None:
     table = tabulate(MODEL, 2, PlacementSettings(ROUND_ROBIN), workers=2)
     said = gain_note(table, "in-graph sync", 1.0, {})
     assert said is not None
-    assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx([13.6, 27.2], rel=0.02)
+    assert [float(number) for number in re.findall(r"([\d.]+) ms", said)] == pytest.approx(
+        [13.6, 27.2], rel=0.02
+    )
     assert "messages" not in said
     fast = gain_note(table, "in-graph sync", 100.0, {})
     assert fast is not None
-    assert "0.136 ms in place of 0.272 ms. The messages to more ps may take longer than that saves." in fast
-    assert gain_note(tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2), "in-graph sync", 1.0, {}) is None
+    assert (
+        "0.136 ms in place of 0.272 ms. The messages to more ps may take longer than that saves."
+        in fast
+    )
+    assert (
+        gain_note(
+            tabulate(MODEL, 2, PlacementSettings(BALANCED), workers=2), "in-graph sync", 1.0, {}
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +180,9 @@ def test_what_the_advice_saves_is_said() -> None:
         ({"between-graph sync": "backup_workers"}, "in-graph sync", None),
     ],
 )
-def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(one_way: dict[str, str], way: str, named: str | None) -> None:
+def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(
+    one_way: dict[str, str], way: str, named: str | None
+) -> None:
     found = one_way_note(one_way, way)
     assert found is None if named is None else str(found).startswith(named)
 
@@ -127,7 +192,10 @@ def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(one_way: dict
     [
         ([Variable("large", (500, 500))], None),
         ([Variable("small", (500, 499))], SHORT),
-        ([Variable("large", (500, 500)), Variable("table", (1000, 16), sparse=True)], "rows of table"),
+        (
+            [Variable("large", (500, 500)), Variable("table", (1000, 16), sparse=True)],
+            "rows of table",
+        ),
         ([Variable("frozen", (500, 500), trained=False)], SHORT),
         (shards(Variable("small", (500, 100)), 50_000), None),
         (shards(Variable("small", (500, 60)), 50_000), SHORT),
@@ -135,7 +203,9 @@ def test_what_makes_a_step_use_the_wire_one_way_at_a_time_is_named(one_way: dict
         (shards(Variable("table", (1000, 16), sparse=True), 1000), "rows of table"),
     ],
 )
-def test_what_keeps_a_models_steps_from_being_streamed_is_named(variables: list[Variable], reason: str | None) -> None:
+def test_what_keeps_a_models_steps_from_being_streamed_is_named(
+    variables: list[Variable], reason: str | None
+) -> None:
     assert unstreamed(variables, 2) == reason
 
 
@@ -153,23 +223,35 @@ def test_pins_that_round_robin_carries_along_stay_in_the_advice() -> None:
 
 
 def test_one_huge_variable_is_told_to_be_cut() -> None:
-    model = [Variable("fc6/weights", (16000, 1000)), Variable("conv/weights", (300, 1000)), Variable("biases", (1000,))]
+    model = [
+        Variable("fc6/weights", (16000, 1000)),
+        Variable("conv/weights", (300, 1000)),
+        Variable("biases", (1000,)),
+    ]
     said = warning(model, 2, PlacementSettings("balanced"))
     assert said == (
-        "ps:0 holds 98 % of the variables' bytes (2.0 times the mean), 64.0 MB of them in fc6/weights; "
-        "write placement: {policy: balanced, max_shard_bytes: 16MiB} to partition fc6/weights"
+        "ps:0 holds 98 % of the variables' bytes (2.0 times the mean), "
+        "64.0 MB of them in fc6/weights; write placement: {policy: balanced, max_shard_bytes: "
+        "16MiB} to partition fc6/weights"
     )
 
 
 @pytest.mark.parametrize("ps", [2, 3, 4, 7])
-@pytest.mark.parametrize("policy", [PlacementSettings(ROUND_ROBIN), PlacementSettings(BALANCED)], ids=["round robin", "balanced"])
+@pytest.mark.parametrize(
+    "policy",
+    [PlacementSettings(ROUND_ROBIN), PlacementSettings(BALANCED)],
+    ids=["round robin", "balanced"],
+)
 def test_whoever_takes_the_advice_is_not_warned_again(ps: int, policy: PlacementSettings) -> None:
     model = [Variable("big", (5000, 100)), *MODEL]
     said = warning(model, ps, policy)
     while said is not None:
         size = re.search(r"max_shard_bytes: (\d+)(Ki|Mi|)B?", said)
         factor = {"Ki": 1 << 10, "Mi": 1 << 20, "": 1}
-        better = PlacementSettings(BALANCED, max_shard_bytes=int(size[1]) * factor[size[2]] if size else policy.max_shard_bytes)
+        better = PlacementSettings(
+            BALANCED,
+            max_shard_bytes=int(size[1]) * factor[size[2]] if size else policy.max_shard_bytes,
+        )
         assert better != policy
         policy, said = better, warning(model, ps, better)
 
@@ -177,7 +259,8 @@ def test_whoever_takes_the_advice_is_not_warned_again(ps: int, policy: Placement
 def test_a_variable_that_cannot_be_cut_is_the_reason_given() -> None:
     model = [Variable("dense/kernel", (5000, 100), divisible=False), Variable("bias", (100,))]
     assert str(warning(model, 2, PlacementSettings(BALANCED))).endswith(
-        "; dense/kernel was not made with tf.compat.v1.get_variable, so it cannot be partitioned: make it so, or use fewer ps"
+        "; dense/kernel was not made with tf.compat.v1.get_variable, so it cannot be partitioned: "
+        "make it so, or use fewer ps"
     )
 
 
@@ -188,12 +271,19 @@ def test_a_pin_that_makes_it_uneven_is_the_reason_given() -> None:
 
 def test_the_limit_is_one_fifth_over_the_mean() -> None:
     assert warning([Variable("a", (1200,)), Variable("b", (800,))], 2, PlacementSettings()) is None
-    assert warning([Variable("a", (1210,)), Variable("b", (790,))], 2, PlacementSettings()) is not None
+    assert (
+        warning([Variable("a", (1210,)), Variable("b", (790,))], 2, PlacementSettings()) is not None
+    )
 
 
 def test_a_toy_is_never_uneven() -> None:
-    assert warning([Variable("slope", (2,)), Variable("offset", ())], 2, PlacementSettings()) is None
-    assert warning([Variable("slope", (1999,)), Variable("offset", ())], 2, PlacementSettings()) is not None
+    assert (
+        warning([Variable("slope", (2,)), Variable("offset", ())], 2, PlacementSettings()) is None
+    )
+    assert (
+        warning([Variable("slope", (1999,)), Variable("offset", ())], 2, PlacementSettings())
+        is not None
+    )
 
 
 def test_one_ps_or_no_variable_is_never_uneven() -> None:
@@ -202,5 +292,16 @@ def test_one_ps_or_no_variable_is_never_uneven() -> None:
 
 
 def test_sizes_are_written_for_people() -> None:
-    assert [format_bytes(count) for count in (0, 999, 1500, 64e6, 3.2e9)] == ["0 B", "999 B", "1.5 kB", "64.0 MB", "3.2 GB"]
-    assert [format_size(count) for count in (1000, 1 << 10, 3 << 20, 1 << 30)] == ["1000", "1KiB", "3MiB", "1GiB"]
+    assert [format_bytes(count) for count in (0, 999, 1500, 64e6, 3.2e9)] == [
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "64.0 MB",
+        "3.2 GB",
+    ]
+    assert [format_size(count) for count in (1000, 1 << 10, 3 << 20, 1 << 30)] == [
+        "1000",
+        "1KiB",
+        "3MiB",
+        "1GiB",
+    ]

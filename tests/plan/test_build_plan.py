@@ -19,16 +19,27 @@ from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile
 
 LAUNCHER = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
-PORTS = {Task(job, index): 1000 * number + index for number, job in enumerate(("ps", "worker", "chief", "client"), 2) for index in range(4)}
+PORTS = {
+    Task(job, index): 1000 * number + index
+    for number, job in enumerate(("ps", "worker", "chief", "client"), 2)
+    for index in range(4)
+}
 FLAGS_SCRIPT = (
-    'for name in ("ps_hosts", "worker_hosts", "job_name"):\n    flags.DEFINE_string(name, "", "")\np.add_argument("--task_index")\n'
+    'for name in ("ps_hosts", "worker_hosts", "job_name"):\n    flags.DEFINE_string(name, "", "")\n'
+    'p.add_argument("--task_index")\n'
 )
 
 
-def plan(*, launcher: HostEnvironment = LAUNCHER, script_text: str | None = None, **file: Any) -> Plan:
+def plan(
+    *, launcher: HostEnvironment = LAUNCHER, script_text: str | None = None, **file: Any
+) -> Plan:
     """`script_text`: the source of every job's program."""
     made = ClusterFile(**{"name": "test", "jobs": {"ps": 1, "worker": 2}, **file})
-    scripts = {} if script_text is None else {entry.name: read_facts([script_text]) for entry in lay_out(made).jobs}
+    scripts = (
+        {}
+        if script_text is None
+        else {entry.name: read_facts([script_text]) for entry in lay_out(made).jobs}
+    )
     return build_plan(made, launcher, Run("r1", "/runs/r1"), PORTS, scripts=scripts)
 
 
@@ -40,7 +51,10 @@ def tail(entry: Plan, task: str) -> list[str]:
 def test_without_a_program_every_task_is_a_bare_server_and_nobody_ends_the_run() -> None:
     made = plan()
     assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.bare_server"] * 3
-    assert all(task.serves and task.role == "server" and not task.decides and task.preload == "library" for task in made.tasks)
+    assert all(
+        task.serves and task.role == "server" and not task.decides and task.preload == "library"
+        for task in made.tasks
+    )
 
 
 def test_a_script_that_defines_the_classic_flags_gets_them_and_no_tf_config() -> None:
@@ -64,7 +78,11 @@ def test_any_other_script_gets_tf_config_and_its_arguments_untouched() -> None:
 
 
 def test_the_flags_of_a_script_come_beside_placeholders() -> None:
-    made = plan(program="train.py", args=["--cluster=ps|{ps_hosts},worker|{worker_hosts}", "{{x}}"], script_text=FLAGS_SCRIPT)
+    made = plan(
+        program="train.py",
+        args=["--cluster=ps|{ps_hosts},worker|{worker_hosts}", "{{x}}"],
+        script_text=FLAGS_SCRIPT,
+    )
     assert tail(made, "worker:0") == [
         "--cluster=ps|127.0.0.1:2000,worker|127.0.0.1:3000,127.0.0.1:3001",
         "{x}",
@@ -77,12 +95,20 @@ def test_the_flags_of_a_script_come_beside_placeholders() -> None:
 
 
 def test_an_unknown_placeholder_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"unknown placeholder \{ps_host\}; known are address, .*ps_hosts"):
+    with pytest.raises(
+        UsageError, match=r"unknown placeholder \{ps_host\}; known are address, .*ps_hosts"
+    ):
         plan(program="train.py", args=["{ps_host}"])
 
 
 def test_extra_arguments_and_environment_of_one_job_and_one_task() -> None:
-    worker = {"count": 2, "extra_args": ["--w"], "env": {"A": 1}, "task_args": {1: ["--one"]}, "task_env": {1: {"A": 2}}}
+    worker = {
+        "count": 2,
+        "extra_args": ["--w"],
+        "env": {"A": 1},
+        "task_args": {1: ["--one"]},
+        "task_env": {1: {"A": 2}},
+    }
     made = plan(program="train.py", jobs={"ps": 1, "worker": worker}, role_by="none")
     assert tail(made, "worker:0") == ["--w"]
     assert tail(made, "worker:1") == ["--w", "--one"]
@@ -91,7 +117,11 @@ def test_extra_arguments_and_environment_of_one_job_and_one_task() -> None:
 
 
 def test_a_command_per_job_and_a_client_outside_the_cluster() -> None:
-    jobs = {"ps": {"run": "server"}, "worker": {"run": ["serve.sh", "{task_index}"]}, "trainer": {"in_cluster": False, "run": ["train.py"]}}
+    jobs = {
+        "ps": {"run": "server"},
+        "worker": {"run": ["serve.sh", "{task_index}"]},
+        "trainer": {"in_cluster": False, "run": ["train.py"]},
+    }
     made = plan(jobs=jobs)
     assert made[Task("worker", 0)].argv == ("serve.sh", "0")
     assert made[Task("worker", 0)].preload is None
@@ -110,7 +140,11 @@ def test_a_program_is_told_of_backup_workers_and_of_staleness_where_the_file_say
 
 def test_in_graph_adds_one_client_that_decides_and_bare_servers() -> None:
     made = plan(program="pkg.train:program", replication="in-graph")
-    assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]
+    assert [str(task.task) for task in made.tasks if task.serves] == [
+        "ps:0",
+        "worker:0",
+        "worker:1",
+    ]
     client = made[Task("client", 0)]
     assert client.argv == ("python", "-m", "psclust.train", "pkg.train:program")
     assert client.decides
@@ -128,9 +162,15 @@ def test_between_graph_runs_the_program_on_workers_and_all_of_them_decide() -> N
 
 def test_a_coordinator_script_gets_bare_servers_and_a_chief_of_its_own() -> None:
     made = plan(program="train.py", replication="coordinator")
-    assert [str(task.task) for task in made.tasks if task.serves] == ["ps:0", "worker:0", "worker:1"]
+    assert [str(task.task) for task in made.tasks if task.serves] == [
+        "ps:0",
+        "worker:0",
+        "worker:1",
+    ]
     assert [str(task.task) for task in made.tasks if task.decides] == ["chief:0"]
-    assert json.loads(made[Task("chief", 0)].env["TF_CONFIG"])["cluster"]["chief"] == ["127.0.0.1:4000"]
+    assert json.loads(made[Task("chief", 0)].env["TF_CONFIG"])["cluster"]["chief"] == [
+        "127.0.0.1:4000"
+    ]
 
 
 def test_an_evaluator_is_outside_the_cluster_and_never_decides() -> None:
@@ -156,9 +196,10 @@ def test_who_ends_the_run(ends_with: Any, deciders: list[str]) -> None:
     assert [str(task.task) for task in made.tasks if task.decides] == deciders
 
 
-def test_every_task_gets_an_environment_that_cannot_hang_and_listens_on_its_own_address_only() -> None:
+def test_every_task_gets_an_environment_that_cannot_hang_and_listens_on_its_own_address() -> None:
     env = plan()[Task("ps", 0)].env
-    # Servers of TensorFlow close the connection of a client that sends keepalive pings during a quiet call.
+    # Servers of TensorFlow close the connection of a client that sends keepalive pings during a
+    # quiet call.
     assert env["TF_GRPC_DEFAULT_OPTIONS"] == GRPC_OPTIONS
     assert "grpc.enable_http_proxy=0" in GRPC_OPTIONS.split(",")
     assert "keepalive" not in GRPC_OPTIONS
@@ -170,12 +211,28 @@ def test_every_task_gets_an_environment_that_cannot_hang_and_listens_on_its_own_
     assert env["CUDA_VISIBLE_DEVICES"] == ""
 
 
-@pytest.mark.parametrize(("lease", "told"), [(5, None), (30, None), (45.2, "91"), (100_000, "36000")])
-def test_connections_outlive_a_cut_that_is_shorter_than_the_lease(lease: float, told: str | None) -> None:
+@pytest.mark.parametrize(
+    ("lease", "told"), [(5, None), (30, None), (45.2, "91"), (100_000, "36000")]
+)
+def test_connections_outlive_a_cut_that_is_shorter_than_the_lease(
+    lease: float, told: str | None
+) -> None:
     file = ClusterFile.model_validate(
-        {"name": "test", "hosts": [{"name": "a"}], "program": "train.py", "deadlines": {"lease": lease}}, strict=False
+        {
+            "name": "test",
+            "hosts": [{"name": "a"}],
+            "program": "train.py",
+            "deadlines": {"lease": lease},
+        },
+        strict=False,
     )
-    made = build_plan(file, LAUNCHER, Run("r1", "/runs/r1"), {}, remote_hosts={"a": RemoteHost(LAUNCHER, "/runs/r1", "10.0.0.1")})
+    made = build_plan(
+        file,
+        LAUNCHER,
+        Run("r1", "/runs/r1"),
+        {},
+        remote_hosts={"a": RemoteHost(LAUNCHER, "/runs/r1", "10.0.0.1")},
+    )
     assert {task.env.get("PSCLUST_PEER_TIMEOUT") for task in made.tasks} == {told}
 
 
@@ -194,7 +251,11 @@ def test_gpus_are_counted_among_those_that_the_host_allows() -> None:
     jobs = {"ps": 1, "worker": {"count": 2, "gpus": 1}}
     made = plan(launcher=allowed, program="train.py", jobs=jobs)
     assert [entry.env["CUDA_VISIBLE_DEVICES"] for entry in made.tasks] == ["", "2", "GPU-5"]
-    with pytest.raises(UsageError, match=r"worker:2 is to see GPU 2 of its host, but CUDA_VISIBLE_DEVICES there has 2: 2,GPU-5\. Ask for"):
+    with pytest.raises(
+        UsageError,
+        match=r"worker:2 is to see GPU 2 of its host, "
+        r"but CUDA_VISIBLE_DEVICES there has 2: 2,GPU-5\. Ask for",
+    ):
         plan(launcher=allowed, program="train.py", jobs={**jobs, "worker": {"count": 3, "gpus": 1}})
 
 
@@ -205,16 +266,25 @@ def test_gpus_are_shared_out_in_order_and_ps_tasks_see_none() -> None:
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_the_devices_of_a_worker_reach_its_server_or_its_program(replication: str) -> None:
-    made = plan(program="m:p", replication=replication, jobs={"ps": 1, "worker": {"count": 1, "device_count": 2}})
+    made = plan(
+        program="m:p",
+        replication=replication,
+        jobs={"ps": 1, "worker": {"count": 1, "device_count": 2}},
+    )
     ps, worker = made[Task("ps", 0)], made[Task("worker", 0)]
     assert ("--device-count" in ps.argv, "PSCLUST_DEVICE_COUNT" in ps.env) == (False, False)
-    told = worker.argv[-2:] == ("--device-count", "2"), worker.env.get("PSCLUST_DEVICE_COUNT") == "2"
+    told = (
+        worker.argv[-2:] == ("--device-count", "2"),
+        worker.env.get("PSCLUST_DEVICE_COUNT") == "2",
+    )
     assert told == ((True, False) if replication == "in-graph" else (False, True))
 
 
 def test_a_missing_shim_and_a_foreign_tf_config_are_said() -> None:
     made = plan(launcher=replace(LAUNCHER, shim=None, environ={"TF_CONFIG": "{}"}))
-    assert any("listen on every interface" in note and "wait for ever" in note for note in made.notes)
+    assert any(
+        "listen on every interface" in note and "wait for ever" in note for note in made.notes
+    )
     assert any("TF_CONFIG in your environment" in note for note in made.notes)
 
 
@@ -225,7 +295,10 @@ def test_no_preload_executes_everything_plainly() -> None:
 
 def test_a_python_server_is_a_plain_tf_train_server() -> None:
     made = plan(jobs={"ps": {"server": "python"}, "worker": 1})
-    assert [task.argv[2] for task in made.tasks] == ["psclust.runtime.python_server", "psclust.runtime.bare_server"]
+    assert [task.argv[2] for task in made.tasks] == [
+        "psclust.runtime.python_server",
+        "psclust.runtime.bare_server",
+    ]
 
 
 def test_given_addresses_are_used_as_they_are() -> None:
@@ -236,14 +309,24 @@ def test_given_addresses_are_used_as_they_are() -> None:
 def test_comparing_says_which_part_differs_and_ignores_what_only_psclust_looks_at() -> None:
     old = plan(program="train.py", env={"A": 1})
     assert not compare(old, plan(program="train.py", env={"A": 1}))
-    assert not compare(old, plan(program="train.py", env={"A": 1}, ends_with="never", restart={"max": 9}))
+    assert not compare(
+        old, plan(program="train.py", env={"A": 1}, ends_with="never", restart={"max": 9})
+    )
     changed = compare(old, plan(program="train.py", env={"A": 2}, args=["x"]))
     assert changed.changed[Task("worker", 0)] == "argv, env.A"
-    assert compare(old, plan(program="train.py", env={"A": 1}, jobs={"ps": 1, "worker": 2, "evaluator": 1})).render() == ["+ evaluator:0"]
+    assert compare(
+        old, plan(program="train.py", env={"A": 1}, jobs={"ps": 1, "worker": 2, "evaluator": 1})
+    ).render() == ["+ evaluator:0"]
 
 
 def test_a_command_that_begins_with_python_means_the_interpreter_of_the_cluster() -> None:
-    made = plan(python="/opt/tf/bin/python", jobs={"ps": {"run": ["python", "ps.py", "{port}"]}, "worker": {"run": ["python3", "-m", "w"]}})
+    made = plan(
+        python="/opt/tf/bin/python",
+        jobs={
+            "ps": {"run": ["python", "ps.py", "{port}"]},
+            "worker": {"run": ["python3", "-m", "w"]},
+        },
+    )
     assert made[Task("ps", 0)].argv == ("/opt/tf/bin/python", "ps.py", "2000")
     assert made[Task("worker", 0)].argv == ("/opt/tf/bin/python", "-m", "w")
     assert {task.preload for task in made.tasks} == {"tensorflow"}
@@ -252,7 +335,14 @@ def test_a_command_that_begins_with_python_means_the_interpreter_of_the_cluster(
 
 
 @pytest.mark.parametrize(
-    "command", [["python3.11", "w.py"], ["/usr/bin/python3", "w.py"], ["python", "-u", "w.py"], ["python"], ["sh", "-c", "python w.py"]]
+    "command",
+    [
+        ["python3.11", "w.py"],
+        ["/usr/bin/python3", "w.py"],
+        ["python", "-u", "w.py"],
+        ["python"],
+        ["sh", "-c", "python w.py"],
+    ],
 )
 def test_other_commands_are_executed(command: list[str]) -> None:
     made = plan(jobs={"worker": {"run": command}})
@@ -274,16 +364,28 @@ def test_tasks_of_a_script_that_names_keras_are_forked_from_one_that_has_importe
 def test_only_a_task_whose_environment_no_other_shares_is_executed() -> None:
     shared = plan(program="train.py", env={"TF_USE_LEGACY_KERAS": 1, "LR": "{task_index}"})
     assert {task.preload for task in shared.tasks} == {"tensorflow"}
-    own = plan(program="train.py", jobs={"ps": 1, "worker": {"count": 2, "task_env": {1: {"OMP_NUM_THREADS": 2, "LR": 3}}}})
+    own = plan(
+        program="train.py",
+        jobs={"ps": 1, "worker": {"count": 2, "task_env": {1: {"OMP_NUM_THREADS": 2, "LR": 3}}}},
+    )
     assert [task.preload for task in own.tasks] == ["tensorflow", "tensorflow", None]
-    filled = plan(jobs={"ps": {"env": {"PYTHONHASHSEED": "{task_index}"}}, "worker": {"env": {"TF_CPP_VMODULE": "{job_name}=1"}}})
+    filled = plan(
+        jobs={
+            "ps": {"env": {"PYTHONHASHSEED": "{task_index}"}},
+            "worker": {"env": {"TF_CPP_VMODULE": "{job_name}=1"}},
+        }
+    )
     assert [task.preload for task in filled.tasks] == ["library", None]
 
 
 def test_a_program_that_hides_a_module_of_tensorflow_is_executed_and_said_so() -> None:
     facts = ScriptFacts(may_read_role=True, hides="six.py")
     made = build_plan(
-        ClusterFile(name="t", jobs={"worker": 2}, program="train.py"), LAUNCHER, Run("r", "/r"), PORTS, scripts={"worker": facts}
+        ClusterFile(name="t", jobs={"worker": 2}, program="train.py"),
+        LAUNCHER,
+        Run("r", "/r"),
+        PORTS,
+        scripts={"worker": facts},
     )
     assert {task.preload for task in made.tasks} == {None}
     assert any(note.startswith("six.py in the program's folder hides") for note in made.notes)

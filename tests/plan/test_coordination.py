@@ -1,4 +1,5 @@
-"""What `up` makes of a script of which one chief alone should run the code, where the user has not said it."""
+"""What `up` makes of a script of which one chief alone should run the code, where the user has not
+said it."""
 
 from __future__ import annotations
 
@@ -19,8 +20,10 @@ OWN_SERVERS = """
 import tensorflow as tf
 resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
 if resolver.task_type in ("worker", "ps"):
-    tf.distribute.Server(resolver.cluster_spec(), job_name=resolver.task_type, task_index=resolver.task_id).join()
-coordinator = tf.distribute.coordinator.ClusterCoordinator(tf.distribute.ParameterServerStrategy(resolver))
+    spec, job, index = resolver.cluster_spec(), resolver.task_type, resolver.task_id
+    tf.distribute.Server(spec, job_name=job, task_index=index).join()
+strategy = tf.distribute.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 """
 IN_PROCESS = """
 import tensorflow as tf
@@ -42,7 +45,9 @@ def test_a_coordinator_script_gets_coordinator_replication() -> None:
     replication, jobs, note = suited(COORDINATES)
     assert (replication, jobs) == ("coordinator", COUNTS)
     assert note is not None
-    assert note.startswith("train.py coordinates the workers: only a chief, which psclust adds, runs it;")
+    assert note.startswith(
+        "train.py coordinates the workers: only a chief, which psclust adds, runs it;"
+    )
     assert "--replication between-graph" in note
     replication, jobs, note = suited(COORDINATES, jobs={**COUNTS, "master": 1, "evaluator": 1})
     assert replication == "coordinator"
@@ -81,8 +86,20 @@ def test_a_coordinator_script_that_starts_the_servers_gets_a_chief_alone() -> No
         (COORDINATES + "tf.estimator.train_and_evaluate(tf.estimator.Estimator(f), a, b)", {}),
         (COORDINATES + "other = tf.distribute.MultiWorkerMirroredStrategy()", {}),
         ("import tensorflow as tf\ntf.distribute.MultiWorkerMirroredStrategy()", {}),
-        ("import tensorflow.compat.v1 as tf\ntf.distribute.experimental.ParameterServerStrategy(resolver)", {}),
-        ("import tensorflow as tf\ntf.compat.v1.distribute.experimental.ParameterServerStrategy(resolver)", {}),
+        (
+            (
+                "import tensorflow.compat.v1 as tf\n"
+                "tf.distribute.experimental.ParameterServerStrategy(resolver)"
+            ),
+            {},
+        ),
+        (
+            (
+                "import tensorflow as tf\n"
+                "tf.compat.v1.distribute.experimental.ParameterServerStrategy(resolver)"
+            ),
+            {},
+        ),
         ("def broken(:  # ParameterServerStrategy", {}),
     ],
 )

@@ -1,4 +1,5 @@
-"""Every file in cluster_specs/ loads, and its plan is what it was (`make golden` writes the plans anew; read the difference)."""
+"""Every file in cluster_specs/ loads, and its plan is what it was (`make golden` writes the plans
+anew; read the difference)."""
 
 from __future__ import annotations
 
@@ -17,14 +18,19 @@ from psclust.testing.found_nodes import find_four_nodes
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 GOLDEN = Path(__file__).parent / "golden"
-LAUNCHER = HostEnvironment(environ={}, cwd="/home/me/project", python="/usr/bin/python3", shim="/usr/lib/server_shim.so")
+LAUNCHER = HostEnvironment(
+    environ={}, cwd="/home/me/project", python="/usr/bin/python3", shim="/usr/lib/server_shim.so"
+)
 
 
 def plan_of(path: Path) -> Plan:
     file = load(path, [], default_name=path.stem, find_hosts=find_four_nodes)
     layout = lay_out(file)
     requests = layout.port_requests(file.ports)
-    ports = {entry.task: int(entry.wanted) if entry.wanted.isdigit() else 30000 + number for number, entry in enumerate(requests)}
+    ports = {
+        entry.task: int(entry.wanted) if entry.wanted.isdigit() else 30000 + number
+        for number, entry in enumerate(requests)
+    }
     return build_plan(file, LAUNCHER, Run("20260101-000000-abcdef", "/runs/r"), ports)
 
 
@@ -41,4 +47,6 @@ def test_the_plan_of_every_cluster_file_is_as_it_was(path: Path) -> None:
 
 
 def test_no_plan_is_left_of_a_file_that_is_gone() -> None:
-    assert {path.stem for path in GOLDEN.glob("*.txt")} == {path.stem for path in SPECS.glob("*.yaml")}
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {
+        path.stem for path in SPECS.glob("*.yaml")
+    }

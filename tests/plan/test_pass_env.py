@@ -36,8 +36,16 @@ def test_what_is_named_is_passed_and_nothing_else(patterns: list[str], names: li
 
 
 def test_a_file_gives_variables_too_and_those_that_are_passed_win() -> None:
-    text = "# keys\nexport A = 1\nB='two words' \nC=\"#3\"\nD=a=b # no comment\nHF_TOKEN=old\n\nA=2\n"
-    assert passed(ENVIRON, ["HF_TOKEN"], text) == {"A": "2", "B": "two words", "C": "#3", "D": "a=b # no comment", "HF_TOKEN": "t"}
+    text = (
+        "# keys\nexport A = 1\nB='two words' \nC=\"#3\"\nD=a=b # no comment\nHF_TOKEN=old\n\nA=2\n"
+    )
+    assert passed(ENVIRON, ["HF_TOKEN"], text) == {
+        "A": "2",
+        "B": "two words",
+        "C": "#3",
+        "D": "a=b # no comment",
+        "HF_TOKEN": "t",
+    }
 
 
 def test_a_bad_line_is_named_and_its_value_is_not_shown() -> None:

@@ -1,4 +1,5 @@
-"""What a plan is made of survives a file, and makes the same plan again; without a lost host, one that names no address of it."""
+"""What a plan is made of survives a file, and makes the same plan again; without a lost host, one
+that names no address of it."""
 
 from __future__ import annotations
 
@@ -24,14 +25,20 @@ HERE = HostEnvironment(environ={}, cwd="/here", python="/here/python", shim=None
 def remote_hosts(*hosts: str) -> dict[str, RemoteHost]:
     return {
         host: RemoteHost(
-            HostEnvironment({"LD_PRELOAD": ""}, f"/{host}/cwd", f"/{host}/python", f"/{host}/shim.so"), f"/{host}/run", f"10.0.0.{number}"
+            HostEnvironment(
+                {"LD_PRELOAD": ""}, f"/{host}/cwd", f"/{host}/python", f"/{host}/shim.so"
+            ),
+            f"/{host}/run",
+            f"10.0.0.{number}",
         )
         for number, host in enumerate(hosts, 1)
     }
 
 
 def inputs(**keys: object) -> PlanInputs:
-    file = ClusterFile.model_validate({"name": "test", "jobs": {"ps": {}, "worker": {"count": 2}}, **keys}, strict=False)
+    file = ClusterFile.model_validate(
+        {"name": "test", "jobs": {"ps": {}, "worker": {"count": 2}}, **keys}, strict=False
+    )
     return PlanInputs(file, {}, remote_hosts("a", "b", "c"))
 
 
@@ -42,15 +49,24 @@ def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
     facts = {"worker": ScriptFacts(("--job_name", "--task_index"), reads_tf_config=True)}
     back = PlanInputs.from_json(PlanInputs(file, facts, known).to_json())
     assert back.file.model_dump() == file.model_dump()
-    again = build_plan(back.file, HERE, RUN, {}, scripts=back.scripts, remote_hosts=back.remote_hosts)
+    again = build_plan(
+        back.file, HERE, RUN, {}, scripts=back.scripts, remote_hosts=back.remote_hosts
+    )
     assert again == build_plan(file, HERE, RUN, {}, scripts=facts, remote_hosts=known)
 
 
 def test_without_a_lost_host_its_task_is_elsewhere_and_everybody_is_told() -> None:
-    made = inputs(hosts=[{"name": "a", "slots": 1}, {"name": "b", "slots": 1}, {"name": "c", "slots": 2}], program="train.py")
+    made = inputs(
+        hosts=[{"name": "a", "slots": 1}, {"name": "b", "slots": 1}, {"name": "c", "slots": 2}],
+        program="train.py",
+    )
     ports = {Task("ps", 0): 2000, Task("worker", 0): 2001, Task("worker", 1): 2002}
     old, new = made.plan(RUN, ports, ()), made.plan(RUN, ports, ("b",))
-    assert (old[Task("worker", 0)].host, new[Task("worker", 0)].host, new.lost) == ("b", "c", ("b",))
+    assert (old[Task("worker", 0)].host, new[Task("worker", 0)].host, new.lost) == (
+        "b",
+        "c",
+        ("b",),
+    )
     assert new[Task("worker", 0)].address == "10.0.0.3:2001"
     assert new[Task("worker", 0)].cwd == "/c/cwd"
     assert "10.0.0.2" not in new.to_json()

@@ -1,5 +1,6 @@
-"""A Kubernetes API server for tests, over HTTPS with certificates if pods run there. Objects are kept by kmock, which has no websockets, so
-`exec` is served here. A small kubelet in it runs the pods that clients create."""
+"""A Kubernetes API server for tests, over HTTPS with certificates if pods run there. Objects are
+kept by kmock, which has no websockets, so `exec` is served here. A small kubelet in it runs the
+pods that clients create."""
 
 from __future__ import annotations
 
@@ -43,13 +44,23 @@ class Emulator(KubernetesEmulator):
 
     async def _serve_list(self, request: Any) -> Any:
         found = await super()._serve_list(request)
-        wanted = dict(part.split("=") for part in request.params.get("labelSelector", "").split(",") if part)
-        return {**found, "items": [each for each in found["items"] if wanted.items() <= each["metadata"]["labels"].items()]}
+        wanted = dict(
+            part.split("=") for part in request.params.get("labelSelector", "").split(",") if part
+        )
+        return {
+            **found,
+            "items": [
+                each
+                for each in found["items"]
+                if wanted.items() <= each["metadata"]["labels"].items()
+            ],
+        }
 
 
 @dataclass
 class KubeServer:
-    """refused: (verb, resource) -> HTTP status and message. verdict: see Verdict. protocols: of `exec`, best last."""
+    """refused: (verb, resource) -> HTTP status and message. verdict: see Verdict. protocols: of
+    `exec`, best last."""
 
     bed: PodBed | None
     url: str = ""
@@ -76,13 +87,31 @@ class KubeServer:
     def kubeconfig(self, folder: Path, *, token: str = TOKEN) -> Path:
         path = folder / "kubeconfig"
         mine = self._authority.launcher()
-        here = {"server": self.url, "certificate-authority-data": _encoded(mine.authority), "tls-server-name": server_name(_NAME)}
+        here = {
+            "server": self.url,
+            "certificate-authority-data": _encoded(mine.authority),
+            "tls-server-name": server_name(_NAME),
+        }
         cluster = {"name": "small", "cluster": here}
-        context = {"name": "small", "context": {"cluster": "small", "user": "me", "namespace": "team-a"}}
-        keys = {"client-certificate-data": _encoded(mine.certificate), "client-key-data": _encoded(mine.key)}
+        context = {
+            "name": "small",
+            "context": {"cluster": "small", "user": "me", "namespace": "team-a"},
+        }
+        keys = {
+            "client-certificate-data": _encoded(mine.certificate),
+            "client-key-data": _encoded(mine.key),
+        }
         user = {"name": "me", "user": {"token": token, **keys}}
         path.write_text(
-            json.dumps({"current-context": "small", "clusters": [cluster], "contexts": [context], "users": [user]}), encoding="utf-8"
+            json.dumps(
+                {
+                    "current-context": "small",
+                    "clusters": [cluster],
+                    "contexts": [context],
+                    "users": [user],
+                }
+            ),
+            encoding="utf-8",
         )
         return path
 
@@ -93,11 +122,17 @@ class KubeServer:
     def commands(self, name: str) -> list[str]:
         """The command lines of all processes in a pod but the first."""
         assert self.bed is not None
-        listed = subprocess.run([*self.bed.exec(self.running[name], ["ps", "-eo", "args="])[0]], capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            [*self.bed.exec(self.running[name], ["ps", "-eo", "args="])[0]],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return [line.strip() for line in listed.stdout.splitlines()[1:]]
 
     def lose(self, name: str) -> None:
-        """The node of a pod is gone without a word: packets, and what an exec carries, arrive no more."""
+        """The node of a pod is gone without a word: packets, and what an exec carries, arrive no
+        more."""
         assert self.bed is not None
         self._lost.add(name)
         self.bed.network.cut(self.running[name].host)
@@ -122,10 +157,13 @@ class KubeServer:
         async with self._objects:
             runner = web.ServerRunner(web.Server(self._answer), shutdown_timeout=1.0)
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_tls(self._authority) if self.bed else None)
+            site = web.TCPSite(
+                runner, "127.0.0.1", 0, ssl_context=_tls(self._authority) if self.bed else None
+            )
             await site.start()
             assert site._server is not None
-            self.url = f"{site.name.partition(':')[0]}://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+            port = site._server.sockets[0].getsockname()[1]
+            self.url = f"{site.name.partition(':')[0]}://127.0.0.1:{port}"
             self._up.set()
             try:
                 while not self._over.is_set():
@@ -141,7 +179,9 @@ class KubeServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         words = request.path.split("/")  # /api/v1/namespaces/NAMESPACE/pods/NAME/exec
         sub = words[7] if len(words) > 7 else ""
-        verb = {"POST": "create", "DELETE": "delete"}.get(request.method, "get" if len(words) > 6 else "list")
+        verb = {"POST": "create", "DELETE": "delete"}.get(
+            request.method, "get" if len(words) > 6 else "list"
+        )
         self.execs += sub == "exec"
         right = (verb, f"pods/{sub}" if sub else "pods")
         self.asked.add(right)
@@ -166,31 +206,51 @@ class KubeServer:
             return _failure(404, f'pods "{name}" not found')
         assert self.bed is not None
         try:
-            command, env, folder = self.bed.exec(self.running[name], request.query.getall("command"))
+            command, env, folder = self.bed.exec(
+                self.running[name], request.query.getall("command")
+            )
         except OSError:
             return _failure(400, f"container task is not running in {name}")
         socket = web.WebSocketResponse(protocols=self.protocols)
         await socket.prepare(request)
-        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
-        process = await asyncio.create_subprocess_exec(*command, env=env, cwd=folder, start_new_session=True, **pipes)  # type: ignore[arg-type]
+        pipes = {
+            "stdin": asyncio.subprocess.PIPE,
+            "stdout": asyncio.subprocess.PIPE,
+            "stderr": asyncio.subprocess.PIPE,
+        }
+        process = await asyncio.create_subprocess_exec(
+            *command, env=env, cwd=folder, start_new_session=True, **pipes
+        )  # type: ignore[arg-type]
         feeding = asyncio.create_task(self._feed(socket, process, name))
         try:
-            await asyncio.gather(self._send(socket, process.stdout, 1, name), self._send(socket, process.stderr, 2, name))
+            await asyncio.gather(
+                self._send(socket, process.stdout, 1, name),
+                self._send(socket, process.stderr, 2, name),
+            )
             code = await process.wait()
         finally:
             # Also where the server ends before the command: asyncio needs its loop for that.
             feeding.cancel()
             process._transport.close()  # type: ignore[attr-defined]
             await asyncio.sleep(0)
-        causes = {"causes": [{"reason": "ExitCode", "message": str(code if code >= 0 else 128 - code)}]}
-        status = {"status": "Success"} if code == 0 else {"status": "Failure", "reason": "NonZeroExitCode", "details": causes}
+        causes = {
+            "causes": [{"reason": "ExitCode", "message": str(code if code >= 0 else 128 - code)}]
+        }
+        status = (
+            {"status": "Success"}
+            if code == 0
+            else {"status": "Failure", "reason": "NonZeroExitCode", "details": causes}
+        )
         with suppress(ConnectionError):
             await socket.send_bytes(b"\3" + json.dumps(status).encode())
         await socket.close()
         return socket
 
-    async def _feed(self, socket: web.WebSocketResponse, process: asyncio.subprocess.Process, name: str) -> None:
-        """What the client sends, to standard input; at the end of the connection that ends, but the process goes on."""
+    async def _feed(
+        self, socket: web.WebSocketResponse, process: asyncio.subprocess.Process, name: str
+    ) -> None:
+        """What the client sends, to standard input; at the end of the connection that ends, but the
+        process goes on."""
         assert process.stdin is not None
         with suppress(ConnectionError):
             async for message in socket:
@@ -202,7 +262,13 @@ class KubeServer:
                     process.stdin.close()
         process.stdin.close()
 
-    async def _send(self, socket: web.WebSocketResponse, stream: asyncio.StreamReader | None, channel: int, name: str) -> None:
+    async def _send(
+        self,
+        socket: web.WebSocketResponse,
+        stream: asyncio.StreamReader | None,
+        channel: int,
+        name: str,
+    ) -> None:
         assert stream is not None
         while data := await stream.read(1 << 16):
             await self._wait_if_lost(name)
@@ -216,7 +282,8 @@ class KubeServer:
     # ---- the kubelet
 
     def _found(self) -> list[tuple[Any, str, str]]:
-        return [key for key, each in self._objects.objects.items() if not each.deleted]  # type: ignore[misc]
+        objects: Mapping[Any, Any] = self._objects.objects
+        return [key for key, each in objects.items() if not each.deleted]
 
     def _look(self) -> None:
         for key in self._found():
@@ -236,7 +303,14 @@ class KubeServer:
         if self.bed is None:
             return
         pod = self.running[name] = self.bed.start_alone(found.raw)
-        state = {"name": "task", "state": {"running": {}}, "ready": True, "restartCount": 0, "image": "a", "imageID": "a"}
+        state = {
+            "name": "task",
+            "state": {"running": {}},
+            "ready": True,
+            "restartCount": 0,
+            "image": "a",
+            "imageID": "a",
+        }
         status = {"phase": "Running", "podIP": pod.address, "containerStatuses": [state]}
         found.patch({"metadata": {"finalizers": [_STARTED_BY]}, "status": status})
 
@@ -253,9 +327,25 @@ class KubeServer:
             del self.running[name], self._asked_to_end[name]
             found.delete()
         elif code is not None and found.raw["status"]["phase"] == "Running":
-            ended = {"terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}}
-            state = {"name": "task", "state": ended, "ready": False, "restartCount": 0, "image": "a", "imageID": "a"}
-            found.patch({"status": {"phase": "Succeeded" if code == 0 else "Failed", "containerStatuses": [state]}})
+            ended = {
+                "terminated": {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
+            }
+            state = {
+                "name": "task",
+                "state": ended,
+                "ready": False,
+                "restartCount": 0,
+                "image": "a",
+                "imageID": "a",
+            }
+            found.patch(
+                {
+                    "status": {
+                        "phase": "Succeeded" if code == 0 else "Failed",
+                        "containerStatuses": [state],
+                    }
+                }
+            )
 
 
 def _tls(authority: Authority) -> ssl.SSLContext:
@@ -275,12 +365,17 @@ def _encoded(pem: bytes) -> str:
 
 
 def _failure(status: int, message: str) -> web.Response:
-    return web.json_response({"kind": "Status", "status": "Failure", "code": status, "message": message}, status=status)
+    return web.json_response(
+        {"kind": "Status", "status": "Failure", "code": status, "message": message}, status=status
+    )
 
 
 @contextmanager
-def kube_server(folder: Path, count: int, claims: Mapping[str, Path] | None = None, hidden: Sequence[Path] = ()) -> Iterator[KubeServer]:
-    """For at most `count` pods in all. `claims`, `hidden`: see PodBed. Everything is gone at the end."""
+def kube_server(
+    folder: Path, count: int, claims: Mapping[str, Path] | None = None, hidden: Sequence[Path] = ()
+) -> Iterator[KubeServer]:
+    """For at most `count` pods in all. `claims`, `hidden`: see PodBed. Everything is gone at the
+    end."""
     hosts = [f"p{number}" for number in range(1, count + 1)]
     (folder / "image").mkdir(exist_ok=True)
     with Network(hosts) as network, NamesServer(network.gateway) as names:

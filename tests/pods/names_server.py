@@ -1,4 +1,5 @@
-"""A name server like that of a Kubernetes cluster, with the names of pods, whose addresses may change."""
+"""A name server like that of a Kubernetes cluster, with the names of pods, whose addresses may
+change."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _TTL_S = 5
 
 
 class NamesServer(AbstractContextManager["NamesServer"]):
-    """Answers on UDP port 53 of `address`. `pods`: host name, such as `d-ps-0-0.d`, to IPv4 address; change it at any time."""
+    """Answers on UDP port 53 of `address`. `pods`: host name, such as `d-ps-0-0.d`, to IPv4
+    address; change it at any time."""
 
     def __init__(self, address: str) -> None:
         self.pods: dict[str, str] = {}
@@ -25,7 +27,10 @@ class NamesServer(AbstractContextManager["NamesServer"]):
 
     def resolv_conf(self) -> str:
         """As kubelet writes it."""
-        return f"nameserver {self._address}\nsearch {DOMAIN} svc.cluster.local cluster.local\noptions ndots:5\n"
+        return (
+            f"nameserver {self._address}\n"
+            f"search {DOMAIN} svc.cluster.local cluster.local\noptions ndots:5\n"
+        )
 
     def __enter__(self) -> NamesServer:
         self._thread.start()
@@ -49,13 +54,20 @@ class NamesServer(AbstractContextManager["NamesServer"]):
         name, end = _question(query)
         kind = struct.unpack(">H", query[end : end + 2])[0]
         question = query[12 : end + 4]
-        address = self.pods.get(name.removesuffix(f".{DOMAIN}")) if name.endswith(f".{DOMAIN}") else None
+        address = (
+            self.pods.get(name.removesuffix(f".{DOMAIN}")) if name.endswith(f".{DOMAIN}") else None
+        )
         code = _NO_SUCH_NAME if address is None else 0
         records = 1 if address is not None and kind == _A else 0
         header = query[:2] + struct.pack(">HHHHH", 0x8580 | code, 1, records, 0, 0)
         if not records or address is None:
             return header + question
-        return header + question + struct.pack(">HHHIH", 0xC00C, _A, _IN, _TTL_S, 4) + socket.inet_aton(address)
+        return (
+            header
+            + question
+            + struct.pack(">HHHIH", 0xC00C, _A, _IN, _TTL_S, 4)
+            + socket.inet_aton(address)
+        )
 
 
 def _question(query: bytes) -> tuple[str, int]:

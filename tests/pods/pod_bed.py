@@ -1,4 +1,5 @@
-"""Pods on this machine: each a network, mount, host name and process namespace, in which the container's command is process 1."""
+"""Pods on this machine: each a network, mount, host name and process namespace, in which the
+container's command is process 1."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from psclust.testing.namespaces import Network
 from psclust.testing.processes import running
 from psclust.testing.sshd import find_program
 
-# $1: host name, $2: resolv.conf, $3: volumes as `source:path` lines, of which one without a source is empty, others: the command.
+# $1: host name, $2: resolv.conf, $3: volumes as `source:path` lines, of which one without a source
+# is empty, others: the command.
 _BOOT = """
 set -e
 hostname "$1"; mount --make-rprivate /; mount --bind "$2" /etc/resolv.conf
@@ -95,8 +97,8 @@ class Pod:
 
 
 class PodBed:
-    """Starts pods of one cluster. `claims`: PersistentVolumeClaim -> folder; `secrets`: Secret -> its keys; `hidden`: folders
-    that pods do not see."""
+    """Starts pods of one cluster. `claims`: PersistentVolumeClaim -> folder; `secrets`: Secret ->
+    its keys; `hidden`: folders that pods do not see."""
 
     def __init__(
         self,
@@ -132,22 +134,47 @@ class PodBed:
 
     def _place(self, name: str, job: str, index: int, template: Mapping[str, Any]) -> Pod:
         host = self._free.pop(0)
-        return Pod(name, job, index, self.network.address(host), template, host, None)  # type: ignore[arg-type]
+        address = self.network.address(host)
+        return Pod(name, job, index, address, template, host, None)  # type: ignore[arg-type]
 
     def exec(self, pod: Pod, command: Sequence[str]) -> tuple[list[str], dict[str, str], Path]:
-        """As `kubectl exec`: the command line, environment and working folder for a process in the pod, whose parent is not there."""
+        """As `kubectl exec`: the command line, environment and working folder for a process in the
+        pod, whose parent is not there."""
         main = pod.main()
         if main is None:
             raise OSError(f"{pod.name} has no process any more")
-        enter = [find_program("nsenter"), f"--target={main.pid}", "--pid", "--mount", "--uts", "--net"]
+        enter = [
+            find_program("nsenter"),
+            f"--target={main.pid}",
+            "--pid",
+            "--mount",
+            "--uts",
+            "--net",
+        ]
         return [*enter, *command], self._environment(pod), self.folder / "image"
 
     def restart(self, pod: Pod) -> None:
         """Start the container of a pod, which keeps its address."""
         log = self.folder / f"{pod.name}-{pod.host}-{len(pod.logs)}.log"
         pod.logs.append(log)
-        separate = [find_program("unshare"), "--pid", "--mount", "--uts", "--fork", "--kill-child", "--mount-proc"]
-        boot = ["sh", "-c", _BOOT, "boot", pod.name, str(self.folder / "resolv.conf"), self._volumes(pod)]
+        separate = [
+            find_program("unshare"),
+            "--pid",
+            "--mount",
+            "--uts",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+        ]
+        boot = [
+            "sh",
+            "-c",
+            _BOOT,
+            "boot",
+            pod.name,
+            str(self.folder / "resolv.conf"),
+            self._volumes(pod),
+        ]
         with log.open("wb") as file:
             pod.process = subprocess.Popen(
                 [*self.network.command(pod.host), *separate, *boot, *pod.container["command"]],
@@ -167,8 +194,14 @@ class PodBed:
         self.network.cut(pod.host)
 
     def _volumes(self, pod: Pod) -> str:
-        claims = {volume["name"]: volume["persistentVolumeClaim"]["claimName"] for volume in pod.template["spec"].get("volumes", ())}
-        mounts = [f"{self._claims[claims[mount['name']]]}:{mount['mountPath']}" for mount in pod.container.get("volumeMounts", ())]
+        claims = {
+            volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+            for volume in pod.template["spec"].get("volumes", ())
+        }
+        mounts = [
+            f"{self._claims[claims[mount['name']]]}:{mount['mountPath']}"
+            for mount in pod.container.get("volumeMounts", ())
+        ]
         return "\n".join([*mounts, *(f":{path}" for path in self._hidden)])
 
     def _environment(self, pod: Pod) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""Scripts as people have them, without device filters: a session waits for every task of its cluster. Worker 1 waits
-for the file `go` before it makes its session."""
+"""Scripts as people have them, without device filters: a session waits for every task of its
+cluster. Worker 1 waits for the file `go` before it makes its session."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ if job == "ps":
 # All pods of the tests have one working folder.
 while index == 1 and not os.path.exists("go"):
     time.sleep(0.1)
-with tf.device(tf.train.replica_device_setter(worker_device=f"/job:worker/task:{index}", cluster=cluster)):
+own = f"/job:worker/task:{index}"
+with tf.device(tf.train.replica_device_setter(worker_device=own, cluster=cluster)):
     w = tf.get_variable("w", [10], initializer=tf.zeros_initializer())
     step = tf.train.get_or_create_global_step()
-    train = tf.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum((w - 1.0) ** 2), global_step=step)
-with tf.train.MonitoredTrainingSession(server.target, is_chief=index == 0, hooks=[tf.train.StopAtStepHook(200)]) as session:
+    loss = tf.reduce_sum((w - 1.0) ** 2)
+    train = tf.train.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+hooks = [tf.train.StopAtStepHook(200)]
+with tf.train.MonitoredTrainingSession(
+    server.target, is_chief=index == 0, hooks=hooks
+) as session:
     while not session.should_stop():
         session.run(train)
 print("trained by", job, index)

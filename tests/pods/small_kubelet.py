@@ -1,5 +1,6 @@
-"""What Kubernetes and the JobSet controller do with a manifest, in small: start pods when those they depend on are ready, restart them, end
-all when the success policy says so. Without back-off and scheduling."""
+"""What Kubernetes and the JobSet controller do with a manifest, in small: start pods when those
+they depend on are ready, restart them, end all when the success policy says so. Without back-off
+and scheduling."""
 
 from __future__ import annotations
 
@@ -37,13 +38,20 @@ class SmallJob:
 
     @property
     def ready(self) -> bool:
-        return len(self.pods) == self.spec["completions"] and all(pod.ready for pod in self.pods.values())
+        return len(self.pods) == self.spec["completions"] and all(
+            pod.ready for pod in self.pods.values()
+        )
 
     @property
     def hopeless(self) -> set[int]:
         """The exit codes of its pods that fail the Job at once."""
         rules = self.spec.get("podFailurePolicy", {}).get("rules", ())
-        return {code for rule in rules if rule["action"] == "FailJob" for code in rule["onExitCodes"]["values"]}
+        return {
+            code
+            for rule in rules
+            if rule["action"] == "FailJob"
+            for code in rule["onExitCodes"]["values"]
+        }
 
     def exhausted(self, index: int) -> bool:
         """Whether a failure of this index was one too many."""
@@ -53,21 +61,32 @@ class SmallJob:
 
 
 class SmallKubelet:
-    """Runs the objects of one manifest; call `run_until`. `decides`: the Jobs whose success ends it all; None: every Job."""
+    """Runs the objects of one manifest; call `run_until`. `decides`: the Jobs whose success ends it
+    all; None: every Job."""
 
-    def __init__(self, bed: PodBed, jobs: Sequence[SmallJob], decides: Sequence[str] | None) -> None:
+    def __init__(
+        self, bed: PodBed, jobs: Sequence[SmallJob], decides: Sequence[str] | None
+    ) -> None:
         self.bed = bed
         self.jobs = {job.name: job for job in jobs}
         self._decides = decides
         self.past: list[Pod] = []
 
-    def run_until(self, condition: Callable[[], object], deadline_s: float = PATIENCE_S, *, what: str = "the condition") -> None:
+    def run_until(
+        self,
+        condition: Callable[[], object],
+        deadline_s: float = PATIENCE_S,
+        *,
+        what: str = "the condition",
+    ) -> None:
         """Raises TimeoutError with the output of all pods."""
         end = time.monotonic() + deadline_s
         while not condition():
             self.step()
             if time.monotonic() > end:
-                raise TimeoutError(f"{what} did not come true within {deadline_s:g} s:\n{self.output()}")
+                raise TimeoutError(
+                    f"{what} did not come true within {deadline_s:g} s:\n{self.output()}"
+                )
             time.sleep(0.02)
 
     @property
@@ -82,17 +101,26 @@ class SmallKubelet:
     def pod(self, task: str) -> Pod:
         """The present pod of `ps:0`."""
         name, _, index = task.partition(":")
-        return next(job for job in self.jobs.values() if job.name.endswith(f"-{name}-0")).pods[int(index)]
+        return next(job for job in self.jobs.values() if job.name.endswith(f"-{name}-0")).pods[
+            int(index)
+        ]
 
     def output(self, task: str = "") -> str:
         pods = [*self.past, *(pod for job in self.jobs.values() for pod in job.pods.values())]
-        shown = [pod for pod in pods if not task or pod.name.endswith(f"-{task.replace(':', '-0-')}")]
-        return "\n".join(f"--- {pod.name} at {pod.address}, {pod.restarts} restarts\n{pod.output}" for pod in shown)
+        shown = [
+            pod for pod in pods if not task or pod.name.endswith(f"-{task.replace(':', '-0-')}")
+        ]
+        return "\n".join(
+            f"--- {pod.name} at {pod.address}, {pod.restarts} restarts\n{pod.output}"
+            for pod in shown
+        )
 
     def step(self) -> None:
         """One look at everything."""
         for job in self.jobs.values():
-            if not job.pods and all(self.jobs[need].ready or self.jobs[need].complete for need in job.needs):
+            if not job.pods and all(
+                self.jobs[need].ready or self.jobs[need].complete for need in job.needs
+            ):
                 for index in range(job.spec["completions"]):
                     self._start(job, index)
             for index, pod in list(job.pods.items()):
@@ -101,7 +129,8 @@ class SmallKubelet:
                     self._ended(job, index, pod, code)
 
     def replace(self, task: str, *, lost: bool = False) -> Pod:
-        """Put another pod in the place of a task's, at another address: its host is drained, or lost without a word to its peers."""
+        """Put another pod in the place of a task's, at another address: its host is drained, or
+        lost without a word to its peers."""
         pod = self.pod(task)
         if lost:
             self.bed.network.cut(pod.host)
@@ -148,18 +177,23 @@ def kubelet(
     claims: Mapping[str, Path] | None = None,
     secrets: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[SmallKubelet]:
-    """Runs the manifest. `claims`, `secrets`: see `PodBed`. The folder `image` in `folder` is the working folder in every
-    pod. Everything is gone at the end."""
+    """Runs the manifest. `claims`, `secrets`: see `PodBed`. The folder `image` in `folder` is the
+    working folder in every pod. Everything is gone at the end."""
     jobs, decides = _jobs(objects)
     count = sum(job.spec["completions"] for job in jobs)
     hosts = [f"p{number}" for number in range(1, 3 * count + 3)]
     (folder / "image").mkdir(exist_ok=True)
     with Network(hosts) as network, NamesServer(network.gateway) as names:
-        runs = SmallKubelet(PodBed(folder, network, hosts, names, claims or {}, secrets or {}), jobs, decides)
+        runs = SmallKubelet(
+            PodBed(folder, network, hosts, names, claims or {}, secrets or {}), jobs, decides
+        )
         try:
             yield runs
         finally:
-            for pod in [*runs.past, *(pod for job in runs.jobs.values() for pod in job.pods.values())]:
+            for pod in [
+                *runs.past,
+                *(pod for job in runs.jobs.values() for pod in job.pods.values()),
+            ]:
                 runs.bed.remove(pod)
 
 
@@ -172,7 +206,12 @@ def _jobs(objects: Sequence[Mapping[str, Any]]) -> tuple[list[SmallJob], Sequenc
         subdomain = spec["network"]["subdomain"]
         decides = spec.get("successPolicy", {}).get("targetReplicatedJobs", list(full))
         jobs = [
-            SmallJob(full[job["name"]], job["template"]["spec"], subdomain, [full[need["name"]] for need in job.get("dependsOn", ())])
+            SmallJob(
+                full[job["name"]],
+                job["template"]["spec"],
+                subdomain,
+                [full[need["name"]] for need in job.get("dependsOn", ())],
+            )
             for job in spec["replicatedJobs"]
         ]
         return jobs, [full[job] for job in decides]
@@ -181,5 +220,8 @@ def _jobs(objects: Sequence[Mapping[str, Any]]) -> tuple[list[SmallJob], Sequenc
         pod = job["spec"]["template"]
         assert pod["spec"]["subdomain"] == name
         assert first["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-        assert (first["spec"]["clusterIP"], first["spec"]["publishNotReadyAddresses"]) == ("None", True)
+        assert (first["spec"]["clusterIP"], first["spec"]["publishNotReadyAddresses"]) == (
+            "None",
+            True,
+        )
     return [SmallJob(job["metadata"]["name"], job["spec"], name) for job in others], None

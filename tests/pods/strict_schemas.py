@@ -1,7 +1,8 @@
 """Checks a manifest against the published schemas, and refuses every field that these do not know.
 
-Objects of Kubernetes itself: `kubernetes-validate`. A JobSet: the models that Kubeflow generates from JobSet's schema; they drop unknown
-fields silently, so every field must come back from them. The rules that those models lack are from JobSet's API reference."""
+Objects of Kubernetes itself: `kubernetes-validate`. A JobSet: the models that Kubeflow generates
+from JobSet's schema; they drop unknown fields silently, so every field must come back from them.
+The rules that those models lack are from JobSet's API reference."""
 
 from __future__ import annotations
 
@@ -31,15 +32,27 @@ def check_job_set(found: Object) -> None:
     spec = found["spec"]
     jobs: Sequence[Object] = spec["replicatedJobs"]
     assert spec.get("successPolicy", {}).get("operator", "All") in _WORDS["operator"]
-    assert set(spec.get("successPolicy", {}).get("targetReplicatedJobs", ())) <= {job["name"] for job in jobs}
+    assert set(spec.get("successPolicy", {}).get("targetReplicatedJobs", ())) <= {
+        job["name"] for job in jobs
+    }
     for position, job in enumerate(jobs):
         earlier = {other["name"] for other in jobs[:position]}
-        assert all(need["name"] in earlier and need["status"] in _WORDS["status"] for need in job.get("dependsOn", ()))
+        assert all(
+            need["name"] in earlier and need["status"] in _WORDS["status"]
+            for need in job.get("dependsOn", ())
+        )
         assert "dependsOn" not in job or position > 0
         assert len(job.get("dependsOn", ())) <= 5
         name = f"{found['metadata']['name']}-{job['name']}-0"
         assert len(f"{name}-{job['template']['spec']['completions'] - 1}-abcde") <= _LONGEST_NAME
-        check_core({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": job["template"]["spec"]})
+        check_core(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": name},
+                "spec": job["template"]["spec"],
+            }
+        )
         check_rules_of_jobs(job["template"]["spec"])
 
 

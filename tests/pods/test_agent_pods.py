@@ -17,8 +17,14 @@ from psclust.spec.kubernetes_checks import check_for_pods
 from psclust.spec.load import load
 
 RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes-rbac.yaml"
-DIGITS = "name: d\nprogram: psclust.examples.digits:program\nreplication: in-graph\njobs: {worker: {count: 2, gpus: 1}, ps: 1}\n"
-IMAGE = "kubernetes: {image: a, spares: 1, resources: {ps: {cpu: 500m, memory: 8Gi}, worker: {cpu: 2, memory: 4Gi}}}\n"
+DIGITS = (
+    "name: d\nprogram: psclust.examples.digits:program\nreplication: in-graph\n"
+    "jobs: {worker: {count: 2, gpus: 1}, ps: 1}\n"
+)
+IMAGE = (
+    "kubernetes: {image: a, spares: 1, resources: {ps: {cpu: 500m, memory: 8Gi}, worker: "
+    "{cpu: 2, memory: 4Gi}}}\n"
+)
 
 
 def read(folder: Path, text: str) -> ClusterFile:
@@ -36,19 +42,36 @@ def test_each_task_has_the_pod_of_its_name_and_spare_ones_hold_any_task(tmp_path
     file = read(tmp_path, DIGITS + IMAGE)
     # worker:0 on worker-0; the spare pod has no task.
     hosts = {str(task): host.name for task, host in lay_out(file).hosts.items()}
-    assert hosts == {name: name.replace(":", "-") for name in ("ps:0", "worker:0", "worker:1", "client:0")}
+    assert hosts == {
+        name: name.replace(":", "-") for name in ("ps:0", "worker:0", "worker:1", "client:0")
+    }
     pods = pod_objects(file, "20260101-000000-12345678")
-    assert [pod["metadata"]["name"] for pod in pods.values()] == ["d-ps-0", "d-worker-0", "d-worker-1", "d-client-0", "d-spare-0"]
+    assert [pod["metadata"]["name"] for pod in pods.values()] == [
+        "d-ps-0",
+        "d-worker-0",
+        "d-worker-1",
+        "d-client-0",
+        "d-spare-0",
+    ]
     for pod in pods.values():
         check_core(pod)
     assert container(pods["ps-0"])["resources"]["requests"] == {"cpu": "500m", "memory": "8Gi"}
-    assert container(pods["spare-0"])["resources"]["requests"] == {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    assert container(pods["spare-0"])["resources"]["requests"] == {
+        "cpu": "2",
+        "memory": "8Gi",
+        "nvidia.com/gpu": "1",
+    }
     assert (file.reach_by, file.python) == ("kubernetes", "python3")
 
 
 def test_what_kubernetes_has_more_is_laid_over_each_pod(tmp_path: Path) -> None:
-    more = "{nodeSelector: {gpu: a100}, tolerations: [{key: gpu, operator: Exists}], imagePullSecrets: [{name: reg}]}"
-    file = read(tmp_path, f"name: d\nkubernetes: {{image: a, spares: 1, pod: {more}}}\njobs: {{ps: 1}}\n")
+    more = (
+        "{nodeSelector: {gpu: a100}, tolerations: [{key: gpu, operator: Exists}], "
+        "imagePullSecrets: [{name: reg}]}"
+    )
+    file = read(
+        tmp_path, f"name: d\nkubernetes: {{image: a, spares: 1, pod: {more}}}\njobs: {{ps: 1}}\n"
+    )
     for pod in pod_objects(file, "r").values():
         check_core(pod)
         assert pod["spec"]["nodeSelector"] == {"gpu": "a100"}
@@ -56,7 +79,10 @@ def test_what_kubernetes_has_more_is_laid_over_each_pod(tmp_path: Path) -> None:
 
 
 def test_secrets_and_volumes_are_in_every_pod_and_rights_are_not(tmp_path: Path) -> None:
-    file = read(tmp_path, "name: d\nkubernetes: {image: a, secrets: [hf], volumes: {model: /model}}\njobs: {ps: 1}\n")
+    file = read(
+        tmp_path,
+        "name: d\nkubernetes: {image: a, secrets: [hf], volumes: {model: /model}}\njobs: {ps: 1}\n",
+    )
     pod = pod_objects(file, "r")["ps-0"]
     check_core(pod)
     assert container(pod)["envFrom"] == [{"secretRef": {"name": "hf"}}]
@@ -66,7 +92,13 @@ def test_secrets_and_volumes_are_in_every_pod_and_rights_are_not(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(["1", "900m"], "1"), (["900M", "1Gi"], "1Gi"), (["1000M", "1Gi", "1.1G"], "1.1G"), (["0.5", "500m"], "0.5"), (["1Ti", "1T"], "1Ti")],
+    [
+        (["1", "900m"], "1"),
+        (["900M", "1Gi"], "1Gi"),
+        (["1000M", "1Gi", "1.1G"], "1.1G"),
+        (["0.5", "500m"], "0.5"),
+        (["1Ti", "1T"], "1Ti"),
+    ],
 )
 def test_the_largest_quantity_is_found_across_units(given: list[str], expected: str) -> None:
     assert largest([{"x": each} for each in given]) == {"x": expected}
@@ -76,7 +108,10 @@ def test_the_largest_quantity_is_found_across_units(given: list[str], expected: 
     ("text", "said"),
     [
         ("hosts: a\n", "1: hosts: Kubernetes chooses the hosts of pods; remove the hosts here."),
-        ("hosts: local\n", "1: hosts: Kubernetes chooses the hosts of pods; remove the hosts here."),
+        (
+            "hosts: local\n",
+            "1: hosts: Kubernetes chooses the hosts of pods; remove the hosts here.",
+        ),
         ("reach_by: ssh\n", "1: reach_by: pods are reached through Kubernetes; remove this."),
     ],
 )
@@ -87,19 +122,28 @@ def test_hosts_of_another_kind_are_refused(text: str, said: str, tmp_path: Path)
 
 
 def test_the_nodes_of_an_allocation_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="hosts: slurm: Kubernetes chooses the hosts of pods; remove the hosts here"):
+    with pytest.raises(
+        UsageError,
+        match="hosts: slurm: Kubernetes chooses the hosts of pods; remove the hosts here",
+    ):
         read(tmp_path, "hosts: slurm\nkubernetes: {image: a}\n")
 
 
 def test_a_queue_belongs_to_a_manifest(tmp_path: Path) -> None:
-    with pytest.raises(ClusterFileError, match="Kueue admits what `psclust manifest` prints; remove it, or apply the manifest"):
+    with pytest.raises(
+        ClusterFileError,
+        match="Kueue admits what `psclust manifest` prints; remove it, or apply the manifest",
+    ):
         read(tmp_path, "kubernetes: {image: a, queue: q}\n")
 
 
 def test_elsewhere_pods_are_no_hosts(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("hosts: a\nreach_by: kubernetes\n", encoding="utf-8")
-    with pytest.raises(ClusterFileError, match="psclust makes the pods itself; remove this, and call `psclust up --kubernetes`"):
+    with pytest.raises(
+        ClusterFileError,
+        match="psclust makes the pods itself; remove this, and call `psclust up --kubernetes`",
+    ):
         load(path, default_name="x")
 
 

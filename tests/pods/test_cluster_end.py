@@ -24,7 +24,9 @@ def test_all_know_it_when_the_last_worker_is_done() -> None:
     for end in found.values():
         end.watch()
     found["worker:0"].announce()
-    wait_until(lambda: found["worker:0"]._asked_by == {"ps:0", "worker:1"}, what="both others have asked")
+    wait_until(
+        lambda: found["worker:0"]._asked_by == {"ps:0", "worker:1"}, what="both others have asked"
+    )
     assert not any(end.over for end in found.values())
     assert not found["worker:1"].known_to_all
     found["worker:1"].announce()

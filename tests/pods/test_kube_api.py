@@ -38,7 +38,10 @@ def place(server: KubeServer, folder: Path, **config: str) -> Mapping[str, Any]:
 
 def read(folder: Path, more: str = "") -> ClusterFile:
     path = folder / "cluster.yaml"
-    path.write_text(f"name: d\njobs: {{ps: 1, worker: 2}}\nkubernetes: {{image: a, start: 0.1{more}}}\n", encoding="utf-8")
+    path.write_text(
+        f"name: d\njobs: {{ps: 1, worker: 2}}\nkubernetes: {{image: a, start: 0.1{more}}}\n",
+        encoding="utf-8",
+    )
     return load(path, default_name="x", rules=[check_for_pods], nodes_of=pods_of)
 
 
@@ -62,7 +65,14 @@ def pending(pod: Mapping[str, Any], reason: str, message: str) -> Mapping[str, A
 
 
 def _with(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"name": "task", "state": state, "ready": False, "restartCount": 0, "image": "a", "imageID": ""}
+    return {
+        "name": "task",
+        "state": state,
+        "ready": False,
+        "restartCount": 0,
+        "image": "a",
+        "imageID": "",
+    }
 
 
 FORBIDDEN = 'pods is forbidden: User "me" cannot create resource "pods"'
@@ -74,20 +84,40 @@ RIGHTS = "Ask for the rights in deploy/kubernetes-rbac.yaml (docs/kubernetes.md)
 @pytest.mark.parametrize(
     ("verb", "status", "message", "said"),
     [
-        ("create", 403, FORBIDDEN, f"Kubernetes does not let you create pods in {WHERE}: {FORBIDDEN}. {RIGHTS}"),
+        (
+            "create",
+            403,
+            FORBIDDEN,
+            f"Kubernetes does not let you create pods in {WHERE}: {FORBIDDEN}. {RIGHTS}",
+        ),
         ("list", 403, "no", f"Kubernetes does not let you list pods in {WHERE}: no. {RIGHTS}"),
-        ("create", 404, NO_NAMESPACE, f"kubernetes.namespace: there is no {WHERE}: {NO_NAMESPACE}. Name one that exists."),
-        ("create", 403, "exceeded quota: few", f"Kubernetes refuses to create a pod in {WHERE}: exceeded quota: few."),
+        (
+            "create",
+            404,
+            NO_NAMESPACE,
+            f"kubernetes.namespace: there is no {WHERE}: {NO_NAMESPACE}. Name one that exists.",
+        ),
+        (
+            "create",
+            403,
+            "exceeded quota: few",
+            f"Kubernetes refuses to create a pod in {WHERE}: exceeded quota: few.",
+        ),
     ],
 )
-def test_a_refused_request_names_what_to_do(verb: str, status: int, message: str, said: str, server: KubeServer, tmp_path: Path) -> None:
+def test_a_refused_request_names_what_to_do(
+    verb: str, status: int, message: str, said: str, server: KubeServer, tmp_path: Path
+) -> None:
     server.refused[verb, "pods"] = status, message
     assert refusal(server, tmp_path) == said
 
 
 def test_a_misspelt_key_of_a_pod_is_refused(server: KubeServer, tmp_path: Path) -> None:
     file = read(tmp_path, ", pod: {nodeSelectr: {a: b}}")
-    with pytest.raises(UsageError, match=r"kubernetes.pod: spec.nodeSelectr: .* `kubectl explain pod.spec` has the keys"):
+    with pytest.raises(
+        UsageError,
+        match=r"kubernetes.pod: spec.nodeSelectr: .* `kubectl explain pod.spec` has the keys",
+    ):
         make(file, "run", place(server, tmp_path), lambda line: None)
 
 
@@ -97,45 +127,65 @@ def test_a_refused_exec_names_the_right(server: KubeServer, tmp_path: Path) -> N
     with pytest.raises(UsageError) as caught:
         api.exec("d-ps-0", ["true"])
     assert str(caught.value) == (
-        'Kubernetes does not let you create and get pods/exec in namespace team-a of small: cannot create resource "pods/exec". Ask for '
+        "Kubernetes does not let you create and get pods/exec in namespace team-a of small: "
+        'cannot create resource "pods/exec". Ask for '
         "the rights in deploy/kubernetes-rbac.yaml (docs/kubernetes.md)."
     )
 
 
 def test_an_expired_log_in(server: KubeServer, tmp_path: Path) -> None:
     assert refusal(server, tmp_path, token="old").startswith(
-        "Kubernetes does not accept your log-in to namespace team-a of small: Unauthorized. Log in again"
+        "Kubernetes does not accept your log-in to namespace team-a of small: "
+        "Unauthorized. Log in again"
     )
 
 
 def test_a_server_that_is_not_there(tmp_path: Path, server: KubeServer) -> None:
     where = place(server, tmp_path)
     config = tmp_path / "kubeconfig"
-    config.write_text(config.read_text().replace(server.url, "http://127.0.0.1:9"), encoding="utf-8")
-    with pytest.raises(PsclustError, match=r"Kubernetes at http://127.0.0.1:9 does not answer: .* Is it the right context"):
+    config.write_text(
+        config.read_text().replace(server.url, "http://127.0.0.1:9"), encoding="utf-8"
+    )
+    with pytest.raises(
+        PsclustError,
+        match=r"Kubernetes at http://127.0.0.1:9 does not answer: .* Is it the right context",
+    ):
         make(read(tmp_path), "run", where, lambda line: None)
 
 
-def test_an_image_that_cannot_be_pulled_is_reported_before_the_deadline(server: KubeServer, tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_before_the_deadline(
+    server: KubeServer, tmp_path: Path
+) -> None:
     server.verdict = lambda pod: pending(pod, "ImagePullBackOff", 'Back-off pulling image "a"')
     file = read(tmp_path).model_copy(update={"kubernetes": Kubernetes(image="a", start=1000.0)})
     with pytest.raises(PsclustError) as caught:
         make(file, "run", place(server, tmp_path), lambda line: None)
     remove("d", "run", place(server, tmp_path))
     assert str(caught.value) == (
-        'd-worker-1: ImagePullBackOff: Back-off pulling image "a". Check kubernetes.image, and that the cluster may pull it.'
+        'd-worker-1: ImagePullBackOff: Back-off pulling image "a". Check kubernetes.image, and '
+        "that the cluster may pull it."
     )
 
 
-def test_the_words_of_the_scheduler_are_shown_at_once_and_at_the_deadline(server: KubeServer, tmp_path: Path) -> None:
+def test_the_words_of_the_scheduler_are_shown_at_once_and_at_the_deadline(
+    server: KubeServer, tmp_path: Path
+) -> None:
     words = "0/3 nodes are available: 3 Insufficient cpu."
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": words,
+    }
     server.verdict = lambda pod: {"phase": "Pending", "conditions": [condition]}
     said: list[str] = []
     with pytest.raises(PsclustError) as caught:
         make(read(tmp_path), "run", place(server, tmp_path), said.append)
     remove("d", "run", place(server, tmp_path))
-    pods = "d-ps-0, d-worker-0, d-worker-1: Pending: Unschedulable: 0/3 nodes are available: 3 Insufficient cpu"
+    pods = (
+        "d-ps-0, d-worker-0, d-worker-1: Pending: Unschedulable: "
+        "0/3 nodes are available: 3 Insufficient cpu"
+    )
     assert said[-1] == f"waiting for {pods}"
     assert str(caught.value) == f"{pods} (after 0.1 s; kubernetes.start is how long to wait)."
 
@@ -145,7 +195,9 @@ def test_pods_of_another_launcher_are_left_alone(server: KubeServer, tmp_path: P
     server.verdict = lambda pod: {"phase": "Pending"}
     with pytest.raises(PsclustError):
         make(read(tmp_path), "theirs", place(server, tmp_path), lambda line: None)
-    with pytest.raises(UsageError, match=r"d has 3 pods in namespace team-a of small already \(d-ps-0, ...\)"):
+    with pytest.raises(
+        UsageError, match=r"d has 3 pods in namespace team-a of small already \(d-ps-0, ...\)"
+    ):
         make(read(tmp_path), "ours", place(server, tmp_path), lambda line: None)
     assert remove("d", "ours", place(server, tmp_path)) == 0
     assert remove("d", "theirs", place(server, tmp_path)) == 3
@@ -158,22 +210,31 @@ def test_pods_of_another_launcher_are_left_alone(server: KubeServer, tmp_path: P
         (Kubernetes(namespace="mine"), ("small", "mine")),
     ],
 )
-def test_the_place_is_that_of_the_kubeconfig(settings: Kubernetes, expected: tuple[str, str], server: KubeServer, tmp_path: Path) -> None:
+def test_the_place_is_that_of_the_kubeconfig(
+    settings: Kubernetes, expected: tuple[str, str], server: KubeServer, tmp_path: Path
+) -> None:
     path = str(server.kubeconfig(tmp_path))
     assert find_place(settings, {"KUBECONFIG": path}) == KubePlace(path, *expected)
 
 
 def test_a_missing_kubeconfig_or_context(server: KubeServer, tmp_path: Path) -> None:
     path = str(server.kubeconfig(tmp_path))
-    with pytest.raises(UsageError, match=r"kubernetes.context: .* has no context big; it has small"):
+    with pytest.raises(
+        UsageError, match=r"kubernetes.context: .* has no context big; it has small"
+    ):
         find_place(Kubernetes(context="big"), {"KUBECONFIG": path})
-    with pytest.raises(UsageError, match=f"there is no kubeconfig: {tmp_path}/none does not exist. Set KUBECONFIG"):
+    with pytest.raises(
+        UsageError, match=f"there is no kubeconfig: {tmp_path}/none does not exist. Set KUBECONFIG"
+    ):
         find_place(Kubernetes(), {"KUBECONFIG": f"{tmp_path}/none"})
 
 
 def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
-    with pytest.raises(UsageError, match=r"the Kubernetes client is not installed here: `pip install psclust\[kubernetes\]`"):
+    with pytest.raises(
+        UsageError,
+        match=r"the Kubernetes client is not installed here: `pip install psclust\[kubernetes\]`",
+    ):
         KubeApi(KubePlace(None, None, "mine"))
 
 

@@ -1,4 +1,5 @@
-"""Manifests obey the published schemas and hold what the cluster file says (`make golden` writes the expected texts anew)."""
+"""Manifests obey the published schemas and hold what the cluster file says (`make golden` writes
+the expected texts anew)."""
 
 from __future__ import annotations
 
@@ -53,14 +54,26 @@ def read(text: str, *overrides: Override) -> ClusterFile:
     data = read_yaml(text).data
     assert isinstance(data, dict)
     given = [Override("text", (key,), value) for key, value in data.items()]
-    return load(None, [*given, *overrides], default_name="x", rules=[check_for_kubernetes], find_hosts=refuse_hosts)
+    return load(
+        None,
+        [*given, *overrides],
+        default_name="x",
+        rules=[check_for_kubernetes],
+        find_hosts=refuse_hosts,
+    )
 
 
 def suitable() -> Iterator[Path]:
     """The cluster files that may become a manifest."""
     for path in sorted(SPECS.glob("*.yaml")):
         try:
-            load(path, [IMAGE], default_name="x", rules=[check_for_kubernetes], find_hosts=refuse_hosts)
+            load(
+                path,
+                [IMAGE],
+                default_name="x",
+                rules=[check_for_kubernetes],
+                find_hosts=refuse_hosts,
+            )
         except ClusterFileError:
             continue
         yield path
@@ -68,18 +81,27 @@ def suitable() -> Iterator[Path]:
 
 def job(objects: list[dict[str, Any]], name: str) -> dict[str, Any]:
     """The spec of a replicated Job of a JobSet."""
-    return next(found["template"]["spec"] for found in objects[0]["spec"]["replicatedJobs"] if found["name"] == name)
+    return next(
+        found["template"]["spec"]
+        for found in objects[0]["spec"]["replicatedJobs"]
+        if found["name"] == name
+    )
 
 
 def test_most_cluster_files_may_become_a_manifest() -> None:
     refused = {path.stem for path in SPECS.glob("*.yaml")} - {path.stem for path in suitable()}
     assert {"given-addresses", "hostfile", "over-ssh", "two-hosts"} <= refused
-    assert not {"classic-flags", "tf-config", "coordinator", "digits", "command-per-job", "templates"} & refused
+    assert (
+        not {"classic-flags", "tf-config", "coordinator", "digits", "command-per-job", "templates"}
+        & refused
+    )
 
 
 @pytest.mark.parametrize("path", list(suitable()), ids=lambda path: path.stem)
 def test_every_manifest_obeys_the_schemas_and_gives_the_pods_the_file(path: Path) -> None:
-    file = load(path, [IMAGE], default_name="x", rules=[check_for_kubernetes], find_hosts=refuse_hosts)
+    file = load(
+        path, [IMAGE], default_name="x", rules=[check_for_kubernetes], find_hosts=refuse_hosts
+    )
     (found,) = yaml.safe_load_all(render(manifest(file, plain=False)))
     check_job_set(found)
     service, *jobs = yaml.safe_load_all(render(manifest(file, plain=True)))
@@ -87,14 +109,24 @@ def test_every_manifest_obeys_the_schemas_and_gives_the_pods_the_file(path: Path
     for each in jobs:
         check_core(each)
         check_rules_of_jobs(each["spec"])
-    (text,) = {entry["value"] for each in jobs for entry in each["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert read_file({"PSCLUST_FILE": text}).model_dump(exclude={"hosts", "kubernetes"}) == file.model_dump(exclude={"hosts", "kubernetes"})
+    (text,) = {
+        entry["value"]
+        for each in jobs
+        for entry in each["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert read_file({"PSCLUST_FILE": text}).model_dump(
+        exclude={"hosts", "kubernetes"}
+    ) == file.model_dump(exclude={"hosts", "kubernetes"})
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["jobset", "plain"])
 @pytest.mark.parametrize("name", ["digits", "everything"])
 def test_a_manifest_is_as_it_was(name: str, plain: bool) -> None:
-    file = read(ALL_KEYS if name == "everything" else (SPECS / "kubernetes.yaml").read_text(encoding="utf-8"))
+    file = read(
+        ALL_KEYS
+        if name == "everything"
+        else (SPECS / "kubernetes.yaml").read_text(encoding="utf-8")
+    )
     text = render(manifest(file, plain=plain))
     golden = GOLDEN / f"{name}-{'plain' if plain else 'jobset'}.yaml"
     if os.environ.get("PSCLUST_GOLDEN") == "write":
@@ -125,7 +157,9 @@ def test_a_manifest_with_every_key_obeys_the_schemas() -> None:
     ],
 )
 def test_a_mistake_in_a_manifest_would_be_seen(path: str, value: object) -> None:
-    (found,) = copy.deepcopy(manifest(read((SPECS / "kubernetes.yaml").read_text(encoding="utf-8")), plain=False))
+    (found,) = copy.deepcopy(
+        manifest(read((SPECS / "kubernetes.yaml").read_text(encoding="utf-8")), plain=False)
+    )
     inner: Any = found
     *above, last = path.split(".")
     for step in above:
@@ -139,12 +173,17 @@ def test_programs_wait_for_servers_and_the_chief_decides() -> None:
     (found,) = manifest(read(ALL_KEYS), plain=False)
     jobs = found["spec"]["replicatedJobs"]
     assert [entry["name"] for entry in jobs] == ["ps", "chief", "worker", "evaluator"]
-    assert [entry.get("dependsOn") for entry in jobs] == [None, *[[{"name": "ps", "status": "Ready"}]] * 3]
+    assert [entry.get("dependsOn") for entry in jobs] == [
+        None,
+        *[[{"name": "ps", "status": "Ready"}]] * 3,
+    ]
     assert found["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["chief"]}
 
 
 def test_in_graph_the_workers_are_servers_and_the_client_decides() -> None:
-    (found,) = manifest(read("{name: d, program: m:p, replication: in-graph, kubernetes: {image: a}}"), plain=False)
+    (found,) = manifest(
+        read("{name: d, program: m:p, replication: in-graph, kubernetes: {image: a}}"), plain=False
+    )
     jobs = found["spec"]["replicatedJobs"]
     assert [entry["name"] for entry in jobs] == ["ps", "worker", "client"]
     assert [need["name"] for need in jobs[2]["dependsOn"]] == ["ps", "worker"]
@@ -160,10 +199,21 @@ def test_bare_servers_have_no_end_of_their_own() -> None:
 
 def test_restarts_follow_the_file_and_the_role() -> None:
     objects = manifest(read(ALL_KEYS), plain=False)
-    policies = {name: job(objects, name)["template"]["spec"]["restartPolicy"] for name in ("ps", "worker", "chief", "evaluator")}
-    assert policies == {"ps": "OnFailure", "worker": "Never", "chief": "Never", "evaluator": "OnFailure"}
+    policies = {
+        name: job(objects, name)["template"]["spec"]["restartPolicy"]
+        for name in ("ps", "worker", "chief", "evaluator")
+    }
+    assert policies == {
+        "ps": "OnFailure",
+        "worker": "Never",
+        "chief": "Never",
+        "evaluator": "OnFailure",
+    }
     assert job(objects, "ps")["backoffLimit"] == 30
-    assert (job(objects, "worker")["backoffLimitPerIndex"], job(objects, "worker")["maxFailedIndexes"]) == (5, 0)
+    assert (
+        job(objects, "worker")["backoffLimitPerIndex"],
+        job(objects, "worker")["maxFailedIndexes"],
+    ) == (5, 0)
     assert job(objects, "worker")["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
     assert job(objects, "chief")["backoffLimit"] == 0
     assert "podFailurePolicy" not in job(objects, "chief")
@@ -171,7 +221,9 @@ def test_restarts_follow_the_file_and_the_role() -> None:
 
 def test_a_model_that_would_be_lost_with_its_pod_is_noted() -> None:
     assert "kubernetes.volumes" in notes(read("{name: d, program: m:p, kubernetes: {image: a}}"))[0]
-    assert notes(read("{name: d, program: m:p, args: [--model-dir=/m], kubernetes: {image: a}}")) == []
+    assert (
+        notes(read("{name: d, program: m:p, args: [--model-dir=/m], kubernetes: {image: a}}")) == []
+    )
     assert notes(read("{name: d, program: train.py, kubernetes: {image: a}}")) == []
 
 

@@ -41,7 +41,9 @@ def test_a_server_is_a_bare_one_and_listens_on_every_interface_of_its_pod() -> N
 
 def test_names_are_looked_up_again_soon() -> None:
     options = task(PROGRAM, "worker").env["TF_GRPC_DEFAULT_OPTIONS"].split(",")
-    assert {"grpc.dns_min_time_between_resolutions_ms=1000", "grpc.enable_http_proxy=0"} <= set(options)
+    assert {"grpc.dns_min_time_between_resolutions_ms=1000", "grpc.enable_http_proxy=0"} <= set(
+        options
+    )
     own = task(f"{PROGRAM}env: {{TF_GRPC_DEFAULT_OPTIONS: grpc.a=1}}\n", "worker")
     assert own.env["TF_GRPC_DEFAULT_OPTIONS"] == "grpc.a=1"
 
@@ -51,9 +53,14 @@ def test_the_gpus_of_a_pod_are_the_first_ones() -> None:
     assert task(text, "worker", 1).env["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
-def test_a_script_in_the_image_gets_what_it_asks_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_in_the_image_gets_what_it_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "flags.py").write_text("for f in ('ps_hosts', 'worker_hosts', 'job_name', 'task_index'): p.add_argument('--' + f)\n")
+    (tmp_path / "flags.py").write_text(
+        "for f in ('ps_hosts', 'worker_hosts', 'job_name', 'task_index'): "
+        "p.add_argument('--' + f)\n"
+    )
     (tmp_path / "config.py").write_text("import os\nprint(os.environ['TF_CONFIG'])\n")
     text = "name: d\njobs: {ps: {ports: 4000}, worker: {count: 2, ports: 5000}}\nprogram: "
     flags = task(f"{text}flags.py", "worker", 1)
@@ -69,7 +76,9 @@ def test_a_script_in_the_image_gets_what_it_asks_for(tmp_path: Path, monkeypatch
 
 
 def test_a_free_port_is_beside_that_of_the_server() -> None:
-    entry = task("name: d\njobs: {ps: 1, worker: 2}\nprogram: [serve, '{port}', '{free_port}']\n", "worker")
+    entry = task(
+        "name: d\njobs: {ps: 1, worker: 2}\nprogram: [serve, '{port}', '{free_port}']\n", "worker"
+    )
     assert entry.argv == ("serve", "2222", "2224")
 
 
@@ -87,17 +96,57 @@ def test_the_run_has_the_id_of_its_jobset() -> None:
 @pytest.mark.parametrize(
     ("environ", "job", "index", "message"),
     [
-        ({}, "ps", 0, "PSCLUST_FILE is not set: `psclust task` is what the pods of `psclust manifest` run; elsewhere write `psclust up`."),
-        ({"PSCLUST_FILE": "a: [b"}, "ps", 0, "PSCLUST_FILE is not YAML: while parsing a flow sequence"),
+        (
+            {},
+            "ps",
+            0,
+            (
+                "PSCLUST_FILE is not set: `psclust task` is what the pods of `psclust manifest` "
+                "run; elsewhere write `psclust up`."
+            ),
+        ),
+        (
+            {"PSCLUST_FILE": "a: [b"},
+            "ps",
+            0,
+            "PSCLUST_FILE is not YAML: while parsing a flow sequence",
+        ),
         ({"PSCLUST_FILE": "ps"}, "ps", 0, "PSCLUST_FILE holds no keys of a cluster file."),
-        ({"PSCLUST_FILE": "jbos: {ps: 1}"}, "ps", 0, "PSCLUST_FILE: unknown key; did you mean jobs?"),
-        ({"PSCLUST_FILE": PROGRAM}, "wroker", 0, "wroker: the cluster has no such job; did you mean worker?"),
-        ({"PSCLUST_FILE": PROGRAM}, "ps", 2, "ps:2: ps has 2 tasks, the last one is ps:1; indices begin at 0."),
-        ({"PSCLUST_FILE": PROGRAM}, "ps", None, f"{INDEX} is not set: the pods of an indexed Job have it; elsewhere"),
-        ({"PSCLUST_FILE": PROGRAM, INDEX: "x"}, "ps", None, f"found 'x' in {INDEX}: the pods of an indexed Job have it"),
+        (
+            {"PSCLUST_FILE": "jbos: {ps: 1}"},
+            "ps",
+            0,
+            "PSCLUST_FILE: unknown key; did you mean jobs?",
+        ),
+        (
+            {"PSCLUST_FILE": PROGRAM},
+            "wroker",
+            0,
+            "wroker: the cluster has no such job; did you mean worker?",
+        ),
+        (
+            {"PSCLUST_FILE": PROGRAM},
+            "ps",
+            2,
+            "ps:2: ps has 2 tasks, the last one is ps:1; indices begin at 0.",
+        ),
+        (
+            {"PSCLUST_FILE": PROGRAM},
+            "ps",
+            None,
+            f"{INDEX} is not set: the pods of an indexed Job have it; elsewhere",
+        ),
+        (
+            {"PSCLUST_FILE": PROGRAM, INDEX: "x"},
+            "ps",
+            None,
+            f"found 'x' in {INDEX}: the pods of an indexed Job have it",
+        ),
     ],
 )
-def test_a_mistake_is_one_sentence(environ: dict[str, str], job: str, index: int | None, message: str) -> None:
+def test_a_mistake_is_one_sentence(
+    environ: dict[str, str], job: str, index: int | None, message: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         plan_in_pod(environ, job, index, "/run")
     assert str(caught.value).startswith(message)

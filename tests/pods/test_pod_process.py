@@ -1,4 +1,5 @@
-"""The first process of a pod, here without one: `psclust task` as a child of the test, with its task as a plain command."""
+"""The first process of a pod, here without one: `psclust task` as a child of the test, with its
+task as a plain command."""
 
 from __future__ import annotations
 
@@ -15,8 +16,19 @@ from psclust.testing.wait import wait_until
 pytestmark = pytest.mark.process
 
 
-def start(bed: CommandBed, program: str, *, job: str = "chief", jobs: str = "chief: 1", extra: str = "", **more: str) -> Running:
-    text = f"name: d\njobs: {{{jobs}}}\nprogram: {program}\nrole_by: none\ndeadlines: {{stop: 1, finish: 1}}\n{extra}"
+def start(
+    bed: CommandBed,
+    program: str,
+    *,
+    job: str = "chief",
+    jobs: str = "chief: 1",
+    extra: str = "",
+    **more: str,
+) -> Running:
+    text = (
+        f"name: d\njobs: {{{jobs}}}\nprogram: {program}\nrole_by: none\n"
+        f"deadlines: {{stop: 1, finish: 1}}\n{extra}"
+    )
     environ: Mapping[str, str] = {"PSCLUST_FILE": text, "JOB_COMPLETION_INDEX": "0", **more}
     return bed.start("task", job, env=environ)
 
@@ -43,7 +55,9 @@ def test_an_exit_code_that_counts_as_success_is_one_for_kubernetes(bed: CommandB
 
 
 def test_a_pod_that_is_deleted_ends_its_task_politely_and_then_by_force(bed: CommandBed) -> None:
-    running = start(bed, "[sh, -c, 'trap \"echo asked\" TERM; echo up; while :; do sleep 0.1; done']")
+    running = start(
+        bed, "[sh, -c, 'trap \"echo asked\" TERM; echo up; while :; do sleep 0.1; done']"
+    )
     wait_until(lambda: "up" in running.output, what="the task")
     running.process.send_signal(signal.SIGTERM)
     assert running.wait() == 143
@@ -52,7 +66,9 @@ def test_a_pod_that_is_deleted_ends_its_task_politely_and_then_by_force(bed: Com
 
 def test_a_program_that_waits_for_its_servers_can_be_deleted(bed: CommandBed) -> None:
     running = start(bed, "m:p", job="worker", jobs="ps: 1, worker: 1")
-    wait_until(lambda: "worker:0 waits for ps:0 at d-ps-0-0.d:2222" in running.output, what="the note")
+    wait_until(
+        lambda: "worker:0 waits for ps:0 at d-ps-0-0.d:2222" in running.output, what="the note"
+    )
     running.process.send_signal(signal.SIGTERM)
     assert running.wait() == 143
 
@@ -63,15 +79,29 @@ def test_what_the_task_leaves_behind_is_gone_with_it(bed: CommandBed) -> None:
     inner = psutil.Process(running.process.pid).children(recursive=True)
     running.process.send_signal(signal.SIGTERM)
     running.wait()
-    wait_until(lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in inner), what="the end")
+    wait_until(
+        lambda: (
+            not any(
+                process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+                for process in inner
+            )
+        ),
+        what="the end",
+    )
 
 
 @pytest.mark.parametrize(
     ("program", "job", "stopped"),
-    [("[sh, -c, exit 7]", "chief", False), ("[sh, -c, echo up; sleep 1000]", "chief", True), ("[sh, -c, exit 0]", "cheif", False)],
+    [
+        ("[sh, -c, exit 7]", "chief", False),
+        ("[sh, -c, echo up; sleep 1000]", "chief", True),
+        ("[sh, -c, exit 0]", "cheif", False),
+    ],
     ids=["ended", "deleted", "refused"],
 )
-def test_no_folder_is_left_behind(bed: CommandBed, tmp_path: Path, program: str, job: str, stopped: bool) -> None:
+def test_no_folder_is_left_behind(
+    bed: CommandBed, tmp_path: Path, program: str, job: str, stopped: bool
+) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     running = start(bed, program, job=job, TMPDIR=str(temporary))

@@ -1,4 +1,5 @@
-"""Manifests at work: a small kubelet runs every pod as processes with a network and a name of their own."""
+"""Manifests at work: a small kubelet runs every pod as processes with a network and a name of their
+own."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ from psclust.pods.kube_manifest import manifest
 from psclust.spec.kubernetes_checks import check_for_kubernetes
 from psclust.spec.load import load
 
-pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"),
+]
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 
@@ -30,12 +34,19 @@ def objects(folder: Path, text: str, *, plain: bool = False) -> Sequence[dict[st
 
 
 def digits(*more: str) -> str:
-    text = (SPECS / "kubernetes.yaml").read_text(encoding="utf-8").replace("/model]", "/mnt/model]").replace(": /model}", ": /mnt/model}")
+    text = (
+        (SPECS / "kubernetes.yaml")
+        .read_text(encoding="utf-8")
+        .replace("/model]", "/mnt/model]")
+        .replace(": /model}", ": /mnt/model}")
+    )
     return text.replace("args: [", "".join(["args: [", *(f"{word}, " for word in more)]))
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("plain", [False, pytest.param(True, marks=pytest.mark.long)], ids=["jobset", "plain"])
+@pytest.mark.parametrize(
+    "plain", [False, pytest.param(True, marks=pytest.mark.long)], ids=["jobset", "plain"]
+)
 def test_the_digits_train_on_kubernetes_and_every_pod_ends(tmp_path: Path, plain: bool) -> None:
     claim = tmp_path / "claim"
     claim.mkdir()
@@ -46,12 +57,18 @@ def test_the_digits_train_on_kubernetes_and_every_pod_ends(tmp_path: Path, plain
         assert re.search(r"evaluation: accuracy 0\.9[5-9]", said), said
         assert list(claim.glob("checkpoint*")), said
         # Servers too have learned that the work is done.
-        runs.run_until(lambda: all(job.complete for job in runs.jobs.values()), 60, what="the end of all pods")
+        runs.run_until(
+            lambda: all(job.complete for job in runs.jobs.values()), 60, what="the end of all pods"
+        )
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("lost", [False, pytest.param(True, marks=pytest.mark.long)], ids=["drained", "lost"])
-def test_clients_find_a_ps_again_that_came_back_at_another_address(tmp_path: Path, lost: bool) -> None:
+@pytest.mark.parametrize(
+    "lost", [False, pytest.param(True, marks=pytest.mark.long)], ids=["drained", "lost"]
+)
+def test_clients_find_a_ps_again_that_came_back_at_another_address(
+    tmp_path: Path, lost: bool
+) -> None:
     claim = tmp_path / "claim"
     claim.mkdir()
     text = digits("--set", "epochs=40", "--save-seconds", "1", "--log-seconds", "1")
@@ -67,7 +84,10 @@ def test_clients_find_a_ps_again_that_came_back_at_another_address(tmp_path: Pat
         assert replaced.address != before
         runs.run_until(lambda: replaced.ready, what="the new ps")
         known = lines()
-        runs.run_until(lambda: all(now > then for now, then in zip(lines(), known, strict=True)), what="further steps of all workers")
+        runs.run_until(
+            lambda: all(now > then for now, then in zip(lines(), known, strict=True)),
+            what="further steps of all workers",
+        )
         assert "restored /mnt/model/" in runs.output("worker:0")
         assert [runs.pod(worker).restarts for worker in workers] == [0, 0]
         assert not runs.past[1:]  # the workers have kept their pods
@@ -88,16 +108,26 @@ def says_done(pod: Pod) -> bool:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("script", ["classic.py", pytest.param("config.py", marks=pytest.mark.long)])
-def test_a_script_runs_unchanged_a_late_session_finds_all_servers_and_plain_jobs_end(tmp_path: Path, script: str) -> None:
+@pytest.mark.parametrize(
+    "script", ["classic.py", pytest.param("config.py", marks=pytest.mark.long)]
+)
+def test_a_script_runs_unchanged_a_late_session_finds_all_servers_and_plain_jobs_end(
+    tmp_path: Path, script: str
+) -> None:
     scripts(tmp_path)
     text = f"name: s\njobs: {{ps: 1, worker: 2}}\nprogram: {script}\nkubernetes: {{image: a}}\n"
     with kubelet(tmp_path, objects(tmp_path, text, plain=True)) as runs:
-        runs.run_until(lambda: runs.jobs["s-worker-0"].pods and says_done(runs.pod("worker:0")), 120, what="the end of worker 0")
+        runs.run_until(
+            lambda: runs.jobs["s-worker-0"].pods and says_done(runs.pod("worker:0")),
+            120,
+            what="the end of worker 0",
+        )
         (tmp_path / "image" / "go").touch()
         runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of all jobs")
         assert not runs.failed, runs.output()
-        assert all(f"trained by worker {index}" in runs.output(f"worker:{index}") for index in (0, 1))
+        assert all(
+            f"trained by worker {index}" in runs.output(f"worker:{index}") for index in (0, 1)
+        )
 
 
 @pytest.mark.tensorflow
@@ -105,10 +135,15 @@ def test_a_script_runs_unchanged_a_late_session_finds_all_servers_and_plain_jobs
 def test_a_coordinator_script_drives_bare_servers_in_pods(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "coordinator.py").write_text(COORDINATOR, encoding="utf-8")
-    text = "name: s\njobs: {ps: 1, worker: 2}\nreplication: coordinator\nprogram: coordinator.py\nkubernetes: {image: a}\n"
+    text = (
+        "name: s\njobs: {ps: 1, worker: 2}\nreplication: coordinator\nprogram: coordinator.py\n"
+        "kubernetes: {image: a}\n"
+    )
     with kubelet(tmp_path, objects(tmp_path, text)) as runs:
         runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of the chief")
-        assert "counted to 100.0 on /job:ps/replica:0/task:0/device:CPU:0" in runs.output("chief:0"), runs.output()
+        assert "counted to 100.0 on /job:ps/replica:0/task:0/device:CPU:0" in runs.output(
+            "chief:0"
+        ), runs.output()
 
 
 @pytest.mark.tensorflow
@@ -118,7 +153,9 @@ def test_a_coordinator_script_drives_bare_servers_in_pods(tmp_path: Path) -> Non
     [("", "worker:0", "worker:0"), ("replication: in-graph\n", "worker:1", "client:0")],
     ids=["chief", "in-graph"],
 )
-def test_training_goes_on_when_a_worker_is_drained(tmp_path: Path, more: str, drained: str, client: str) -> None:
+def test_training_goes_on_when_a_worker_is_drained(
+    tmp_path: Path, more: str, drained: str, client: str
+) -> None:
     claim = tmp_path / "claim"
     claim.mkdir()
     text = digits("--set", "epochs=25", "--save-seconds", "1", "--log-seconds", "1") + more
@@ -135,19 +172,30 @@ def test_training_goes_on_when_a_worker_is_drained(tmp_path: Path, more: str, dr
 def test_in_graph_the_client_trains_over_bare_workers(tmp_path: Path) -> None:
     claim = tmp_path / "claim"
     claim.mkdir()
-    with kubelet(tmp_path, objects(tmp_path, f"{digits()}replication: in-graph\n"), {"model": claim}) as runs:
+    with kubelet(
+        tmp_path, objects(tmp_path, f"{digits()}replication: in-graph\n"), {"model": claim}
+    ) as runs:
         runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of the training")
         assert re.search(r"evaluation: accuracy 0\.9[5-9]", runs.output("client:0")), runs.output()
 
 
-def commands(folder: Path, command: str, *, more: str = "", plain: bool = False) -> Sequence[dict[str, Any]]:
+def commands(
+    folder: Path, command: str, *, more: str = "", plain: bool = False
+) -> Sequence[dict[str, Any]]:
     """A chief that runs a shell command, and a worker that goes on and on."""
     jobs = f"{{chief: {{run: [sh, -c, {command!r}]}}, worker: {{run: [sleep, '1000']}}}}"
-    return objects(folder, f"name: c\njobs: {jobs}\ndeadlines: {{finish: 1, stop: 1}}\nkubernetes: {{image: a}}\n{more}", plain=plain)
+    return objects(
+        folder,
+        f"name: c\njobs: {jobs}\ndeadlines: {{finish: 1, stop: 1}}\n"
+        f"kubernetes: {{image: a}}\n{more}",
+        plain=plain,
+    )
 
 
 def test_a_program_that_dies_gets_a_new_pod_and_is_given_up_at_last(tmp_path: Path) -> None:
-    with kubelet(tmp_path, commands(tmp_path, "echo try; exit 7", more="restart: {max: 2}\n")) as runs:
+    with kubelet(
+        tmp_path, commands(tmp_path, "echo try; exit 7", more="restart: {max: 2}\n")
+    ) as runs:
         runs.run_until(lambda: runs.failed, what="the failure")
         assert [pod.output for pod in runs.past] == ["try\n", "try\n"]
 
@@ -168,7 +216,8 @@ def test_a_job_set_has_succeeded_with_its_chief_and_the_others_are_deleted(tmp_p
 
 def test_a_program_gets_the_keys_of_its_secrets(tmp_path: Path) -> None:
     text = (
-        "name: c\njobs: {chief: 1}\nprogram: [sh, -c, 'echo $TOKEN $LEVEL']\nenv: {LEVEL: '010'}\nkubernetes: {image: a, secrets: [hf]}\n"
+        "name: c\njobs: {chief: 1}\nprogram: [sh, -c, 'echo $TOKEN $LEVEL']\nenv: {LEVEL: '010'}\n"
+        "kubernetes: {image: a, secrets: [hf]}\n"
     )
     with kubelet(tmp_path, objects(tmp_path, text), secrets={"hf": {"TOKEN": "s3cret"}}) as runs:
         runs.run_until(lambda: runs.succeeded, what="success")
@@ -179,12 +228,19 @@ def test_what_goes_on_after_the_chief_of_plain_jobs_is_stopped(tmp_path: Path) -
     with kubelet(tmp_path, commands(tmp_path, "exit 0", plain=True)) as runs:
         runs.run_until(lambda: runs.succeeded or runs.failed, what="the end of all jobs")
         assert not runs.failed, runs.output()
-        assert "worker:0 still runs 1 s after the others had done their work; it is stopped." in runs.output("worker:0")
+        assert (
+            "worker:0 still runs 1 s after the others had done their work; it is stopped."
+            in runs.output("worker:0")
+        )
 
 
 def test_a_server_is_started_again_in_its_pod_at_the_same_address(tmp_path: Path) -> None:
-    with kubelet(tmp_path, objects(tmp_path, "name: s\njobs: {ps: 1}\nkubernetes: {image: a}\n")) as runs:
-        runs.run_until(lambda: runs.pod("ps:0").ready if runs.jobs["s-ps-0"].pods else None, what="the server")
+    with kubelet(
+        tmp_path, objects(tmp_path, "name: s\njobs: {ps: 1}\nkubernetes: {image: a}\n")
+    ) as runs:
+        runs.run_until(
+            lambda: runs.pod("ps:0").ready if runs.jobs["s-ps-0"].pods else None, what="the server"
+        )
         pod = runs.pod("ps:0")
         server = pod.task()
         assert server is not None

@@ -1,4 +1,5 @@
-"""`psclust up --kubernetes`: a small kubelet runs the pods that psclust creates, which it reaches through the API server alone."""
+"""`psclust up --kubernetes`: a small kubelet runs the pods that psclust creates, which it reaches
+through the API server alone."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ from psclust.spec.cluster_file import ClusterFile, Kubernetes
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"),
+]
 
 RBAC = Path(__file__).parents[2] / "deploy" / "kubernetes-rbac.yaml"
 UP = ("up", "--kubernetes", "--image", "registry.example.com/me/train:1", "--ps", "0")
@@ -54,28 +58,50 @@ def pods(kube: KubeServer, bed: CommandBed, tmp_path: Path) -> CommandBed:
 
 
 def allowed() -> set[tuple[str, str]]:
-    role = next(each for each in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) if each["kind"] == "Role")
-    return {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+    role = next(
+        each
+        for each in yaml.safe_load_all(RBAC.read_text(encoding="utf-8"))
+        if each["kind"] == "Role"
+    )
+    return {
+        (verb, resource)
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
 
 
-def test_a_script_runs_in_pods_with_the_folder_that_was_sent_and_no_pod_is_left(kube: KubeServer, pods: CommandBed) -> None:
+def test_a_script_runs_in_pods_with_the_folder_that_was_sent_and_no_pod_is_left(
+    kube: KubeServer, pods: CommandBed
+) -> None:
     pods.write("train.py", SHOW)
     pods.write("data.txt", "and reads its file")
     code, said = pods.run(*UP, "--workers", "2", *PLAIN, "train.py")
     assert code == 0, said
-    assert "hosts: 2 pods of registry.example.com/me/train:1\ncreating 2 pods in namespace team-a of small\nall 2 pods run after" in said
+    assert (
+        "hosts: 2 pods of registry.example.com/me/train:1\n"
+        "creating 2 pods in namespace team-a of small\nall 2 pods run after" in said
+    )
     for index in (0, 1):
-        assert f"worker:{index} | worker:{index} in bed-worker-{index} and reads its file\n" in said, said
+        assert (
+            f"worker:{index} | worker:{index} in bed-worker-{index} and reads its file\n" in said
+        ), said
     assert kube.pods() == []
-    assert [name for name in os.listdir(pods.environ["TMPDIR"]) if not name.startswith("psclust-ports")] == []
+    assert [
+        name for name in os.listdir(pods.environ["TMPDIR"]) if not name.startswith("psclust-ports")
+    ] == []
     # pods/exec is asked for by GET; newer servers also want create.
     assert kube.asked == allowed() - {("create", "pods/exec")}
     assert pods.run("down") == (0, "bed is down already; it ended well\n")
 
 
-def test_commands_in_a_pod_have_an_input_an_end_and_an_exit_code(kube: KubeServer, tmp_path: Path) -> None:
+def test_commands_in_a_pod_have_an_input_an_end_and_an_exit_code(
+    kube: KubeServer, tmp_path: Path
+) -> None:
     api = KubeApi(KubePlace(str(kube.kubeconfig(tmp_path)), "small", "team-a"))
-    file = ClusterFile(name="c", hosts=[Host("ps-0"), Host("ps-1")], kubernetes=Kubernetes(image="a", start=1.0))
+    file = ClusterFile(
+        name="c", hosts=[Host("ps-0"), Host("ps-1")], kubernetes=Kubernetes(image="a", start=1.0)
+    )
     api.create_pod(pod_objects(file, "r")["ps-0"])
     wait_until(lambda: kube.running, what="the pod")
     with KubeHosts(api, "c", "psclust/run=r", file.hosts, partial=True) as hosts:
@@ -87,18 +113,25 @@ def test_commands_in_a_pod_have_an_input_an_end_and_an_exit_code(kube: KubeServe
             assert process.read_line(None) == b"one\n"
             process.write(b"two\n")
             assert process.read_line(None) == b"two\n"
-            with pytest.raises(HostError, match=r"ps-0: no answer in time while a command ran there"):
+            with pytest.raises(
+                HostError, match=r"ps-0: no answer in time while a command ran there"
+            ):
                 process.wait(time.monotonic())
         with pytest.raises(HostError, match="ps-0: no answer in time while `sleep 1000` ran there"):
             hosts.run("ps-0", "sleep 1000", timeout_s=0.5, leashed=True)
-        wait_until(lambda: kube.bed and kube.commands("c-ps-0").count("sleep 1000") == 1, what="the end of the leashed command")
+        wait_until(
+            lambda: kube.bed and kube.commands("c-ps-0").count("sleep 1000") == 1,
+            what="the end of the leashed command",
+        )
 
 
 @pytest.mark.long
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("update", ["--sync", "--async"])
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-def test_the_digits_are_learned_in_pods(kube: KubeServer, pods: CommandBed, replication: str, update: str) -> None:
+def test_the_digits_are_learned_in_pods(
+    kube: KubeServer, pods: CommandBed, replication: str, update: str
+) -> None:
     # In-graph, every worker reads the files that the client has made.
     pods.write("psclust.yaml", "kubernetes: {volumes: {data: /mnt/data}}\n")
     options = ["--ps", "2", "--workers", "2", "--replication", replication, update]
@@ -112,17 +145,27 @@ def test_the_digits_are_learned_in_pods(kube: KubeServer, pods: CommandBed, repl
 
 
 @pytest.mark.long
-def test_verbs_reach_a_detached_run_and_down_removes_its_pods(kube: KubeServer, pods: CommandBed) -> None:
+def test_verbs_reach_a_detached_run_and_down_removes_its_pods(
+    kube: KubeServer, pods: CommandBed
+) -> None:
     pods.write("train.py", PATIENT)
-    pods.write("c.yaml", "name: bed\njobs: {worker: 2}\nprogram: train.py\nkubernetes: {image: a}\nrole_by: none\npreload: false\n")
+    pods.write(
+        "c.yaml",
+        "name: bed\njobs: {worker: 2}\nprogram: train.py\nkubernetes: {image: a}\n"
+        "role_by: none\npreload: false\n",
+    )
     assert pods.run("up", "--kubernetes", "-f", "c.yaml", "-d")[0] == 0
     assert pods.run("restart", "worker:1")[0] == 0
     assert pods.wait_for("worker:1", "running", attempt=2).host == "worker-1"
-    wait_until(lambda: "up" in pods.run("logs", "worker:1")[1], what="the output of the second attempt")
+    wait_until(
+        lambda: "up" in pods.run("logs", "worker:1")[1], what="the output of the second attempt"
+    )
     assert kube.pods() == ["bed-worker-0", "bed-worker-1"]
     code, said = pods.run("exec", "--kubernetes", "-f", "c.yaml", "--json", "--", "hostname")
     assert code == 0, said
-    assert [(row["host"], row["stdout"]) for row in json.loads(said)] == [(f"worker-{index}", f"bed-worker-{index}\n") for index in (0, 1)]
+    assert [(row["host"], row["stdout"]) for row in json.loads(said)] == [
+        (f"worker-{index}", f"bed-worker-{index}\n") for index in (0, 1)
+    ]
     code, said = pods.run("down")
     assert code == 0, said
     assert kube.pods() == []
@@ -142,7 +185,9 @@ def test_servers_without_an_end_of_input_will_do(kube: KubeServer, pods: Command
 
 
 @pytest.mark.long
-def test_in_the_kubernetes_cluster_agents_are_called_directly(kube: KubeServer, pods: CommandBed) -> None:
+def test_in_the_kubernetes_cluster_agents_are_called_directly(
+    kube: KubeServer, pods: CommandBed
+) -> None:
     """Whose network this machine shares with the pods."""
     pods.environ["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
     pods.write("train.py", "print('trained')\n")
@@ -153,13 +198,23 @@ def test_in_the_kubernetes_cluster_agents_are_called_directly(kube: KubeServer, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", ["drained", "lost"])
-def test_the_tasks_of_a_lost_pod_move_to_a_spare_one(kube: KubeServer, pods: CommandBed, how: str) -> None:
+def test_the_tasks_of_a_lost_pod_move_to_a_spare_one(
+    kube: KubeServer, pods: CommandBed, how: str
+) -> None:
     pods.write("train.py", PATIENT)
     pods.write("psclust.yaml", "kubernetes: {spares: 1}\ndeadlines: {lease: 10, stop: 1}\n")
-    running = pods.start(*UP, "-f", "psclust.yaml", "-f", "psclust.yaml", "--workers", "2", *PLAIN, "train.py")
+    running = pods.start(
+        *UP, "-f", "psclust.yaml", "-f", "psclust.yaml", "--workers", "2", *PLAIN, "train.py"
+    )
     pods.wait_for("worker:1", "running")
     (kube.drain if how == "drained" else kube.lose)("bed-worker-1")
-    wait_until(lambda: (task := pods.task("worker:1")) and task.host == "spare-0" and task.phase == "running", 60, what="the move")
+    wait_until(
+        lambda: (
+            (task := pods.task("worker:1")) and task.host == "spare-0" and task.phase == "running"
+        ),
+        60,
+        what="the move",
+    )
     assert "host worker-1 is lost, with worker:1" in running.output
     running.interrupt()
     assert running.wait() == 130
@@ -173,12 +228,17 @@ def test_without_a_spare_pod_a_lost_one_ends_the_run(kube: KubeServer, pods: Com
     pods.wait_for("worker:1", "running")
     kube.drain("bed-worker-1")
     assert running.wait() == 1
-    assert "host worker-1 is lost, with worker:1: its agent has stopped: it got SIGTERM" in running.output
+    assert (
+        "host worker-1 is lost, with worker:1: its agent has stopped: it got SIGTERM"
+        in running.output
+    )
     assert kube.pods() == []
 
 
 @pytest.mark.long
-def test_when_the_supervisor_is_killed_its_guard_removes_the_pods(kube: KubeServer, pods: CommandBed) -> None:
+def test_when_the_supervisor_is_killed_its_guard_removes_the_pods(
+    kube: KubeServer, pods: CommandBed
+) -> None:
     pods.write("train.py", PATIENT)
     running = pods.start(*UP, "--workers", "1", *PLAIN, "train.py")
     pods.wait_for("worker:0", "running")
@@ -191,7 +251,8 @@ def test_when_the_supervisor_is_killed_its_guard_removes_the_pods(kube: KubeServ
 
 
 def lose_launcher(running: Running) -> None:
-    """Kill everything on the launcher's side, none of which can act once the first of it is dead."""
+    """Kill everything on the launcher's side, none of which can act once the first of it is
+    dead."""
     up = psutil.Process(running.process.pid)
     for process in [*up.children(recursive=True), up]:
         process.send_signal(signal.SIGSTOP)
@@ -201,13 +262,19 @@ def lose_launcher(running: Running) -> None:
 
 
 @pytest.mark.long
-def test_when_the_launchers_machine_dies_the_pods_end_by_their_lease_and_down_removes_them(kube: KubeServer, pods: CommandBed) -> None:
+def test_when_the_launchers_machine_dies_the_pods_end_by_their_lease_and_down_removes_them(
+    kube: KubeServer, pods: CommandBed
+) -> None:
     pods.write("train.py", PATIENT)
     pods.write("psclust.yaml", "deadlines: {lease: 10, stop: 1}\n")
     running = pods.start(*UP, "--workers", "2", *PLAIN, "train.py")
     pods.wait_for("worker:1", "running")
     lose_launcher(running)
-    wait_until(lambda: all(pod.process.poll() == 0 for pod in kube.running.values()), 60, what="the end of the pods")
+    wait_until(
+        lambda: all(pod.process.poll() == 0 for pod in kube.running.values()),
+        60,
+        what="the end of the pods",
+    )
     assert kube.pods() == ["bed-worker-0", "bed-worker-1"]  # ended, but still listed
     code, said = pods.run("down")
     assert code == 0, said

@@ -8,8 +8,11 @@ from pathlib import Path
 from psclust.testing.hosts import BedHost, HostBed
 
 
-def home_like(bed: HostBed, folder: Path, *, before: str = "", after: str = "", known_hosts: str | None = None) -> Path:
-    """A copy of the bed's home, with text before and after its ssh configuration, or other known hosts."""
+def home_like(
+    bed: HostBed, folder: Path, *, before: str = "", after: str = "", known_hosts: str | None = None
+) -> Path:
+    """A copy of the bed's home, with text before and after its ssh configuration, or other known
+    hosts."""
     shutil.copytree(bed.home, folder)
     config = folder / ".ssh" / "config"
     text = config.read_text().replace(str(bed.home), str(folder))

@@ -23,7 +23,13 @@ COMMAND = ["/usr/bin/python3", "-m", "psclust", "up"]
 def file_of(folder: Path, text: str) -> ClusterFile:
     path = folder / "cluster.yaml"
     path.write_text(text)
-    return load(path, default_name="digits", rules=[check_for_slurm], nodes_of=nodes_of, array_task=ARRAY_TASK)
+    return load(
+        path,
+        default_name="digits",
+        rules=[check_for_slurm],
+        nodes_of=nodes_of,
+        array_task=ARRAY_TASK,
+    )
 
 
 SCRIPTS = {
@@ -36,7 +42,8 @@ exec /usr/bin/python3 -m psclust up
     """jobs: {ps: 2, worker: {count: 4, gpus: 1}}
 deadlines: {finish: 10m}
 slurm:
-  {partition: gpu, account: team, time: 4:00:00, nodes: 4, sbatch: [--mem=0, "--comment=a b"], setup: [module load cuda, "ulimit -n 4096"]}
+  {partition: gpu, account: team, time: 4:00:00, nodes: 4, sbatch: [--mem=0, "--comment=a b"],
+   setup: [module load cuda, "ulimit -n 4096"]}
 """: """#!/bin/bash
 #SBATCH --job-name=digits --chdir=/home/me --output=/runs/job.out
 #SBATCH --partition=gpu --account=team --time=4:00:00
@@ -61,7 +68,10 @@ slurm: {partition: [cpu, gpu], nodes: [1, 2]}
 #SBATCH --no-kill --requeue --open-mode=append --signal=B:USR1@120
 exec /usr/bin/python3 -m psclust up
 """,
-    "jobs: {ps: {count: 2, hosts: het-0}, worker: {count: 2, hosts: het-1, gpus: 1}}\nslurm: {account: team}": """#!/bin/bash
+    (
+        "jobs: {ps: {count: 2, hosts: het-0}, worker: {count: 2, hosts: het-1, gpus: 1}}\n"
+        "slurm: {account: team}"
+    ): """#!/bin/bash
 #SBATCH --job-name=digits --chdir=/home/me --output=/runs/job.out
 #SBATCH --account=team
 #SBATCH --nodes=1 --ntasks-per-node=2
@@ -72,7 +82,10 @@ exec /usr/bin/python3 -m psclust up
 #SBATCH --no-kill --requeue --open-mode=append --signal=B:USR1@120
 exec /usr/bin/python3 -m psclust up
 """,
-    "name: 'sweep-{array_task}'\njobs: {worker: 1}\nslurm: {gpus: 2, sbatch: [--array=0-3]}": """#!/bin/bash
+    """name: 'sweep-{array_task}'
+jobs: {worker: 1}
+slurm: {gpus: 2, sbatch: [--array=0-3]}
+""": """#!/bin/bash
 #SBATCH --job-name=sweep --chdir=/home/me --output=/runs/job.out
 #SBATCH --nodes=1 --ntasks-per-node=1 --gpus-per-node=2
 #SBATCH --no-kill --requeue --open-mode=append --signal=B:USR1@120
@@ -82,20 +95,33 @@ exec /usr/bin/python3 -m psclust up
 }
 
 
-@pytest.mark.parametrize("text", SCRIPTS, ids=["plain", "everything", "heterogeneous", "groups that jobs name", "array"])
+@pytest.mark.parametrize(
+    "text", SCRIPTS, ids=["plain", "everything", "heterogeneous", "groups that jobs name", "array"]
+)
 def test_the_script_is_as_it_was(text: str, tmp_path: Path) -> None:
-    assert render_script(file_of(tmp_path, text), COMMAND, Path("/home/me"), Path("/runs/job.out")) == SCRIPTS[text]
+    assert (
+        render_script(file_of(tmp_path, text), COMMAND, Path("/home/me"), Path("/runs/job.out"))
+        == SCRIPTS[text]
+    )
 
 
 def test_paths_reach_sbatch_and_the_shell_unchanged(tmp_path: Path) -> None:
     file = file_of(tmp_path, "jobs: {worker: 1}")
-    script = render_script(file, ["/a b/python", "-f", "/runs/x-{array_task}/it's"], Path("/my home"), Path("/50%/x-{array_task}/job.out"))
+    script = render_script(
+        file,
+        ["/a b/python", "-f", "/runs/x-{array_task}/it's"],
+        Path("/my home"),
+        Path("/50%/x-{array_task}/job.out"),
+    )
     assert "--chdir='/my home' --output=/50%%/x-%a/job.out\n" in script
     assert script.endswith("""exec '/a b/python' -f /runs/x-"$SLURM_ARRAY_TASK_ID"'/it'"'"'s'\n""")
 
 
 def test_groups_need_a_value_each(tmp_path: Path) -> None:
-    with pytest.raises(ClusterFileError, match=r"slurm\.nodes: found 1 value where others have 2; write one for each group"):
+    with pytest.raises(
+        ClusterFileError,
+        match=r"slurm\.nodes: found 1 value where others have 2; write one for each group",
+    ):
         file_of(tmp_path, "jobs: {worker: 1}\nslurm: {partition: [a, b], nodes: [1]}")
 
 
@@ -109,7 +135,9 @@ def test_groups_need_a_value_each(tmp_path: Path) -> None:
         (["--account=x", "--array", "2,1"], ["1", "2"]),
     ],
 )
-def test_the_tasks_of_an_array_are_known_before_it_is_submitted(options: Sequence[str], tasks: Sequence[str]) -> None:
+def test_the_tasks_of_an_array_are_known_before_it_is_submitted(
+    options: Sequence[str], tasks: Sequence[str]
+) -> None:
     assert array_tasks(Slurm(sbatch=list(options))) == tasks
 
 
@@ -121,10 +149,24 @@ def test_no_array_of_that_kind(text: str) -> None:
 
 def _old(number: int, state: str, reason: str = "None", **array: object) -> dict[str, object]:
     """As Slurm 22.05 prints a job."""
-    return {"job_id": number, "job_state": state, "state_reason": reason, "array_job_id": 0, "array_task_id": None, **array}
+    return {
+        "job_id": number,
+        "job_state": state,
+        "state_reason": reason,
+        "array_job_id": 0,
+        "array_task_id": None,
+        **array,
+    }
 
 
-def _new(number: int, *states: str, reason: str = "None", array: int = 0, task: int | None = None, waiting: str = "") -> dict[str, object]:
+def _new(
+    number: int,
+    *states: str,
+    reason: str = "None",
+    array: int = 0,
+    task: int | None = None,
+    waiting: str = "",
+) -> dict[str, object]:
     """As Slurm 24.11 prints a job."""
     return {
         "job_id": number,
@@ -156,7 +198,9 @@ def _new(number: int, *states: str, reason: str = "None", array: int = 0, task: 
     ],
     ids=["22.05", "24.11"],
 )
-def test_states_of_jobs_are_read_from_any_version_of_squeue(jobs: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_of_jobs_are_read_from_any_version_of_squeue(
+    jobs: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "jobs.json").write_text(json.dumps({"jobs": jobs}))
     (tmp_path / "squeue").write_text(f"#!/bin/sh\ncat {tmp_path}/jobs.json\n")
     (tmp_path / "squeue").chmod(0o755)

@@ -10,7 +10,13 @@ from psclust.errors import StartError
 from psclust.reach import doctor
 from psclust.reach.doctor.finding import Finding, refuse_problems
 from psclust.reach.doctor.quick_checks import QUICK_CHECKS, quick
-from psclust.reach.doctor.thorough_checks import THOROUGH_CHECKS, Surroundings, Unreached, network, thorough
+from psclust.reach.doctor.thorough_checks import (
+    THOROUGH_CHECKS,
+    Surroundings,
+    Unreached,
+    network,
+    thorough,
+)
 from psclust.reach.python.host_facts import HostFacts
 
 GOOD = HostFacts(
@@ -53,7 +59,9 @@ def odd(*hosts: HostFacts) -> list[str]:
 
 
 def shown(finding: Finding) -> str:
-    return f"{finding.level} {finding.host} {finding.check}: {finding.text}. {finding.remedy}".rstrip()
+    return (
+        f"{finding.level} {finding.host} {finding.check}: {finding.text}. {finding.remedy}".rstrip()
+    )
 
 
 def test_equal_hosts_are_well() -> None:
@@ -67,52 +75,91 @@ def test_equal_hosts_are_well() -> None:
     [
         (
             {"version": "3.10.2"},
-            "problem c python: Python 3.10.2, elsewhere 3.11.7 (/usr/bin/python3). "
-            "Install the same one everywhere, or name one that all have under `python:`.",
+            (
+                "problem c python: Python 3.10.2, elsewhere 3.11.7 (/usr/bin/python3). "
+                "Install the same one everywhere, or name one that all have under `python:`."
+            ),
         ),
         (
             {"tensorflow": None},
-            "problem c tensorflow: no TensorFlow for /usr/bin/python3. Run there: /usr/bin/python3 -m pip install 'tensorflow==2.21.0'",
+            (
+                "problem c tensorflow: no TensorFlow for /usr/bin/python3. Run there: "
+                "/usr/bin/python3 -m pip install 'tensorflow==2.21.0'"
+            ),
         ),
         (
             {"tensorflow": "2.20.1"},
-            "problem c tensorflow: TensorFlow 2.20.1, elsewhere 2.21.0. "
-            "Versions must be equal. Run there: /usr/bin/python3 -m pip install 'tensorflow==2.21.0'",
+            (
+                "problem c tensorflow: TensorFlow 2.20.1, elsewhere 2.21.0. Versions must be "
+                "equal. Run there: /usr/bin/python3 -m pip install 'tensorflow==2.21.0'"
+            ),
         ),
         (
             {"missing": ("grpcio>=1.74",)},
-            "problem c packages: /usr/bin/python3 lacks grpcio>=1.74. Run there: /usr/bin/python3 -m pip install 'grpcio>=1.74'",
+            (
+                "problem c packages: /usr/bin/python3 lacks grpcio>=1.74. Run there: "
+                "/usr/bin/python3 -m pip install 'grpcio>=1.74'"
+            ),
         ),
-        ({"disks": {"/var/runs": 300_000_000}}, "note c disk: 0.3 GB free in /var/runs. Make room: logs and checkpoints need it."),
+        (
+            {"disks": {"/var/runs": 300_000_000}},
+            "note c disk: 0.3 GB free in /var/runs. Make room: logs and checkpoints need it.",
+        ),
         (
             {"disks": {"/var/runs": 50_000_000_000, GOOD.cache: 300_000_000}},
-            "note c disk: 0.3 GB free in /home/me/.cache/psclust. Make room: what is sent there needs it.",
+            (
+                "note c disk: 0.3 GB free in /home/me/.cache/psclust. Make room: "
+                "what is sent there needs it."
+            ),
         ),
-        ({"memory_free": 200_000_000}, "note c memory: 0.2 GB free of 16 GB. A task that gets none is killed."),
-        ({"clock": -5.0}, "note c clock: 5 s behind this machine's. Set it: chronyd or timedatectl set-ntp true."),
-        ({"clock": 3600.0}, "problem c clock: 3600 s ahead of this machine's. Set it: chronyd or timedatectl set-ntp true."),
+        (
+            {"memory_free": 200_000_000},
+            "note c memory: 0.2 GB free of 16 GB. A task that gets none is killed.",
+        ),
+        (
+            {"clock": -5.0},
+            "note c clock: 5 s behind this machine's. Set it: chronyd or timedatectl set-ntp true.",
+        ),
+        (
+            {"clock": 3600.0},
+            (
+                "problem c clock: 3600 s ahead of this machine's. Set it: "
+                "chronyd or timedatectl set-ntp true."
+            ),
+        ),
     ],
 )
 def test_a_host_that_differs_is_told_with_its_cure(other: dict[str, object], expected: str) -> None:
-    assert odd(GOOD, replace(GOOD, host="b"), replace(GOOD, host="c", **other)) == [expected]  # type: ignore[arg-type]
+    third = replace(GOOD, host="c", **other)  # type: ignore[arg-type]
+    assert odd(GOOD, replace(GOOD, host="b"), third) == [expected]
 
 
 @pytest.mark.parametrize(
     "other",
-    [{"version": "3.11.2"}, {"psclust": None, "psclust_version": None}, {"clock": 4.0, "clock_error": 3.0}, {"memory_free": None}],
+    [
+        {"version": "3.11.2"},
+        {"psclust": None, "psclust_version": None},
+        {"clock": 4.0, "clock_error": 3.0},
+        {"memory_free": None},
+    ],
 )
 def test_what_does_no_harm_is_not_told(other: dict[str, object]) -> None:
     assert odd(GOOD, replace(GOOD, host="b", **other)) == []  # type: ignore[arg-type]
 
 
 def test_of_two_hosts_that_disagree_the_older_one_is_to_change() -> None:
-    assert [line[:22] for line in odd(replace(GOOD, tensorflow="2.9.0"), replace(GOOD, host="b", tensorflow="2.21.0"))] == [
-        "problem a tensorflow: "
-    ]
+    assert [
+        line[:22]
+        for line in odd(
+            replace(GOOD, tensorflow="2.9.0"), replace(GOOD, host="b", tensorflow="2.21.0")
+        )
+    ] == ["problem a tensorflow: "]
 
 
 def test_another_tensorflow_everywhere_is_only_a_note() -> None:
-    assert odd(replace(GOOD, tensorflow="2.20.0")) == ["note a tensorflow: TensorFlow 2.20.0; psclust is made for 2.21."]
+    assert odd(replace(GOOD, tensorflow="2.20.0")) == [
+        "note a tensorflow: TensorFlow 2.20.0; psclust is made for 2.21."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,42 +170,63 @@ def test_another_tensorflow_everywhere_is_only_a_note() -> None:
         (
             {"firewall": False},
             [
-                "note a exposure: 10.0.0.1 (eth0), no firewall: anyone who reaches it can run code in the cluster's servers. "
-                "Let only the cluster's hosts reach its ports."
+                (
+                    "note a exposure: 10.0.0.1 (eth0), no firewall: anyone who reaches it can run "
+                    "code in the cluster's servers. Let only the cluster's hosts reach its ports."
+                )
             ],
         ),
         (
             {"firewall": None, "address": "8.8.8.8", "interfaces": {"eth0": "8.8.8.8"}},
             [
-                "note a exposure: 8.8.8.8 (eth0), a firewall only root could see: anyone who reaches it from the internet can run code in "
-                "the cluster's servers. Let only the cluster's hosts reach its ports."
+                (
+                    "note a exposure: 8.8.8.8 (eth0), a firewall only root could see: anyone "
+                    "who reaches it from the internet can run code in the cluster's servers. "
+                    "Let only the cluster's hosts reach its ports."
+                )
             ],
         ),
         (
             {"address": "10.9.9.9"},
             [
-                "note a exposure: 10.9.9.9 is on none of its interfaces. "
-                "Others must reach it by an address of its own: name one as the host."
+                (
+                    "note a exposure: 10.9.9.9 is on none of its interfaces. "
+                    "Others must reach it by an address of its own: name one as the host."
+                )
             ],
         ),
         (
             {"shim": None},
             [
-                "problem a server shim: no server shim for this machine: servers would listen on every interface "
-                "(lo 127.0.0.1, eth0 10.0.0.1), and sessions never notice a host that is cut off. "
-                "Install gcc, and psclust again, there or here; or close the ports by a firewall."
+                (
+                    "problem a server shim: no server shim for this machine: "
+                    "servers would listen on every interface (lo 127.0.0.1, eth0 10.0.0.1), "
+                    "and sessions never notice a host that is cut off. Install gcc, "
+                    "and psclust again, there or here; or close the ports by a firewall."
+                )
             ],
         ),
         (
             {"names": {"a": "127.0.1.1", "b": None}},
             [
-                "note a names: does not know the name b. It matters only to programs that use names: add it to /etc/hosts or DNS.",
-                "note a names: takes a 127.0.1.1, not 10.0.0.1. It matters only to programs that use names: add it to /etc/hosts or DNS.",
+                (
+                    "note a names: does not know the name b. "
+                    "It matters only to programs that use names: add it to /etc/hosts or DNS."
+                ),
+                (
+                    "note a names: takes a 127.0.1.1, not 10.0.0.1. "
+                    "It matters only to programs that use names: add it to /etc/hosts or DNS."
+                ),
             ],
         ),
         (
             {"proxies": ["http_proxy"]},
-            ["note a proxies: http_proxy set. The cluster's own traffic never takes a proxy; a program's may."],
+            [
+                (
+                    "note a proxies: http_proxy set. "
+                    "The cluster's own traffic never takes a proxy; a program's may."
+                )
+            ],
         ),
     ],
 )
@@ -168,24 +236,38 @@ def test_what_a_closer_look_shows(other: dict[str, object], expected: list[str])
 
 
 def test_a_public_address_without_a_firewall_is_a_problem() -> None:
-    found = thorough([replace(CHECKED, address="8.8.8.8", interfaces={"eth0": "8.8.8.8"}, firewall=False)], ADDRESSES)
+    found = thorough(
+        [replace(CHECKED, address="8.8.8.8", interfaces={"eth0": "8.8.8.8"}, firewall=False)],
+        ADDRESSES,
+    )
     assert [finding.check for finding in found if finding.level == "problem"] == ["exposure"]
 
 
 def test_gpus_are_counted_by_kind() -> None:
-    found = thorough([replace(CHECKED, gpus=["A100, 81920 MiB"] * 4 + ["T4, 16384 MiB"])], ADDRESSES)
-    assert [finding.text for finding in found if finding.check == "gpus"] == ["4 x A100, 81920 MiB, 1 x T4, 16384 MiB"]
+    found = thorough(
+        [replace(CHECKED, gpus=["A100, 81920 MiB"] * 4 + ["T4, 16384 MiB"])], ADDRESSES
+    )
+    assert [finding.text for finding in found if finding.check == "gpus"] == [
+        "4 x A100, 81920 MiB, 1 x T4, 16384 MiB"
+    ]
     found = thorough([replace(CHECKED, gpus=["A100, 81920 MiB"] * 4, visible="2,3")], ADDRESSES)
-    assert [finding.text for finding in found if finding.check == "gpus"] == ["4 x A100, 81920 MiB; tasks see 2,3 (CUDA_VISIBLE_DEVICES)"]
+    assert [finding.text for finding in found if finding.check == "gpus"] == [
+        "4 x A100, 81920 MiB; tasks see 2,3 (CUDA_VISIBLE_DEVICES)"
+    ]
 
 
 def test_ways_that_are_closed_are_told_by_who_cannot_go_them() -> None:
     ways = [Unreached("a", host, f"{host}:2300", "no answer") for host in "bcdef"]
     found = network("abcdef", ways, {"f": "10.0.0.6: port 2300 is taken"})
-    assert [(finding.host, finding.level) for finding in found] == [("f", "problem"), ("a", "problem"), *((host, "ok") for host in "bcde")]
+    assert [(finding.host, finding.level) for finding in found] == [
+        ("f", "problem"),
+        ("a", "problem"),
+        *((host, "ok") for host in "bcde"),
+    ]
     assert found[0].text == "cannot listen for others: 10.0.0.6: port 2300 is taken"
     assert found[1].text == (
-        "cannot reach b at b:2300 (no answer), c at c:2300 (no answer), d at d:2300 (no answer), e at e:2300 (no answer) and more"
+        "cannot reach b at b:2300 (no answer), c at c:2300 (no answer), d at d:2300 (no answer), "
+        "e at e:2300 (no answer) and more"
     )
 
 
@@ -193,7 +275,11 @@ def test_problems_stop_a_start_and_notes_do_not() -> None:
     refuse_problems([Finding("a", "disk", "note", "little"), Finding("a", "python", "ok", "3.11")])
     with pytest.raises(StartError) as caught:
         refuse_problems(
-            [Finding("a", "x", "problem", "found this", "Do that."), Finding("b", "x", "note", "n"), Finding("c", "y", "problem", "that")]
+            [
+                Finding("a", "x", "problem", "found this", "Do that."),
+                Finding("b", "x", "note", "n"),
+                Finding("c", "y", "problem", "that"),
+            ]
         )
     assert str(caught.value) == "a: found this. Do that.\nc: that."
 

@@ -1,4 +1,5 @@
-"""The same work for many at once: the cap holds, nobody is lost, and nothing is waited for that does not end."""
+"""The same work for many at once: the cap holds, nobody is lost, and nothing is waited for that
+does not end."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def test_failures_stand_beside_results_and_are_told_together() -> None:
         return item.upper()
 
     outcomes = dict(fan_out("abcd", work, parallel=2))
-    assert {item for item, outcome in outcomes.items() if isinstance(outcome, PsclustError)} == {"b", "d"}
+    assert {item for item, outcome in outcomes.items() if isinstance(outcome, PsclustError)} == {
+        "b",
+        "d",
+    }
     with pytest.raises(StartError) as caught:
         all_or_error(dict(sorted(outcomes.items())))
     assert str(caught.value) == "b: no\nd: no"
@@ -50,7 +54,14 @@ def test_a_mistake_of_our_own_is_not_taken_for_a_failure() -> None:
 
 def test_what_never_ends_counts_as_failed_when_the_time_is_over() -> None:
     never = threading.Event()
-    outcomes = dict(fan_out(["quick", "slow"], lambda item: item == "quick" or never.wait(), parallel=2, deadline=time.monotonic() + 0.3))
+    outcomes = dict(
+        fan_out(
+            ["quick", "slow"],
+            lambda item: item == "quick" or never.wait(),
+            parallel=2,
+            deadline=time.monotonic() + 0.3,
+        )
+    )
     never.set()
     assert outcomes["quick"] is True
     assert isinstance(outcomes["slow"], StartError)

@@ -1,4 +1,5 @@
-"""Asking a Python that has nothing of psclust: what it is like, and every way in which it may be of no use."""
+"""Asking a Python that has nothing of psclust: what it is like, and every way in which it may be of
+no use."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_it_says_what_it_is_and_has_without_importing_it() -> None:
     assert all(free > 0 for free in found.disks.values())
 
 
-@pytest.mark.parametrize(("version", "missing"), [("1.73.2", ["grpcio>=1.74"]), ("1.74.0", []), ("2.0.0rc1", [])])
+@pytest.mark.parametrize(
+    ("version", "missing"), [("1.73.2", ["grpcio>=1.74"]), ("1.74.0", []), ("2.0.0rc1", [])]
+)
 def test_a_grpcio_that_is_too_old_for_an_agent_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, missing: list[str]
 ) -> None:
@@ -76,7 +79,9 @@ def test_the_digest_of_psclust_is_of_its_sources_alone(tmp_path: Path) -> None:
     assert package_digest(str(Path(psclust.__file__).parent)) == own_digest()
 
 
-def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
     monkeypatch.chdir(tmp_path)
     noisy = python(tmp_path, "echo Welcome; echo 'today: {}'", f'exec {sys.executable} "$@"')
@@ -84,8 +89,14 @@ def test_what_a_shell_says_first_and_modules_that_lie_about_do_not_matter(tmp_pa
 
 
 def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path) -> None:
-    old = python(tmp_path, f'exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $2"')
-    with pytest.raises(StartError, match=r"this machine: \S+ is Python 3\.9\.2; psclust needs 3\.10 or newer\. Name another one under"):
+    old = python(
+        tmp_path, f'exec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); $2"'
+    )
+    with pytest.raises(
+        StartError,
+        match=r"this machine: \S+ is Python 3\.9\.2; psclust needs 3\.10 or newer\. "
+        r"Name another one under",
+    ):
         start_local_python(old)
     broken = python(tmp_path, "echo 'libpython is missing' >&2; exit 4")
     with pytest.raises(StartError, match=r"this machine: \S+ ended with 4: libpython is missing\."):
@@ -95,13 +106,18 @@ def test_a_python_that_is_too_old_is_told_from_one_that_is_broken(tmp_path: Path
 def test_one_that_is_not_there_leaves_no_file_open() -> None:
     before = set(os.listdir("/proc/self/fd"))
     # The error keeps alive what was being made.
-    with pytest.raises(StartError, match=r"/no/python: No such file or directory\. Name a Python that is there") as error:
+    with pytest.raises(
+        StartError, match=r"/no/python: No such file or directory\. Name a Python that is there"
+    ) as error:
         start_local_python("/no/python")
     assert set(os.listdir("/proc/self/fd")) <= before, error.value
 
 
 def test_one_that_ends_in_the_middle_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with start_local_python(sys.executable) as here, pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."):
+    with (
+        start_local_python(sys.executable) as here,
+        pytest.raises(StartError, match=r"ended with 1: KeyError: 'token'\."),
+    ):
         here.ask("mesh", {"step": "listen"})
 
 
@@ -112,14 +128,20 @@ while not os.path.exists({go!r}):
     time.sleep(0.02)
 shown = open("/proc/self/cmdline").read().rstrip("\\0")
 left = subprocess.Popen(["sleep", "1000"], stdin=-3, stdout=-3, stderr=-3).pid
-print(json.dumps({"pid": left, "cwd": os.getcwd(), "shown": shown, "files": os.listdir("/proc/self/fd")}))
+files = os.listdir("/proc/self/fd")
+print(json.dumps({"pid": left, "cwd": os.getcwd(), "shown": shown, "files": files}))
 """
 
 
 @pytest.mark.parametrize("hung_up", [False, True])
-def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path, hung_up: bool) -> None:
+def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(
+    tmp_path: Path, hung_up: bool
+) -> None:
     (tmp_path / "agent.py").write_text(AGENT.replace("{go!r}", repr(str(tmp_path / "go"))))
-    with LocalProcess([sys.executable, "-c", BOOT]) as process, HostPython("here", nullcontext(process), [sys.executable]) as here:
+    with (
+        LocalProcess([sys.executable, "-c", BOOT]) as process,
+        HostPython("here", nullcontext(process), [sys.executable]) as here,
+    ):
         here.tell("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": "what to be"})
         if hung_up:
             process.close_stdin()
@@ -128,7 +150,9 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path
     assert (done["code"], done["stderr"]) == (0, "")
     reply = json.loads(done["stdout"])
     assert (reply["cwd"], reply["shown"]) == ("/", f"{sys.executable} -m agent")
-    assert len(reply["files"]) == 4  # its own three and the folder it looks into: the log-in can end
+    assert (
+        len(reply["files"]) == 4
+    )  # its own three and the folder it looks into: the log-in can end
     if hung_up:
         wait_until(lambda: not _lives(reply["pid"]), what="its end")
     else:
@@ -136,8 +160,13 @@ def test_an_agent_that_nobody_waits_for_any_more_is_told_to_leave(tmp_path: Path
         os.kill(reply["pid"], signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("line", "code", "said"), [("sys.exit('no room')", 1, "no room\n"), ("sys.exit(3)", 3, ""), ("1 / 0", 1, "Zero")])
-def test_what_ends_an_agent_at_its_start_is_heard(tmp_path: Path, line: str, code: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [("sys.exit('no room')", 1, "no room\n"), ("sys.exit(3)", 3, ""), ("1 / 0", 1, "Zero")],
+)
+def test_what_ends_an_agent_at_its_start_is_heard(
+    tmp_path: Path, line: str, code: int, said: str
+) -> None:
     (tmp_path / "agent.py").write_text(f"import sys\n{line}\n")
     with start_local_python(sys.executable) as here:
         done = here.ask("start_agent", {"module": "agent", "path": str(tmp_path), "stdin": ""})
@@ -153,7 +182,8 @@ def _lives(pid: int) -> bool:
 
 
 class _GoneAtOnce(AbstractContextManager["_GoneAtOnce"]):
-    """A process that has ended, with the code for `no Python`, before anything could be written to it."""
+    """A process that has ended, with the code for `no Python`, before anything could be written to
+    it."""
 
     stderr = b""
 

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from psclust.reach.ssh.known_hosts import Changed, Revoked, Unknown, fingerprint, judge, key_names, known_kinds, read_known_hosts
+from psclust.reach.ssh.known_hosts import (
+    Changed,
+    Revoked,
+    Unknown,
+    fingerprint,
+    judge,
+    key_names,
+    known_kinds,
+    read_known_hosts,
+)
 
 KEY, OTHER = b"a key", b"another key"
 SALT = b"0123456789abcdef0123"
@@ -24,7 +33,9 @@ def hashed(name: str) -> str:
     return f"|1|{shown(SALT)}|{shown(digest)}"
 
 
-def verdict(folder: Path, lines: str, host: str = "node1", port: int = 22, alias: str | None = None) -> object:
+def verdict(
+    folder: Path, lines: str, host: str = "node1", port: int = 22, alias: str | None = None
+) -> object:
     file = folder / "known_hosts"
     file.write_text(lines.replace("KEY", shown(KEY)).replace("OTHER", shown(OTHER)))
     found = judge(read_known_hosts([folder / "missing", file]), key_names(host, port, alias), KEY)
@@ -66,7 +77,9 @@ def test_any_other_key_is_refused(line: str, expected: type, tmp_path: Path) -> 
     assert verdict(tmp_path, line) is expected
 
 
-def test_a_port_is_part_of_the_name_and_a_name_without_it_vouches_only_for_the_same_key(tmp_path: Path) -> None:
+def test_a_port_is_part_of_the_name_and_a_name_without_it_vouches_only_for_the_same_key(
+    tmp_path: Path,
+) -> None:
     assert verdict(tmp_path, "[node1]:2222 ssh-ed25519 KEY", port=2222) is None
     assert verdict(tmp_path, "node1 ssh-ed25519 KEY", port=2222) is None
     assert verdict(tmp_path, "node1 ssh-ed25519 OTHER", port=2222) is Unknown
@@ -88,7 +101,10 @@ def test_a_change_names_the_line_that_says_otherwise(tmp_path: Path) -> None:
 
 def test_the_kinds_of_keys_on_file_are_asked_for(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
-    file.write_text("node1 ssh-rsa AAAA\nnode* ssh-ed25519 BBBB\nnode1 ssh-rsa CCCC\n@revoked node1 ecdsa-sha2-nistp256 DDDD\n")
+    file.write_text(
+        "node1 ssh-rsa AAAA\nnode* ssh-ed25519 BBBB\nnode1 ssh-rsa CCCC\n"
+        "@revoked node1 ecdsa-sha2-nistp256 DDDD\n"
+    )
     assert known_kinds(read_known_hosts([file]), ("node1",)) == ["ssh-rsa", "ssh-ed25519"]
 
 

@@ -1,4 +1,5 @@
-"""The first process of a step: it stays as long as anything that it started, reports signals, and takes all of it along."""
+"""The first process of a step: it stays as long as anything that it started, reports signals, and
+takes all of it along."""
 
 from __future__ import annotations
 
@@ -28,12 +29,18 @@ def start(command: str) -> subprocess.Popen[bytes]:
 def alive(mark: str) -> Sequence[int]:
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
-        if mark in (process.info["cmdline"] or ()) and process.info["status"] != psutil.STATUS_ZOMBIE:
+        if (
+            mark in (process.info["cmdline"] or ())
+            and process.info["status"] != psutil.STATUS_ZOMBIE
+        ):
             found.append(process.info["pid"])
     return found
 
 
-@pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("no-such-command", 127)])
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("no-such-command", 127)],
+)
 def test_its_exit_code_is_the_commands(command: str, code: int) -> None:
     with start(command) as process:
         assert process.wait() == code
@@ -60,10 +67,15 @@ def test_it_stays_as_long_as_a_daemon_that_the_command_has_left(tmp_path: Path) 
 
 def test_it_reports_signals_and_nothing_survives_its_end() -> None:
     mark = uuid.uuid4().hex
-    with start(f"setsid --fork sh -c 'sleep 1000; :' {mark}; sh -c 'sleep 1000; :' {mark}") as process:
+    with start(
+        f"setsid --fork sh -c 'sleep 1000; :' {mark}; sh -c 'sleep 1000; :' {mark}"
+    ) as process:
         wait_until(lambda: len(alive(mark)) >= 2, what="both processes")
         # As proctrack/linuxproc does, to all descendants.
-        for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        for each in [
+            *psutil.Process(process.pid).children(recursive=True),
+            psutil.Process(process.pid),
+        ]:
             each.send_signal(signal.SIGTERM)
         assert process.stdout is not None
         assert process.stdout.readline() == b"\x01slurm SIGTERM\n"

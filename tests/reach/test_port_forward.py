@@ -13,7 +13,8 @@ from psclust.testing.wait import PATIENCE_S, wait_until
 
 
 class LostChannel:
-    """A channel whose connection was lost after it had been opened: paramiko raises EOFError for every message."""
+    """A channel whose connection was lost after it had been opened: paramiko raises EOFError for
+    every message."""
 
     lock = threading.Lock()
 
@@ -31,7 +32,9 @@ class LostTransport:
         return LostChannel()
 
 
-def test_a_lost_connection_closes_its_clients_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_connection_closes_its_clients_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     raised: list[object] = []
     before = set(threading.enumerate())
     monkeypatch.setattr(threading, "excepthook", raised.append)

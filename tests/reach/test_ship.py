@@ -60,7 +60,9 @@ def facts(ssh: SshHosts, python: str = sys.executable) -> dict[str, HostFacts]:
     return gather_facts(ssh, python)
 
 
-def send(ssh: SshHosts, facts: Mapping[str, HostFacts], tree: Tree | None, run: str = "digits.1") -> dict[str, Shipped]:
+def send(
+    ssh: SshHosts, facts: Mapping[str, HostFacts], tree: Tree | None, run: str = "digits.1"
+) -> dict[str, Shipped]:
     with HostPythons(ssh, [each.executable for each in facts.values()][:1]) as pythons:
         return ship(pythons, facts, tree, run)
 
@@ -74,7 +76,12 @@ def tree_of(folder: Path) -> Tree:
 def remove(ssh: SshHosts, host: str, *runs: str) -> list[str]:
     with start_python(ssh, host, [sys.executable]) as python:
         found = ask_facts(host, python)
-        return unship(python, host, found.cache, {run: agent_folder(found.state, "digits", run, host) for run in runs})
+        return unship(
+            python,
+            host,
+            found.cache,
+            {run: agent_folder(found.state, "digits", run, host) for run in runs},
+        )
 
 
 def sent(shipped: dict[str, Shipped]) -> dict[str, tuple[int, int]]:
@@ -87,7 +94,10 @@ def test_a_folder_arrives_whole_and_runs_there(ssh: SshHosts, bed: HostBed, prog
         folder = shipped[host.name].program
         assert folder is not None
         assert folder.startswith(f"{host.own_home}/.cache/psclust/folders/digits-")
-        look_at_it = f"cd {shlex.quote(folder)} && {sys.executable} train.py && ./run.sh && readlink link && stat -c %a . train.py run.sh"
+        look_at_it = (
+            f"cd {shlex.quote(folder)} && {sys.executable} train.py && ./run.sh && readlink link "
+            "&& stat -c %a . train.py run.sh"
+        )
         assert ssh.run(host.name, look_at_it).text == "digits\nran\ntrain.py\n700\n600\n700\n"
 
 
@@ -98,11 +108,15 @@ def test_an_empty_folder_arrives_too(ssh: SshHosts, tmp_path: Path) -> None:
     assert folder != str(tmp_path / "empty"), "the host has no such folder"
 
 
-def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHosts, program: Path) -> None:
+def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(
+    ssh: SshHosts, program: Path
+) -> None:
     found = facts(ssh)
     first = send(ssh, found, tree_of(program))
     size = sum(len((program / name).read_bytes()) for name in ("train.py", "run.sh", "same"))
-    assert sent(first) == dict.fromkeys(("h1", "h2"), (3, size)), "two files with the same content are sent once"
+    assert sent(first) == dict.fromkeys(("h1", "h2"), (3, size)), (
+        "two files with the same content are sent once"
+    )
     again = send(ssh, found, tree_of(program))
     assert sent(again) == dict.fromkeys(("h1", "h2"), (0, 0))
     assert [again[name].program for name in again] == [first[name].program for name in first]
@@ -111,31 +125,54 @@ def test_only_what_changed_is_sent_and_the_old_folder_stays_as_it_was(ssh: SshHo
     changed = send(ssh, found, tree_of(program))
     assert sent(changed) == dict.fromkeys(("h1", "h2"), (1, len("NAME = 'other'\n")))
     for shipped, name in ((first, "digits"), (changed, "other")):
-        assert ssh.run("h1", f"cat {shipped['h1'].program}/pkg/model.py").text == f"NAME = '{name}'\n"
-    assert ssh.run("h1", f"ls {first['h1'].program} {changed['h1'].program}").text.split().count("same") == 1
+        assert (
+            ssh.run("h1", f"cat {shipped['h1'].program}/pkg/model.py").text == f"NAME = '{name}'\n"
+        )
+    assert (
+        ssh.run("h1", f"ls {first['h1'].program} {changed['h1'].program}")
+        .text.split()
+        .count("same")
+        == 1
+    )
 
 
 def test_a_host_that_lost_something_gets_just_that_back(ssh: SshHosts, program: Path) -> None:
     found = facts(ssh)
     folder = send(ssh, found, tree_of(program))["h2"].program
     ssh.run("h2", f"rm {folder}/pkg/model.py; echo mine > {folder}/output")
-    assert sent(send(ssh, found, tree_of(program))) == {"h1": (0, 0), "h2": (0, 0)}, "it is still in the store"
-    assert ssh.run("h2", f"cat {folder}/pkg/model.py {folder}/output").text == "NAME = 'digits'\nmine\n"
+    assert sent(send(ssh, found, tree_of(program))) == {"h1": (0, 0), "h2": (0, 0)}, (
+        "it is still in the store"
+    )
+    assert (
+        ssh.run("h2", f"cat {folder}/pkg/model.py {folder}/output").text
+        == "NAME = 'digits'\nmine\n"
+    )
     ssh.run("h2", "rm -rf ~/.cache/psclust/contents " + f"{folder}/run.sh")
     assert sent(send(ssh, found, tree_of(program)))["h2"][0] == 3
 
 
-def test_psclust_goes_where_it_is_not_and_is_imported_from_there(ssh: SshHosts, tmp_path: Path) -> None:
+def test_psclust_goes_where_it_is_not_and_is_imported_from_there(
+    ssh: SshHosts, tmp_path: Path
+) -> None:
     here = facts(ssh, BARE)
-    assert {found.psclust for found in here.values()} == {str(Path(__file__).parents[2])}, "the bed's hosts see this checkout"
+    assert {found.psclust for found in here.values()} == {str(Path(__file__).parents[2])}, (
+        "the bed's hosts see this checkout"
+    )
     missing = {name: replace(found, psclust=None) for name, found in here.items()}
     shipped = send(ssh, missing, None)
     count = len({entry.digest for entry in package_tree().entries})
     assert [found.files for found in shipped.values()] == [count, count]
     for name, found in shipped.items():
         assert found.psclust is not None
-        code = "import psclust, importlib.machinery as m; print(psclust.__file__, '.so' in m.EXTENSION_SUFFIXES)"
-        said = ssh.run(name, f"cd / && PYTHONPATH={found.psclust} {BARE} -c {shlex.quote(code)}; ls {found.psclust}/psclust/runtime/*.so")
+        code = (
+            "import psclust, importlib.machinery as m; print(psclust.__file__, "
+            "'.so' in m.EXTENSION_SUFFIXES)"
+        )
+        said = ssh.run(
+            name,
+            f"cd / && PYTHONPATH={found.psclust} {BARE} -c {shlex.quote(code)}; "
+            f"ls {found.psclust}/psclust/runtime/*.so",
+        )
         assert said.text.split() == [
             f"{found.psclust}/psclust/__init__.py",
             "True",
@@ -157,7 +194,9 @@ def test_two_that_ship_at_once_do_not_disturb_each_other(ssh: SshHosts, program:
     (program / "pkg" / "model.py").write_text("NAME = 'other'\n")
     trees["other"] = tree_of(program)
     turns = [f"{name} {turn}" for turn in range(4) for name in trees]
-    shipped = on_each(turns, lambda turn: send(ssh, {"h1": found}, trees[turn.split()[0]])["h1"].program)
+    shipped = on_each(
+        turns, lambda turn: send(ssh, {"h1": found}, trees[turn.split()[0]])["h1"].program
+    )
     assert len(set(shipped.values())) == 2
     for turn, folder in shipped.items():
         assert ssh.run("h1", f"cat {folder}/pkg/model.py").text == f"NAME = '{turn.split()[0]}'\n"
@@ -177,11 +216,18 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(ssh: SshHosts, program:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Path) -> None:
-    on_each(ssh.names, lambda host: ssh.run(host, "mkdir -p ~/.cache/psclust && mount -t tmpfs -o size=64k tmpfs ~/.cache/psclust"))
+    on_each(
+        ssh.names,
+        lambda host: ssh.run(
+            host, "mkdir -p ~/.cache/psclust && mount -t tmpfs -o size=64k tmpfs ~/.cache/psclust"
+        ),
+    )
     try:
         (program / "data").write_bytes(os.urandom(60_000))
         with pytest.raises(
-            StartError, match=r"h1: /run/home/.cache/psclust: [0-9,]+ bytes are needed and [0-9,]+ bytes are free. Make room"
+            StartError,
+            match=r"h1: /run/home/.cache/psclust: "
+            r"[0-9,]+ bytes are needed and [0-9,]+ bytes are free. Make room",
         ):
             send(ssh, facts(ssh), tree_of(program))
     finally:
@@ -190,7 +236,9 @@ def test_a_full_disk_is_said_before_anything_is_sent(ssh: SshHosts, program: Pat
 
 def test_what_was_sent_goes_with_the_last_run_that_used_it(ssh: SshHosts, program: Path) -> None:
     found = facts(ssh)
-    first, second = (send(ssh, found, tree_of(program), run)["h1"].program for run in ("digits.1", "other.1"))
+    first, second = (
+        send(ssh, found, tree_of(program), run)["h1"].program for run in ("digits.1", "other.1")
+    )
     (program / "same").write_text("changed")
     third = send(ssh, found, tree_of(program), "digits.2")["h1"].program
     assert first == second != third
@@ -245,8 +293,16 @@ def test_who_purges_while_another_ships_takes_nothing_from_it(ssh: SshHosts, pro
     assert ssh.run("h1", "ls -d ~/.cache/psclust || true").text == ""
 
 
-def test_what_nobody_has_used_for_a_month_goes_unless_somebody_works_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = {"step": "take", "cache": str(tmp_path), "run": "digits.1.h1", "trees": [], "contents": []}
+def test_what_nobody_has_used_for_a_month_goes_unless_somebody_works_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = {
+        "step": "take",
+        "cache": str(tmp_path),
+        "run": "digits.1.h1",
+        "trees": [],
+        "contents": [],
+    }
     with open(os.devnull, "rb") as nothing:
         store.answer(question, nothing)
         for name in ("old", "busy", "new"):

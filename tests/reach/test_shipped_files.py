@@ -27,16 +27,43 @@ def paths(root: Path) -> list[str]:
 
 
 def test_everything_but_caches_and_version_control_is_sent(tmp_path: Path) -> None:
-    write(tmp_path, "train.py", "pkg/model.py", "pkg/__pycache__/model.pyc", ".git/config", ".venv/bin/python", "env/pyvenv.cfg", "env/x")
+    write(
+        tmp_path,
+        "train.py",
+        "pkg/model.py",
+        "pkg/__pycache__/model.pyc",
+        ".git/config",
+        ".venv/bin/python",
+        "env/pyvenv.cfg",
+        "env/x",
+    )
     assert paths(tmp_path) == ["pkg/model.py", "train.py"]
 
 
 def test_ignore_files_count_in_their_folders_the_nearest_most(tmp_path: Path) -> None:
-    write(tmp_path, "a.log", "keep.log", "data/big.bin", "data/small.bin", "pkg/a.log", "pkg/data/x.py", "runs/1/model", "src/runs/2")
+    write(
+        tmp_path,
+        "a.log",
+        "keep.log",
+        "data/big.bin",
+        "data/small.bin",
+        "pkg/a.log",
+        "pkg/data/x.py",
+        "runs/1/model",
+        "src/runs/2",
+    )
     (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/runs/\ndata/*.bin\n")
     (tmp_path / "pkg" / ".gitignore").write_text("!a.log\n/data\n")
     (tmp_path / "data" / ".gitignore").write_text("!small.bin\n")
-    expected = [".gitignore", "data/.gitignore", "data/small.bin", "keep.log", "pkg/.gitignore", "pkg/a.log", "src/runs/2"]
+    expected = [
+        ".gitignore",
+        "data/.gitignore",
+        "data/small.bin",
+        "keep.log",
+        "pkg/.gitignore",
+        "pkg/a.log",
+        "src/runs/2",
+    ]
     assert paths(tmp_path) == expected
 
 
@@ -54,10 +81,14 @@ def test_links_stay_links_and_what_is_no_file_stays_behind(tmp_path: Path) -> No
 
 def test_a_file_with_secrets_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, ".env", "train.py")
-    assert [entry.path for entry in program_tree(tmp_path, without=[tmp_path / ".env"]).entries] == ["train.py"]
+    assert [
+        entry.path for entry in program_tree(tmp_path, without=[tmp_path / ".env"]).entries
+    ] == ["train.py"]
 
 
-def test_the_digest_changes_with_a_name_a_mode_or_a_content_and_with_nothing_else(tmp_path: Path) -> None:
+def test_the_digest_changes_with_a_name_a_mode_or_a_content_and_with_nothing_else(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, "a", "b")
     first = tree(tmp_path).digest
     (tmp_path / "a").touch()
@@ -72,14 +103,19 @@ def test_the_digest_changes_with_a_name_a_mode_or_a_content_and_with_nothing_els
 
 def test_too_much_is_refused_and_the_biggest_are_named(tmp_path: Path) -> None:
     write(tmp_path, "train.py")
-    for name, size in (("data/images/a", 5_000_000), ("data/labels", 3_000_000), ("runs/1/model", 400_000)):
+    for name, size in (
+        ("data/images/a", 5_000_000),
+        ("data/labels", 3_000_000),
+        ("runs/1/model", 400_000),
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(bytes(size))
     with pytest.raises(UsageError) as caught:
         tree(tmp_path, most=8_000_000)
     assert str(caught.value) == (
-        f"ship: {tmp_path} holds 8 MB, more than the 8 MB that are sent to hosts; the biggest: data/images/ (5 MB), data/labels (3 MB), "
-        "runs/1/ (400,000 bytes). List data in .gitignore and keep it where every host reads it, or name a smaller folder."
+        f"ship: {tmp_path} holds 8 MB, more than the 8 MB that are sent to hosts; "
+        "the biggest: data/images/ (5 MB), data/labels (3 MB), runs/1/ (400,000 bytes). "
+        "List data in .gitignore and keep it where every host reads it, or name a smaller folder."
     )
 
 
@@ -90,5 +126,12 @@ def test_a_folder_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
 
 def test_psclust_itself_goes_with_its_libraries_under_names_for_every_python() -> None:
     names = [entry.path for entry in package_tree().entries]
-    assert {"psclust/__init__.py", "psclust/agent/agent.proto", "psclust/reach/python/on_host/store.py"} <= set(names)
-    assert [name for name in names if name.endswith(".so")] == ["psclust/runtime/_kernels.so", "psclust/runtime/_server_shim.so"]
+    assert {
+        "psclust/__init__.py",
+        "psclust/agent/agent.proto",
+        "psclust/reach/python/on_host/store.py",
+    } <= set(names)
+    assert [name for name in names if name.endswith(".so")] == [
+        "psclust/runtime/_kernels.so",
+        "psclust/runtime/_server_shim.so",
+    ]

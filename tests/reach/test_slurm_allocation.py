@@ -18,7 +18,9 @@ JOB = {"SLURM_JOB_ID": "17", "PATH": os.environ["PATH"]}
 
 
 @pytest.mark.parametrize(
-    ("text", "counts"), [("4", [4]), ("4(x2),2", [4, 4, 2]), ("1,16(x3)", [1, 16, 16, 16])], ids=["one", "repeated first", "repeated last"]
+    ("text", "counts"),
+    [("4", [4]), ("4(x2),2", [4, 4, 2]), ("1,16(x3)", [1, 16, 16, 16])],
+    ids=["one", "repeated first", "repeated last"],
 )
 def test_counts_are_expanded(text: str, counts: list[int]) -> None:
     assert expand_counts(text) == counts
@@ -40,11 +42,16 @@ def test_without_slurm_nothing_is_found_unless_it_is_asked_for() -> None:
             {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "1"},
             "srun started this psclust as task 1 of 4, .* Call psclust once, without srun",
         ),
-        ({"PATH": "/nowhere"}, "this is Slurm job 17, but there is no `srun` on the PATH; in a container, perhaps"),
+        (
+            {"PATH": "/nowhere"},
+            "this is Slurm job 17, but there is no `srun` on the PATH; in a container, perhaps",
+        ),
     ],
     ids=["a task of many", "no srun"],
 )
-def test_an_allocation_that_cannot_be_used_is_refused(environ: Mapping[str, str], sentence: str) -> None:
+def test_an_allocation_that_cannot_be_used_is_refused(
+    environ: Mapping[str, str], sentence: str
+) -> None:
     for asked in (True, False):
         with pytest.raises(UsageError, match=sentence) as caught:
             find_allocation({**JOB, **environ}, asked=asked)
@@ -52,16 +59,36 @@ def test_an_allocation_that_cannot_be_used_is_refused(environ: Mapping[str, str]
 
 
 def test_srun_gets_no_option_by_its_environment() -> None:
-    given = {"PATH": "/bin", "TOKEN": "x", "SLURM_CONF": "c", "SLURM_NTASKS": "8", "SLURM_CPU_BIND": "cores", "SLURM_GPUS_PER_TASK": "1"}
-    given |= {"SLURM_JOB_ID": "18", "SLURM_JOB_NUM_NODES": "4", "SLURM_JOB_ID_HET_GROUP_1": "18", "SLURM_ARRAY_TASK_ID": "3"}
-    kept = {"PATH": "/bin", "TOKEN": "x", "SLURM_CONF": "c", "SLURM_ARRAY_TASK_ID": "3", "SLURM_JOB_ID": "17"}
+    given = {
+        "PATH": "/bin",
+        "TOKEN": "x",
+        "SLURM_CONF": "c",
+        "SLURM_NTASKS": "8",
+        "SLURM_CPU_BIND": "cores",
+        "SLURM_GPUS_PER_TASK": "1",
+    }
+    given |= {
+        "SLURM_JOB_ID": "18",
+        "SLURM_JOB_NUM_NODES": "4",
+        "SLURM_JOB_ID_HET_GROUP_1": "18",
+        "SLURM_ARRAY_TASK_ID": "3",
+    }
+    kept = {
+        "PATH": "/bin",
+        "TOKEN": "x",
+        "SLURM_CONF": "c",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_JOB_ID": "17",
+    }
     assert srun_environment(given, "17") == kept
 
 
 def two_nodes(word: str | None) -> FoundHosts | None:
     if word == "local":
         return None
-    return FoundHosts("slurm", [Host("n1", 2), Host("n2", 4)], "found", {"het-0": ["n1"], "het-1": ["n2"]})
+    return FoundHosts(
+        "slurm", [Host("n1", 2), Host("n2", 4)], "found", {"het-0": ["n1"], "het-1": ["n2"]}
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +102,9 @@ def two_nodes(word: str | None) -> FoundHosts | None:
         ("hosts: a,b", ["a", "b"], "ssh"),
     ],
 )
-def test_hosts_are_found_where_none_are_listed(tmp_path: Path, text: str, names: list[str], reach_by: str) -> None:
+def test_hosts_are_found_where_none_are_listed(
+    tmp_path: Path, text: str, names: list[str], reach_by: str
+) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(text)
     file = load(path, default_name="x", find_hosts=two_nodes)
@@ -87,15 +116,26 @@ def test_hosts_are_found_where_none_are_listed(tmp_path: Path, text: str, names:
 def test_the_flag_wins_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("hosts: slurm")
-    assert load(path, [Override("-H", ("hosts",), "local")], default_name="x", find_hosts=two_nodes).hosts == []
+    assert (
+        load(
+            path, [Override("-H", ("hosts",), "local")], default_name="x", find_hosts=two_nodes
+        ).hosts
+        == []
+    )
 
 
 def test_a_group_stands_for_its_nodes(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
-    path.write_text("jobs:\n  ps: {count: 2, hosts: het-0}\n  worker: {count: 2, hosts: [het-1, n1]}")
-    with pytest.raises(ClusterFileError, match="2 ps and 1 worker are pinned to n1, which has 2 slots"):
+    path.write_text(
+        "jobs:\n  ps: {count: 2, hosts: het-0}\n  worker: {count: 2, hosts: [het-1, n1]}"
+    )
+    with pytest.raises(
+        ClusterFileError, match="2 ps and 1 worker are pinned to n1, which has 2 slots"
+    ):
         load(path, default_name="x", find_hosts=two_nodes)
-    path.write_text("jobs:\n  ps: {count: 1, hosts: het-0}\n  worker: {count: 2, hosts: [het-1, n1]}")
+    path.write_text(
+        "jobs:\n  ps: {count: 1, hosts: het-0}\n  worker: {count: 2, hosts: [het-1, n1]}"
+    )
     file = load(path, default_name="x", find_hosts=two_nodes)
     assert [file.jobs[name].hosts for name in ("ps", "worker")] == [["n1"], ["n2", "n1"]]
 
@@ -116,6 +156,8 @@ def test_where_cpus_are_too_few_it_is_not_the_file_that_can_offer_more(tmp_path:
     path = tmp_path / "x.yaml"
     path.write_text("jobs: {worker: 7}")
     with pytest.raises(
-        ClusterFileError, match=r"7 workers need 7 slots; the hosts offer 6 \(n1: 2, n2: 4\)\. Lower the count or ask for more CPUs\."
+        ClusterFileError,
+        match=r"7 workers need 7 slots; the hosts offer 6 \(n1: 2, n2: 4\)\. "
+        r"Lower the count or ask for more CPUs\.",
     ):
         load(path, default_name="x", find_hosts=two_nodes)

@@ -1,4 +1,5 @@
-"""Real hosts by SSH: reached as OpenSSH would reach them, all at once, and everything that goes wrong said at once with its remedy."""
+"""Real hosts by SSH: reached as OpenSSH would reach them, all at once, and everything that goes
+wrong said at once with its remedy."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ def hosts(*names: str) -> list[Host]:
 
 
 def failures(home: Path, *wanted: Host, **options: float) -> list[str]:
-    with pytest.raises(StartError) as caught, SshHosts(wanted, home=home, **options):  # type: ignore[arg-type]
+    with (
+        pytest.raises(StartError) as caught,
+        SshHosts(wanted, home=home, **options),  # type: ignore[arg-type]
+    ):
         pass
     assert caught.value.exit_code == 3
     return str(caught.value).splitlines()
@@ -53,10 +57,20 @@ def failures(home: Path, *wanted: Host, **options: float) -> list[str]:
 def test_every_host_is_reached_once_and_answers(bed: HostBed) -> None:
     before = [log_ins(host) for host in bed.hosts]
     seen: list[tuple[int, int]] = []
-    with SshHosts(hosts("h1", "h2", "h3", "h4"), home=bed.home, progress=lambda done, of, name: seen.append((done, of))) as ssh:
-        results = on_each(ssh.names, lambda host: ssh.run(host, "echo $SSH_CONNECTION; echo problem >&2; exit 3"))
-        assert {name: (result.code, result.stderr) for name, result in results.items()} == dict.fromkeys(ssh.names, (3, b"problem\n"))
-        assert [result.text.split()[2] for result in results.values()] == [host.address for host in bed.hosts]
+    with SshHosts(
+        hosts("h1", "h2", "h3", "h4"),
+        home=bed.home,
+        progress=lambda done, of, name: seen.append((done, of)),
+    ) as ssh:
+        results = on_each(
+            ssh.names, lambda host: ssh.run(host, "echo $SSH_CONNECTION; echo problem >&2; exit 3")
+        )
+        assert {
+            name: (result.code, result.stderr) for name, result in results.items()
+        } == dict.fromkeys(ssh.names, (3, b"problem\n"))
+        assert [result.text.split()[2] for result in results.values()] == [
+            host.address for host in bed.hosts
+        ]
         assert [ssh.address_of(name) for name in ssh.names] == [host.address for host in bed.hosts]
         assert ssh.run("h2", "rev", stdin=b"abc\n" * 100_000).stdout == b"cba\n" * 100_000
         assert ssh.run("h3", "true", stdin=b"not read" * 1_000_000).code == 0
@@ -65,27 +79,63 @@ def test_every_host_is_reached_once_and_answers(bed: HostBed) -> None:
 
 
 @isolated
-def test_everything_that_is_wrong_with_hosts_is_said_at_once_with_its_cure(bed: HostBed, tmp_path: Path) -> None:
+def test_everything_that_is_wrong_with_hosts_is_said_at_once_with_its_cure(
+    bed: HostBed, tmp_path: Path
+) -> None:
     real = bed.home.joinpath(".ssh", "known_hosts").read_text()
     wrong = tmp_path / "other"
-    subprocess.run([find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(wrong)], check=True)
+    subprocess.run(
+        [find_program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(wrong)], check=True
+    )
     changed = " ".join(wrong.with_suffix(".pub").read_text().split()[:2])
-    kept = [line for line in real.splitlines() if not re.match(rf"(h[23]|{bed[1].address}|{bed[2].address}) ", line)]
-    home = home_like(bed, tmp_path / "home", before="ConnectTimeout 1\n", known_hosts="\n".join([*kept, f"{bed[2].address} {changed}", ""]))
+    kept = [
+        line
+        for line in real.splitlines()
+        if not re.match(rf"(h[23]|{bed[1].address}|{bed[2].address}) ", line)
+    ]
+    home = home_like(
+        bed,
+        tmp_path / "home",
+        before="ConnectTimeout 1\n",
+        known_hosts="\n".join([*kept, f"{bed[2].address} {changed}", ""]),
+    )
     bed[3].cut()
     try:
-        lines = failures(home, Host("h1", user="nobody-here"), *hosts("h2", "h3", "h4", "nowhere"), Host(bed[0].address, port=2))
+        lines = failures(
+            home,
+            Host("h1", user="nobody-here"),
+            *hosts("h2", "h3", "h4", "nowhere"),
+            Host(bed[0].address, port=2),
+        )
     finally:
         bed[3].heal()
     known = home / ".ssh" / "known_hosts"
     expected = [
-        "h1: user nobody-here was not let in (tried .*id_ed25519). Check that `ssh nobody-here@h1` works without a question: .*",
-        f"h2: its host key (ssh-ed25519 SHA256:.*) is not known. Log in once with `ssh h2` .* ssh-keyscan {bed[1].address} >> {known}",
-        f"h3: its host key has CHANGED: it is ssh-ed25519 SHA256:.*, and {known}:{len(kept) + 1} says otherwise. .*"
-        f"ssh-keygen -R '{bed[2].address}' -f {known}. .*",
-        f"h4: no answer from {bed[3].address}:22 in 1 s. Is it switched on, and does its firewall let SSH in?",
-        "nowhere: the name nowhere is not known (.*). Check its spelling, or give it a HostName in ~/.ssh/config.",
-        f"{bed[0].address}: {bed[0].address}:2 refused the connection. Start sshd there, or name the port it listens on.",
+        (
+            "h1: user nobody-here was not let in (tried .*id_ed25519). "
+            "Check that `ssh nobody-here@h1` works without a question: .*"
+        ),
+        (
+            "h2: its host key (ssh-ed25519 SHA256:.*) is not known. "
+            f"Log in once with `ssh h2` .* ssh-keyscan {bed[1].address} >> {known}"
+        ),
+        (
+            "h3: its host key has CHANGED: "
+            f"it is ssh-ed25519 SHA256:.*, and {known}:{len(kept) + 1} says otherwise. "
+            f".*ssh-keygen -R '{bed[2].address}' -f {known}. .*"
+        ),
+        (
+            f"h4: no answer from {bed[3].address}:22 in 1 s. Is it switched on, "
+            "and does its firewall let SSH in?"
+        ),
+        (
+            "nowhere: the name nowhere is not known (.*). Check its spelling, "
+            "or give it a HostName in ~/.ssh/config."
+        ),
+        (
+            f"{bed[0].address}: {bed[0].address}:2 refused the connection. "
+            "Start sshd there, or name the port it listens on."
+        ),
     ]
     assert len(lines) == len(expected)
     for line, pattern in zip(lines, expected, strict=True):
@@ -102,7 +152,10 @@ def test_the_cure_for_an_unknown_host_key_cures_it(bed: HostBed, tmp_path: Path)
 
 
 def test_settings_that_are_for_people_do_no_harm(bed: HostBed, tmp_path: Path) -> None:
-    before = "ForwardAgent $SSH_AUTH_SOCK\nControlMaster auto\nControlPath ~/.ssh/%C\nRequestTTY yes\nAddKeysToAgent yes\nBatchMode no\n"
+    before = (
+        "ForwardAgent $SSH_AUTH_SOCK\nControlMaster auto\nControlPath ~/.ssh/%C\nRequestTTY yes\n"
+        "AddKeysToAgent yes\nBatchMode no\n"
+    )
     with SshHosts(hosts("h1"), home=home_like(bed, tmp_path / "home", before=before)) as ssh:
         assert ssh.run("h1", "test -t 0 || echo no terminal").stdout == b"no terminal\n"
 
@@ -116,14 +169,20 @@ def test_hosts_that_can_be_reached_are_used_where_that_is_enough(bed: HostBed) -
 
 def test_more_log_ins_than_an_sshd_takes_at_once_get_through(bed: HostBed, tmp_path: Path) -> None:
     names = [f"same{number}" for number in range(24)]
-    home = home_like(bed, tmp_path / "home", after=f"Host same*\n  HostName {bed[0].address}\n  Port {bed[0].port}\n")
+    home = home_like(
+        bed,
+        tmp_path / "home",
+        after=f"Host same*\n  HostName {bed[0].address}\n  Port {bed[0].port}\n",
+    )
     with SshHosts(hosts(*names), home=home) as ssh:
         assert ssh.names == tuple(names)
 
 
 def test_commands_that_end_at_once_do_not_end_the_connection(bed: HostBed) -> None:
     with SshHosts(hosts("h1"), home=bed.home) as ssh:
-        codes = on_each(["a", "b", "c", "d"], lambda _: [ssh.run("h1", "exit 3").code for _ in range(60)])
+        codes = on_each(
+            ["a", "b", "c", "d"], lambda _: [ssh.run("h1", "exit 3").code for _ in range(60)]
+        )
     assert codes == dict.fromkeys("abcd", [3] * 60)
 
 
@@ -144,7 +203,10 @@ def test_a_host_that_hangs_up_at_first_is_tried_again(bed: HostBed, tmp_path: Pa
                 pipe(visitor, inside)
 
         threading.Thread(target=keep_door, daemon=True).start()
-        before = f"Host door\n  HostName 127.0.0.1\n  Port {door.getsockname()[1]}\n  HostKeyAlias {bed[0].address}\n"
+        before = (
+            f"Host door\n  HostName 127.0.0.1\n  Port {door.getsockname()[1]}\n"
+            f"  HostKeyAlias {bed[0].address}\n"
+        )
         with SshHosts(hosts("door"), home=home_like(bed, tmp_path / "home", before=before)) as ssh:
             assert ssh.run("door", "hostname").text == "h1\n"
     assert turned_away == [0, 1]
@@ -158,7 +220,9 @@ def pipe(source: socket.socket, sink: socket.socket) -> None:
 
 @isolated
 def test_hosts_behind_a_jump_host_share_one_log_in_there(bed: HostBed, tmp_path: Path) -> None:
-    home = home_like(bed, tmp_path / "home", before="ConnectTimeout 1\nHost h2 h3\n  ProxyJump h1\n")
+    home = home_like(
+        bed, tmp_path / "home", before="ConnectTimeout 1\nHost h2 h3\n  ProxyJump h1\n"
+    )
     behind = bed.hosts[1:3]
     for host in behind:
         close_to(host, launcher_address(bed))
@@ -166,13 +230,21 @@ def test_hosts_behind_a_jump_host_share_one_log_in_there(bed: HostBed, tmp_path:
         assert len(failures(bed.home, *hosts("h2", "h3"), deadline_s=1.0)) == 2
         before = log_ins(bed[0])
         with SshHosts(hosts("h2", "h3"), home=home) as ssh:
-            assert on_each(ssh.names, lambda host: ssh.run(host, "hostname").text) == {"h2": "h2\n", "h3": "h3\n"}
+            assert on_each(ssh.names, lambda host: ssh.run(host, "hostname").text) == {
+                "h2": "h2\n",
+                "h3": "h3\n",
+            }
             assert ssh.address_of("h2") is None
         assert log_ins(bed[0]) == before + 1
         close_to(bed[3], bed[0].address)
-        home.joinpath(".ssh", "config").write_text("Host h4\n  ProxyJump h1\n" + home.joinpath(".ssh", "config").read_text())
+        home.joinpath(".ssh", "config").write_text(
+            "Host h4\n  ProxyJump h1\n" + home.joinpath(".ssh", "config").read_text()
+        )
         (line,) = failures(home, Host("h4"), deadline_s=4.0)
-        assert line == f"h4: its jump host h1 cannot reach {bed[3].address}:22 (no answer). Try: ssh h4"
+        assert (
+            line
+            == f"h4: its jump host h1 cannot reach {bed[3].address}:22 (no answer). Try: ssh h4"
+        )
     finally:
         for host in bed.hosts[1:]:
             with suppress(subprocess.CalledProcessError):
@@ -186,16 +258,23 @@ def test_a_chain_of_jump_hosts_is_passed_in_its_order(bed: HostBed, tmp_path: Pa
     assert came_from == (bed[1].address if bed[1].isolated else "127.0.0.1")
 
 
-def test_a_jump_host_that_fails_is_named_for_each_host_behind_it(bed: HostBed, tmp_path: Path) -> None:
+def test_a_jump_host_that_fails_is_named_for_each_host_behind_it(
+    bed: HostBed, tmp_path: Path
+) -> None:
     home = home_like(bed, tmp_path / "home", before="Host h2 h3\n  ProxyJump nobody-here@h1\n")
     lines = failures(home, *hosts("h2", "h3"))
-    assert [line[:47] for line in lines] == [f"{name}: not reached, its jump host failed: h1: user" for name in ("h2", "h3")]
+    assert [line[:47] for line in lines] == [
+        f"{name}: not reached, its jump host failed: h1: user" for name in ("h2", "h3")
+    ]
 
 
 def test_a_proxy_command_is_the_way_where_there_is_one(bed: HostBed, tmp_path: Path) -> None:
     home = home_like(bed, tmp_path / "home")
     config = home / ".ssh" / "config"
-    config.write_text(f"Host h2\n  ProxyCommand ssh -F {config} -W %h:%p h1\nHost h3\n  ProxyCommand echo no way >&2\n{config.read_text()}")
+    config.write_text(
+        f"Host h2\n  ProxyCommand ssh -F {config} -W %h:%p h1\nHost h3\n"
+        f"  ProxyCommand echo no way >&2\n{config.read_text()}"
+    )
     with SshHosts(hosts("h2"), home=home) as ssh:
         assert ssh.run("h2", "echo here").stdout == b"here\n"
         assert ssh.address_of("h2") is None
@@ -213,13 +292,22 @@ def test_a_key_with_a_passphrase_comes_from_the_agent_and_from_nowhere_else(
     for suffix in ("", ".pub"):
         Path(f"{locked}{suffix}").write_bytes(Path(f"{original[1]}{suffix}").read_bytes())
     locked.chmod(0o600)
-    subprocess.run([find_program("ssh-keygen"), "-q", "-p", "-P", "", "-N", "secret", "-f", str(locked)], check=True, capture_output=True)
+    subprocess.run(
+        [find_program("ssh-keygen"), "-q", "-p", "-P", "", "-N", "secret", "-f", str(locked)],
+        check=True,
+        capture_output=True,
+    )
     config.write_text(config.read_text().replace(original[1], str(locked)))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (line,) = failures(home, Host("h1"))
-    assert line.endswith(f"(there was no key to try). {locked} has a passphrase, which only ssh-agent can give: ssh-add {locked}")
+    assert line.endswith(
+        f"(there was no key to try). {locked} has a passphrase, "
+        f"which only ssh-agent can give: ssh-add {locked}"
+    )
     place = tmp_path / "agent"
-    agent = subprocess.Popen([find_program("ssh-agent"), "-D", "-a", str(place)], stdout=subprocess.DEVNULL)
+    agent = subprocess.Popen(
+        [find_program("ssh-agent"), "-D", "-a", str(place)], stdout=subprocess.DEVNULL
+    )
     try:
         wait_until(place.exists, what="the agent")
         monkeypatch.setenv("SSH_AUTH_SOCK", str(place))
@@ -248,7 +336,9 @@ def test_a_tunnel_carries_both_ways_until_the_end(bed: HostBed) -> None:
             there.sendall(b"SSH-2.0-test\r\n")
             assert there.recv(4) == b"SSH-"
         nowhere = Forward(ssh.transport("h1"), ("127.0.0.1", closed))
-        with socket.create_connection(("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=PATIENCE_S) as there:
+        with socket.create_connection(
+            ("127.0.0.1", int(nowhere.address.partition(":")[2])), timeout=PATIENCE_S
+        ) as there:
             assert there.recv(4) == b""
         tunnel.close()
         nowhere.close()
@@ -258,13 +348,18 @@ def test_a_tunnel_carries_both_ways_until_the_end(bed: HostBed) -> None:
 
 def test_ctrl_c_while_a_host_does_not_answer_ends_at_once(bed: HostBed) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom psclust.spec.cluster import Host\nfrom psclust.reach.ssh.ssh_hosts import SshHosts\n"
+        "import sys\nfrom pathlib import Path\nfrom psclust.spec.cluster import Host\n"
+        "from psclust.reach.ssh.ssh_hosts import SshHosts\n"
         "said = lambda done, of, name: print(name, flush=True)\n"
         "with SshHosts([Host('h1'), Host('h2')], home=Path(sys.argv[1]), progress=said): pass\n"
     )
     bed[1].cut()
     try:
-        process = subprocess.Popen([sys.executable, "-c", code, str(bed.home)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(bed.home)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         assert process.stdout is not None
         assert process.stdout.readline() == b"h1\n"
         process.send_signal(signal.SIGINT)
@@ -286,16 +381,25 @@ def test_a_host_that_goes_away_ends_what_waits_for_it(tmp_path: Path) -> None:
 
         waiting = threading.Thread(target=wait, daemon=True)
         waiting.start()
-        wait_until(lambda: any("1000" in words_of(process) for process in bed[0].processes()), what="the command")
+        wait_until(
+            lambda: any("1000" in words_of(process) for process in bed[0].processes()),
+            what="the command",
+        )
         bed[0].switch_off()
         waiting.join(PATIENCE_S)
-        assert [str(error) for error in caught] == ["h1: the SSH connection was lost while `sleep 1000` ran."]
+        assert [str(error) for error in caught] == [
+            "h1: the SSH connection was lost while `sleep 1000` ran."
+        ]
         with pytest.raises(HostError, match="h1: the SSH connection is lost"):
             ssh.run("h1", "true")
 
 
 def test_a_host_that_goes_away_while_it_is_looked_at_is_no_line_of_shell(tmp_path: Path) -> None:
-    with host_bed(tmp_path / "hosts", 1) as bed, SshHosts(hosts("h1"), home=bed.home) as ssh, HostPythons(ssh, [sys.executable]) as pythons:
+    with (
+        host_bed(tmp_path / "hosts", 1) as bed,
+        SshHosts(hosts("h1"), home=bed.home) as ssh,
+        HostPythons(ssh, [sys.executable]) as pythons,
+    ):
         python = pythons.on("h1")
         bed[0].cut()
         with pytest.raises(HostError) as late:
@@ -308,7 +412,12 @@ def test_a_host_that_goes_away_while_it_is_looked_at_is_no_line_of_shell(tmp_pat
             start_python(ssh, "h1", [sys.executable])
     assert (
         str(late.value)
-        == "h1: no answer in time while psclust looked at the host and prepared it. Is the host still there, or is it very busy?"
+        == "h1: no answer in time while psclust looked at the host and prepared it. "
+        "Is the host still there, or is it very busy?"
     )
-    assert str(lost.value) == "h1: the SSH connection was lost while psclust looked at the host and prepared it. Is the host still there?"
+    assert (
+        str(lost.value)
+        == "h1: the SSH connection was lost while psclust looked at the host and prepared it. "
+        "Is the host still there?"
+    )
     assert str(closed.value) == "h1: the SSH connection is lost."

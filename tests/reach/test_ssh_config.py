@@ -22,23 +22,38 @@ def settings(home: Path, text: str, host: Host, **files: str) -> HostSettings:
 
 def test_without_a_configuration_a_name_is_an_address(tmp_path: Path) -> None:
     found = SshConfiguration(tmp_path).of(Host("node1"))
-    assert (found.address, found.port, found.jumps, found.proxy_command, found.key_alias) == ("node1", 22, (), None, None)
+    assert (found.address, found.port, found.jumps, found.proxy_command, found.key_alias) == (
+        "node1",
+        22,
+        (),
+        None,
+        None,
+    )
     assert found.known_hosts[0] == tmp_path / ".ssh" / "known_hosts"
 
 
 def test_the_cluster_file_wins_over_the_configuration_also_in_commands(tmp_path: Path) -> None:
     text = "Host node*\n  HostName 10.0.0.1\n  Port 2222\n  User me\n  ProxyCommand dial %r %h %p\n"
     found = settings(tmp_path, text, Host("node1"))
-    assert (found.address, found.port, found.user, found.proxy_command) == ("10.0.0.1", 2222, "me", "dial me 10.0.0.1 2222")
+    assert (found.address, found.port, found.user, found.proxy_command) == (
+        "10.0.0.1",
+        2222,
+        "me",
+        "dial me 10.0.0.1 2222",
+    )
     found = settings(tmp_path, text, Host("node1", user="you", port=22))
     assert (found.port, found.user, found.proxy_command) == (22, "you", "dial you 10.0.0.1 22")
 
 
 def test_files_that_are_included_count_where_they_stand(tmp_path: Path) -> None:
     text = "Host node1\n  User me\n  Include more_*\n  Port 2222\nInclude missing\n"
-    found = settings(tmp_path, text, Host("node1"), more_b="User late\n", more_a="Host other\n  Port 1\n")
+    found = settings(
+        tmp_path, text, Host("node1"), more_b="User late\n", more_a="Host other\n  Port 1\n"
+    )
     assert (found.user, found.port) == ("me", 2222)
-    found = settings(tmp_path, "Include ~/.ssh/more\n", Host("node1"), more="Host node1\n  HostName 10.0.0.9\n")
+    found = settings(
+        tmp_path, "Include ~/.ssh/more\n", Host("node1"), more="Host node1\n  HostName 10.0.0.9\n"
+    )
     assert found.address == "10.0.0.9"
 
 
@@ -48,9 +63,16 @@ def test_a_file_that_includes_itself_is_read_and_not_for_ever(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("value", "jumps"),
-    [("gate", ("gate",)), ("a, user@b:2222", ("a", "user@b:2222")), ("none", ()), ("ssh://gate:2022", ("gate:2022",))],
+    [
+        ("gate", ("gate",)),
+        ("a, user@b:2222", ("a", "user@b:2222")),
+        ("none", ()),
+        ("ssh://gate:2022", ("gate:2022",)),
+    ],
 )
-def test_jump_hosts_are_passed_in_their_order(value: str, jumps: tuple[str, ...], tmp_path: Path) -> None:
+def test_jump_hosts_are_passed_in_their_order(
+    value: str, jumps: tuple[str, ...], tmp_path: Path
+) -> None:
     assert settings(tmp_path, f"ProxyJump {value}\n", Host("node1")).jumps == jumps
 
 

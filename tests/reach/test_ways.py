@@ -25,7 +25,8 @@ def test_every_way_that_a_cluster_file_may_name_is_in_the_table() -> None:
 
 
 class Here:
-    """Hosts that are this machine, each command a child of ours with pipes: all that `srun` or `kubectl exec` give."""
+    """Hosts that are this machine, each command a child of ours with pipes: all that `srun` or
+    `kubectl exec` give."""
 
     way = "a shell here"
     hosts: Sequence[Host] = (Host("a"), Host("b"))
@@ -35,7 +36,15 @@ class Here:
     def start(self, host: str, command: str, purpose: str | None = None) -> LocalProcess:
         return LocalProcess(["sh", "-c", command])
 
-    def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
+    def run(
+        self,
+        host: str,
+        command: str,
+        *,
+        stdin: Input = None,
+        timeout_s: float | None = None,
+        leashed: bool = False,
+    ) -> Result:
         raise NotImplementedError
 
     def address_of(self, host: str) -> str | None:
@@ -45,4 +54,6 @@ class Here:
 @pytest.mark.process
 def test_pipes_to_a_process_on_each_host_are_enough_to_ask_it() -> None:
     facts = gather_facts(Here(), sys.executable)
-    assert {host: each.executable for host, each in facts.items()} == dict.fromkeys(("a", "b"), sys.executable)
+    assert {host: each.executable for host, each in facts.items()} == dict.fromkeys(
+        ("a", "b"), sys.executable
+    )

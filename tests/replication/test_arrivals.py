@@ -13,7 +13,8 @@ pytestmark = pytest.mark.tensorflow
 
 
 class Meeting:
-    """The arrivals of one variable of `workers` workers, in a session. A gradient is a number, in all its elements."""
+    """The arrivals of one variable of `workers` workers, in a session. A gradient is a number, in
+    all its elements."""
 
     def __init__(self, workers: int) -> None:
         with tf.device("/job:localhost/task:0/cpu:0"):
@@ -24,8 +25,12 @@ class Meeting:
             self._round = tf.compat.v1.placeholder(tf.int64, [])
             self._taking_part = tf.compat.v1.placeholder(tf.int32, [workers])
             gradient = tf.fill([3], self._value)
-            self._push = [self.arrivals.push(place, gradient, self._round) for place in self.arrivals.places]
-            self._zero = [self.arrivals.push_zero(place, self._round) for place in self.arrivals.places]
+            self._push = [
+                self.arrivals.push(place, gradient, self._round) for place in self.arrivals.places
+            ]
+            self._zero = [
+                self.arrivals.push_zero(place, self._round) for place in self.arrivals.places
+            ]
             self._counts = [self.arrivals.count(place) for place in self.arrivals.places]
             gradients, rounds = self.arrivals.take(others_of(self._taking_part))
             self._sum = tf.add_n(gradients), rounds
@@ -40,7 +45,11 @@ class Meeting:
     def lacking(self) -> list[int]:
         """The places at which less waits than a sum may take."""
         counts = self._session.run(self._counts)
-        return [place for place, count in enumerate(counts) if count < self.arrivals.most(place, self._workers)]
+        return [
+            place
+            for place, count in enumerate(counts)
+            if count < self.arrivals.most(place, self._workers)
+        ]
 
     def sum(self, taking_part: Sequence[int]) -> tuple[float, list[int]]:
         """(the sum, the rounds of what was taken from queues)."""
@@ -62,7 +71,10 @@ def test_the_gradients_of_all_workers_are_added(workers: int) -> None:
     for round_ in (100, 101):
         for worker in range(workers):
             meeting.push(worker, 10.0**worker, round_)
-        assert meeting.sum([1] * workers) == (sum(10.0**worker for worker in range(workers)), [round_] * min(workers, 2))
+        assert meeting.sum([1] * workers) == (
+            sum(10.0**worker for worker in range(workers)),
+            [round_] * min(workers, 2),
+        )
 
 
 @pytest.mark.usefixtures("graph")
@@ -74,7 +86,10 @@ def test_a_place_that_no_worker_has_needs_a_zero() -> None:
                 meeting.push(worker, 10.0**worker, 100)
         for place in {0, 1, 2} - {place_of(worker) for worker in range(4) if taking_part[worker]}:
             meeting.push_zero(place, 100)
-        assert meeting.sum(taking_part) == (sum(10.0**worker for worker in range(4) if taking_part[worker]), [100, 100])
+        assert meeting.sum(taking_part) == (
+            sum(10.0**worker for worker in range(4) if taking_part[worker]),
+            [100, 100],
+        )
 
 
 @pytest.mark.usefixtures("graph")

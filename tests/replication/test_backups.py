@@ -1,4 +1,5 @@
-"""The barrier with backup workers as histories of messages and the actions they lead to, without TensorFlow."""
+"""The barrier with backup workers as histories of messages and the actions they lead to, without
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from psclust.replication.sync.backups import BackupBarrier
-from psclust.replication.sync.barrier_actions import Action, Clear, Collect, Discard, DropMessages, Left, Reset, Send
+from psclust.replication.sync.barrier_actions import (
+    Action,
+    Clear,
+    Collect,
+    Discard,
+    DropMessages,
+    Left,
+    Reset,
+    Send,
+)
 from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
 
 
@@ -14,8 +24,12 @@ def _join(worker: int, incarnation: int) -> Message:
     return Message(Kind.JOIN, worker, incarnation, 0, 0)
 
 
-def _gradient(worker: int, round_: int, incarnation: int | None = None, examples: int = 8) -> Message:
-    return Message(Kind.GRADIENT, worker, 10 + worker if incarnation is None else incarnation, round_, examples)
+def _gradient(
+    worker: int, round_: int, incarnation: int | None = None, examples: int = 8
+) -> Message:
+    return Message(
+        Kind.GRADIENT, worker, 10 + worker if incarnation is None else incarnation, round_, examples
+    )
 
 
 def _leave(worker: int) -> Message:
@@ -26,7 +40,9 @@ def _three(needed: int = 2, **options: Any) -> BackupBarrier:
     """Workers 0, 1 and 2 with incarnations 10, 11 and 12 hold tokens of round 100, at step 0."""
     barrier = BackupBarrier(3, 100, needed, **options)
     for worker in range(3):
-        assert barrier.receive(_join(worker, 10 + worker)) == [Send({worker: Token(Kind.GO, 10 + worker, 100, 0)})]
+        assert barrier.receive(_join(worker, 10 + worker)) == [
+            Send({worker: Token(Kind.GO, 10 + worker, 100, 0)})
+        ]
     return barrier
 
 
@@ -44,12 +60,23 @@ def _update(barrier: BackupBarrier) -> Update:
 
 
 def _sent(actions: Sequence[Action]) -> dict[int, Kind]:
-    return {worker: token.kind for action in actions if isinstance(action, Send) for worker, token in action.tokens.items()}
+    return {
+        worker: token.kind
+        for action in actions
+        if isinstance(action, Send)
+        for worker, token in action.tokens.items()
+    }
 
 
 def test_it_opens_by_clearing_the_accumulators_of_every_worker() -> None:
     call = Token(Kind.RESYNC, 0, 100, 0)
-    assert BackupBarrier(2, 100, 1).open() == [Reset(100), Clear(0, 100), Clear(1, 100), DropMessages(), Send({0: call, 1: call})]
+    assert BackupBarrier(2, 100, 1).open() == [
+        Reset(100),
+        Clear(0, 100),
+        Clear(1, 100),
+        DropMessages(),
+        Send({0: call, 1: call}),
+    ]
 
 
 def test_a_round_is_complete_when_enough_have_delivered() -> None:
@@ -74,7 +101,10 @@ def test_a_late_gradient_is_thrown_away_and_its_worker_goes_on_in_the_current_ro
     for _ in range(2):
         _first_two(barrier)
         barrier.close_round()
-    assert barrier.receive(_gradient(2, 100)) == [Discard(2), Send({2: Token(Kind.LATE, 12, 102, 2)})]
+    assert barrier.receive(_gradient(2, 100)) == [
+        Discard(2),
+        Send({2: Token(Kind.LATE, 12, 102, 2)}),
+    ]
     assert barrier.awaited == {0, 1, 2}
     assert barrier.receive(_gradient(2, 102)) == [Collect(2, 102)]
     barrier.receive(_gradient(0, 102))
@@ -125,7 +155,10 @@ def test_the_successor_of_a_lost_worker_gets_a_round_the_lost_one_never_had() ->
     assert barrier.receive(_gradient(0, 100)) == [Collect(0, 102)]
     assert barrier.receive(_gradient(2, 102, incarnation=99)) == [Collect(2, 102)]
     assert _update(barrier).tokens == {0: Token(Kind.GO, 10, 103, 1), 2: Token(Kind.GO, 99, 103, 1)}
-    assert barrier.receive(_gradient(1, 100)) == [Discard(1), Send({1: Token(Kind.LATE, 11, 103, 1)})]
+    assert barrier.receive(_gradient(1, 100)) == [
+        Discard(1),
+        Send({1: Token(Kind.LATE, 11, 103, 1)}),
+    ]
 
 
 def test_the_successor_of_a_late_worker_reads_the_dropped_batches_again() -> None:

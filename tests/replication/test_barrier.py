@@ -9,7 +9,14 @@ import pytest
 from barrier_histories import DIED, go, gradient, join, leave, stop
 
 from psclust.replication.sync.barrier import Barrier
-from psclust.replication.sync.barrier_actions import CountGradients, DropMessages, Left, Release, Reset, Send
+from psclust.replication.sync.barrier_actions import (
+    CountGradients,
+    DropMessages,
+    Left,
+    Release,
+    Reset,
+    Send,
+)
 from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
 
 
@@ -27,12 +34,20 @@ def two(**options: Any) -> Barrier:
         ({}, [Reset(100), DropMessages()]),
         ({"fresh": False}, [Reset(100), DropMessages()]),
         ({"all_reduce": True}, [Reset(100), DropMessages()]),
-        ({"all_reduce": True, "fresh": False}, [Reset(100, blocked=True), DropMessages(), Release(100)]),
+        (
+            {"all_reduce": True, "fresh": False},
+            [Reset(100, blocked=True), DropMessages(), Release(100)],
+        ),
     ],
 )
-def test_it_opens_by_shutting_out_what_was_before_and_calling_all_even_those_that_ended(options: Any, actions: Any) -> None:
+def test_it_opens_by_shutting_out_what_was_before_and_calling_all_even_those_that_ended(
+    options: Any, actions: Any
+) -> None:
     call = Token(Kind.RESYNC, 0, 100, 7)
-    assert Barrier(2, 100, step=7, ended=[1], **options).open() == [*actions, Send({0: call, 1: call})]
+    assert Barrier(2, 100, step=7, ended=[1], **options).open() == [
+        *actions,
+        Send({0: call, 1: call}),
+    ]
 
 
 def test_a_round_awaits_every_worker_also_one_that_has_not_joined_yet() -> None:
@@ -68,7 +83,13 @@ def test_a_worker_without_examples_has_used_up_no_batch() -> None:
 @pytest.mark.parametrize(
     "message",
     [gradient(0, 10, 100), gradient(1, 11, 99), gradient(1, 12, 100), leave(1, 12), join(0, 10)],
-    ids=["second of a worker", "of another round", "of a dead worker", "left, of a dead worker", "introduction received twice"],
+    ids=[
+        "second of a worker",
+        "of another round",
+        "of a dead worker",
+        "left, of a dead worker",
+        "introduction received twice",
+    ],
 )
 def test_what_does_not_count(message: Message) -> None:
     barrier = two()
@@ -131,7 +152,9 @@ def test_a_worker_that_comes_back_after_it_delivered_waits_for_the_next_round() 
     assert barrier.receive(join(1, 21)) == []
     assert barrier.awaited == {0}
     barrier.receive(gradient(0, 10, 100))
-    assert barrier.close_round() == [Update(8, 16, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(21, 101, 8)}, wanted=0)]
+    assert barrier.close_round() == [
+        Update(8, 16, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(21, 101, 8)}, wanted=0)
+    ]
 
 
 def test_a_worker_that_had_left_may_come_again() -> None:
@@ -145,7 +168,9 @@ def test_the_tokens_of_the_last_step_are_stops() -> None:
     barrier = two(max_steps=8)
     barrier.receive(gradient(0, 10, 100))
     barrier.receive(gradient(1, 11, 100))
-    assert barrier.close_round() == [Update(8, 16, {0: 1, 1: 1}, {0: stop(10, 101, 8), 1: stop(11, 101, 8)}, wanted=0)]
+    assert barrier.close_round() == [
+        Update(8, 16, {0: 1, 1: 1}, {0: stop(10, 101, 8), 1: stop(11, 101, 8)}, wanted=0)
+    ]
 
 
 def test_at_its_last_step_it_lets_no_worker_begin() -> None:
@@ -197,7 +222,9 @@ def test_the_first_round_after_another_barrier_with_an_all_reduce_is_void() -> N
 
 @pytest.mark.parametrize("options", [{}, {"max_steps": 8}])
 @pytest.mark.parametrize("examples", [(8, 3), (8, 0)])
-def test_the_update_that_is_foreseen_is_the_one_that_comes(options: Any, examples: tuple[int, int]) -> None:
+def test_the_update_that_is_foreseen_is_the_one_that_comes(
+    options: Any, examples: tuple[int, int]
+) -> None:
     barrier = two(**options)
     foreseen = barrier.foreseen()
     assert foreseen is not None
@@ -207,7 +234,10 @@ def test_the_update_that_is_foreseen_is_the_one_that_comes(options: Any, example
     (update,) = barrier.close_round()
     assert isinstance(update, Update)
     assert foreseen.was(update)
-    assert (update.examples, update.batches) == (sum(examples), {worker: 1 for worker in (0, 1) if examples[worker]})
+    assert (update.examples, update.batches) == (
+        sum(examples),
+        {worker: 1 for worker in (0, 1) if examples[worker]},
+    )
 
 
 def test_a_foreseen_update_that_is_not_made_changes_nothing() -> None:
@@ -232,7 +262,9 @@ def test_an_update_is_not_the_foreseen_one_if_it_says_anything_else() -> None:
         ({"all_reduce": True}, []),
     ],
 )
-def test_no_update_is_foreseen_if_more_or_less_is_awaited_than_a_gradient_of_every_worker(options: Any, messages: list[Message]) -> None:
+def test_no_update_is_foreseen_if_more_or_less_is_awaited_than_a_gradient_of_every_worker(
+    options: Any, messages: list[Message]
+) -> None:
     barrier = Barrier(2, 100, step=7, **options)
     assert barrier.foreseen() is None
     for message in (join(0, 10), join(1, 11), *messages):

@@ -27,7 +27,9 @@ PLACEHOLDER = tf.compat.v1.placeholder
     ],
     ids=["tensors", "a dictionary", "of any length", "a scalar", "sparse", "ragged"],
 )
-def test_the_leading_dimension_counts(batch: Callable[[], Any], examples: int, known: int | None) -> None:
+def test_the_leading_dimension_counts(
+    batch: Callable[[], Any], examples: int, known: int | None
+) -> None:
     with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
         made = batch()
         lengths = [op.outputs[0] for op in graph.get_operations() if op.type == "Placeholder"]

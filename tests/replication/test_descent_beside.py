@@ -1,4 +1,5 @@
-"""Gradient descent beside the old values: the updates of TensorFlow's optimizer, which writes over them."""
+"""Gradient descent beside the old values: the updates of TensorFlow's optimizer, which writes over
+them."""
 
 from __future__ import annotations
 
@@ -21,17 +22,28 @@ def test_it_makes_the_same_updates(dtype: tf.DType, own: bool, averaged: int) ->
         if own:
             kernels.use()
         step = tf.compat.v1.placeholder(tf.float32, [])
-        optimizer = tf.compat.v1.train.GradientDescentOptimizer(tf.compat.v1.train.exponential_decay(0.5, step, 1, 0.9))
+        optimizer = tf.compat.v1.train.GradientDescentOptimizer(
+            tf.compat.v1.train.exponential_decay(0.5, step, 1, 0.9)
+        )
         values = np.linspace(-1, 1, 12).reshape(3, 4)
-        ours, theirs = ([tf.Variable(values[:rows].astype(dtype.as_numpy_dtype)) for rows in (3, 1)] for _ in range(2))
+        ours, theirs = (
+            [tf.Variable(values[:rows].astype(dtype.as_numpy_dtype)) for rows in (3, 1)]
+            for _ in range(2)
+        )
         gradients = [tf.exp(variable.read_value()) for variable in theirs]
         parts = [[gradient / (part + 1) for part in range(averaged)] for gradient in gradients]
         if averaged:
             means = [scaled_sum(each, tf.constant(1 / 3, tf.float64)) for each in parts]
             gradients = [scale(tf.add_n(each), tf.constant(1 / 3, tf.float64)) for each in parts]
-        update = descent_beside(optimizer).apply_gradients(list(zip(means if averaged else gradients, ours, strict=True)))
-        fused = [operation for operation in graph.get_operations() if operation.type == "PsclustDescent"]
-        assert [len(each.inputs) - 2 for each in fused] == ([averaged or 1] * 2 if own and dtype == tf.float32 else [])
+        update = descent_beside(optimizer).apply_gradients(
+            list(zip(means if averaged else gradients, ours, strict=True))
+        )
+        fused = [
+            operation for operation in graph.get_operations() if operation.type == "PsclustDescent"
+        ]
+        assert [len(each.inputs) - 2 for each in fused] == (
+            [averaged or 1] * 2 if own and dtype == tf.float32 else []
+        )
         with tf.control_dependencies([update]):
             after = optimizer.apply_gradients(list(zip(gradients, theirs, strict=True)))
         session.run(tf.compat.v1.global_variables_initializer())
@@ -43,10 +55,14 @@ def test_it_makes_the_same_updates(dtype: tf.DType, own: bool, averaged: int) ->
 
 def test_no_op_writes_over_the_values() -> None:
     with tf.Graph().as_default() as graph:
-        variable = tf.compat.v1.get_variable("weights", [3], initializer=tf.compat.v1.ones_initializer(), use_resource=True)
+        variable = tf.compat.v1.get_variable(
+            "weights", [3], initializer=tf.compat.v1.ones_initializer(), use_resource=True
+        )
         descent = descent_beside(tf.compat.v1.train.GradientDescentOptimizer(0.5))
         descent.apply_gradients([(tf.ones([3]), variable)])
-        written = [use.type for use in variable.handle.consumers() if use is not variable.initializer]
+        written = [
+            use.type for use in variable.handle.consumers() if use is not variable.initializer
+        ]
         assert written.count("AssignVariableOp") == 1
         # TensorFlow's own would copy what another op still holds.
         assert not any("Apply" in operation.type for operation in graph.get_operations())
@@ -58,6 +74,9 @@ def test_other_optimizers_stay_as_they_are(name: str) -> None:
         """Which may do something else."""
 
     optimizers = tf.compat.v1.train
-    made = {"AdamOptimizer": lambda: optimizers.AdamOptimizer(0.1), "MomentumOptimizer": lambda: optimizers.MomentumOptimizer(0.1, 0.9)}
+    made = {
+        "AdamOptimizer": lambda: optimizers.AdamOptimizer(0.1),
+        "MomentumOptimizer": lambda: optimizers.MomentumOptimizer(0.1, 0.9),
+    }
     optimizer = made.get(name, lambda: Own(0.1))()
     assert descent_beside(optimizer) is optimizer

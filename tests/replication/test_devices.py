@@ -38,12 +38,15 @@ def _model(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
     x = features
     for name in ("layer1", "layer2"):
         with tf.compat.v1.variable_scope(name):
-            x = tf.matmul(x, tf.compat.v1.get_variable("weights", [3, 3])) + tf.compat.v1.get_variable("biases", [3])
+            x = tf.matmul(x, tf.compat.v1.get_variable("weights", [3, 3]))
+            x += tf.compat.v1.get_variable("biases", [3])
     scale = tf.compat.v1.get_variable("scale", [])
     guess = tf.reduce_sum(x, 1, keepdims=True) * scale
     # Between the variables of the model and those of the optimizer there are local ones.
     metrics = {"error": tf.compat.v1.metrics.mean_absolute_error(labels, guess)}
-    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((guess - labels) ** 2), eval_metric_ops=metrics)
+    return psclust.EstimatorSpec(
+        mode, loss=tf.reduce_mean((guess - labels) ** 2), eval_metric_ops=metrics
+    )
 
 
 def _program(optimizer: str) -> psclust.Program:
@@ -69,17 +72,23 @@ def _build_in_graph(program: psclust.Program, sync: bool) -> Any:
 
 
 def _build_second_worker(program: psclust.Program, sync: bool) -> Any:
-    return build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[1], DEALT_IN_TURN), 1, sync=sync, chief=False)
+    return build_between_graph(
+        program, DeviceLayout(2, WORKERS, WORKERS[1], DEALT_IN_TURN), 1, sync=sync, chief=False
+    )
 
 
 def _build_chief(program: psclust.Program, sync: bool) -> Any:
-    return build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], DEALT_IN_TURN), 0, sync=sync, chief=True)
+    return build_between_graph(
+        program, DeviceLayout(2, WORKERS, WORKERS[0], DEALT_IN_TURN), 0, sync=sync, chief=True
+    )
 
 
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize("optimizer", ["GradientDescentOptimizer", "AdamOptimizer"])
 @pytest.mark.parametrize("build", [_build_in_graph, _build_second_worker, _build_chief])
-def test_variables_are_dealt_round_robin_over_the_ps(graph: Any, build: Callable[..., Any], optimizer: str, sync: bool) -> None:
+def test_variables_are_dealt_round_robin_over_the_ps(
+    graph: Any, build: Callable[..., Any], optimizer: str, sync: bool
+) -> None:
     build(_program(optimizer), sync)
     found = _devices(tf.compat.v1.global_variables())
     assert {name: device for name, device in found.items() if name in DEALT} == DEALT
@@ -100,19 +109,36 @@ def test_in_graph_every_op_of_a_tower_is_on_its_worker(graph: Any) -> None:
     _build_in_graph(_program("AdamOptimizer"), True)
     for tower, worker in enumerate(WORKERS):
         ops = [op for op in graph.get_operations() if op.name.startswith(f"tower_{tower}/")]
-        assert {op.device for op in ops if op.type in ("MatMul", "IteratorV2", "IteratorGetNext", "SquaredDifference", "Sum")} == {worker}
-        # Reads sit with the variable; all else of the tower, gradients included, sits on the worker.
+        assert {
+            op.device
+            for op in ops
+            if op.type in ("MatMul", "IteratorV2", "IteratorGetNext", "SquaredDifference", "Sum")
+        } == {worker}
+        # Reads sit with the variable; all else of the tower, gradients included, sits on the
+        # worker.
         elsewhere = {op.type for op in ops if op.device != worker}
         assert elsewhere <= {"ReadVariableOp", "Const", "Shape", "VariableShape"}
-        assert {op.device for op in ops if op.name.startswith(f"tower_{tower}/gradients/") and op.type == "MatMul"} == {worker}
+        assert {
+            op.device
+            for op in ops
+            if op.name.startswith(f"tower_{tower}/gradients/") and op.type == "MatMul"
+        } == {worker}
 
 
-@pytest.mark.parametrize(("build", "worker"), [(_build_chief, WORKERS[0]), (_build_second_worker, WORKERS[1])])
-def test_between_graph_the_model_and_its_gradients_are_on_the_own_worker(graph: Any, build: Callable[..., Any], worker: str) -> None:
+@pytest.mark.parametrize(
+    ("build", "worker"), [(_build_chief, WORKERS[0]), (_build_second_worker, WORKERS[1])]
+)
+def test_between_graph_the_model_and_its_gradients_are_on_the_own_worker(
+    graph: Any, build: Callable[..., Any], worker: str
+) -> None:
     build(_program("GradientDescentOptimizer"), False)
     ops = graph.get_operations()
-    assert {op.device for op in ops if op.type in ("MatMul", "IteratorV2", "IteratorGetNext")} == {worker}
-    assert not [op.name for op in ops if op.device.startswith("/job:worker") and op.device != worker]
+    assert {op.device for op in ops if op.type in ("MatMul", "IteratorV2", "IteratorGetNext")} == {
+        worker
+    }
+    assert not [
+        op.name for op in ops if op.device.startswith("/job:worker") and op.device != worker
+    ]
 
 
 def test_local_variables_stay_on_their_worker(graph: Any) -> None:
@@ -133,18 +159,32 @@ def test_between_graph_local_variables_stay_on_the_worker(graph: Any) -> None:
 
 def test_gradients_are_averaged_and_applied_where_the_variable_is(graph: Any) -> None:
     built = _build_in_graph(_program("GradientDescentOptimizer"), True)
-    applied = {op.inputs[0].op.name: op.device for op in graph.get_operations() if op.type == "ResourceApplyGradientDescent"}
+    applied = {
+        op.inputs[0].op.name: op.device
+        for op in graph.get_operations()
+        if op.type == "ResourceApplyGradientDescent"
+    }
     assert applied == DEALT
-    sums = [op for op in graph.get_operations() if op.type == "AddN" and op.inputs[0].dtype == tf.float32 and "/job:ps" in op.device]
+    sums = [
+        op
+        for op in graph.get_operations()
+        if op.type == "AddN" and op.inputs[0].dtype == tf.float32 and "/job:ps" in op.device
+    ]
     assert sorted(op.device for op in sums) == sorted(DEALT.values())
     assert len(built.towers) == 2
 
 
 def test_synchronous_workers_push_to_the_ps_of_the_variable(graph: Any) -> None:
     _build_second_worker(_program("GradientDescentOptimizer"), True)
-    pushes = [op.device for op in graph.get_operations() if op.type.endswith("AccumulatorApplyGradient")]
+    pushes = [
+        op.device for op in graph.get_operations() if op.type.endswith("AccumulatorApplyGradient")
+    ]
     assert sorted(pushes) == sorted(DEALT.values())
-    queues = {op.get_attr("shared_name"): op.device for op in graph.get_operations() if op.type == "FIFOQueueV2"}
+    queues = {
+        op.get_attr("shared_name"): op.device
+        for op in graph.get_operations()
+        if op.type == "FIFOQueueV2"
+    }
     names = [b"psclust/messages", b"psclust/tokens_0", b"psclust/tokens_1"]
     assert queues == {name: "/job:ps/task:0/device:CPU:*" for name in names}
 

@@ -1,4 +1,5 @@
-"""Values as int8 with a scale for each block: what arrives of them, and what a worker keeps of a gradient."""
+"""Values as int8 with a scale for each block: what arrives of them, and what a worker keeps of a
+gradient."""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ def _there_and_back(values: Any) -> tuple[Any, Any, Any]:
 )
 @pytest.mark.usefixtures("graph")
 def test_the_error_is_half_a_scale_at_most(shape: tuple[int, ...], bytes_: int) -> None:
-    values = np.random.default_rng(1).normal(size=shape).astype(np.float32) * np.geomspace(1e-6, 1e6, shape[0]).astype(np.float32).reshape(
-        [-1] + [1] * (len(shape) - 1)
-    )
+    values = np.random.default_rng(1).normal(size=shape).astype(np.float32) * np.geomspace(
+        1e-6, 1e6, shape[0]
+    ).astype(np.float32).reshape([-1] + [1] * (len(shape) - 1))
     message, arriving, arrived = _there_and_back(values)
     assert message.nbytes == bytes_
     np.testing.assert_array_equal(arriving, arrived)
@@ -82,7 +83,9 @@ def test_what_is_rounded_off_leaves_with_the_next_gradients() -> None:
     with tf.compat.v1.Session() as session:
         variable = tf.compat.v1.get_variable("weights", shape)
         gradient = tf.compat.v1.placeholder(tf.float32, shape)
-        sent = eight_bits.decode(eight_bits.encode_with_rest(gradient, variable, ""), gradient.shape)
+        sent = eight_bits.decode(
+            eight_bits.encode_with_rest(gradient, variable, ""), gradient.shape
+        )
         session.run(tf.compat.v1.local_variables_initializer())
         arrived = [session.run(sent, {gradient: value}) for value in gradients]
         (left,) = session.run(tf.compat.v1.local_variables())
@@ -103,9 +106,14 @@ def _sum_and_difference(values: Any, base: Any) -> list[Any]:
 @pytest.mark.parametrize("shape", [(2048,), (333, 100), (11, 1021), (16385,)])
 # Not so small that a thread of TensorFlow may take a value for zero.
 @pytest.mark.parametrize("size", [1e-33, 1.0, 1e30])
-def test_the_kernels_send_and_keep_what_the_ops_do_bit_for_bit(shape: tuple[int, ...], size: float) -> None:
+def test_the_kernels_send_and_keep_what_the_ops_do_bit_for_bit(
+    shape: tuple[int, ...], size: float
+) -> None:
     rng = np.random.default_rng(5)
-    values, base = (rng.normal(size=shape).astype(np.float32) * np.float32(scale) for scale in (size, size / 100))
+    values, base = (
+        rng.normal(size=shape).astype(np.float32) * np.float32(scale)
+        for scale in (size, size / 100)
+    )
     # Halves of a scale, which are rounded to even, and a block of zeros.
     values.reshape(-1)[:256] = (np.arange(-128, 128) / 2 * size).astype(np.float32)
     values.reshape(-1)[1024:2048] = base.reshape(-1)[1024:2048] = 0

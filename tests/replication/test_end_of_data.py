@@ -1,4 +1,5 @@
-"""At the end of the data no variable changes, even if the change depends on no gradient or batch."""
+"""At the end of the data no variable changes, even if the change depends on no gradient or
+batch."""
 
 from __future__ import annotations
 
@@ -16,10 +17,13 @@ pytestmark = pytest.mark.tensorflow
 
 
 def _model(features: Any) -> psclust.EstimatorSpec:
-    """A table, of which Adam lets all moments decay in every step, and a weight whose gradient is the same whatever the batch."""
+    """A table, of which Adam lets all moments decay in every step, and a weight whose gradient is
+    the same whatever the batch."""
     table = tf.compat.v1.get_variable("table", [5, 1], initializer=tf.compat.v1.ones_initializer())
     weight = tf.compat.v1.get_variable("weight", [2], initializer=tf.compat.v1.ones_initializer())
-    return psclust.EstimatorSpec("train", loss=tf.reduce_sum(tf.nn.embedding_lookup(table, features)) + tf.reduce_sum(weight))
+    return psclust.EstimatorSpec(
+        "train", loss=tf.reduce_sum(tf.nn.embedding_lookup(table, features)) + tf.reduce_sum(weight)
+    )
 
 
 def _data() -> tf.data.Dataset:
@@ -37,7 +41,9 @@ def test_the_step_that_finds_no_batch_changes_nothing(towers: int) -> None:
         initial = session.run(everything)
         session.run(built.steps[0].fetches)
         before = session.run(everything)
-        assert not all(np.array_equal(one, other) for one, other in zip(initial, before, strict=True))
+        assert not all(
+            np.array_equal(one, other) for one, other in zip(initial, before, strict=True)
+        )
         with pytest.raises(tf.errors.OutOfRangeError):
             session.run(built.steps[0].fetches)
         for variable, one, other in zip(everything, before, session.run(everything), strict=True):

@@ -19,26 +19,47 @@ GO = (Kind.GO, INCARNATION, ROUND + 1, 5)
 
 
 class Worker:
-    """In one session, without a ps: its step counts itself in a variable and takes a batch, whose number it returns."""
+    """In one session, without a ps: its step counts itself in a variable and takes a batch, whose
+    number it returns."""
 
     def __init__(self, session: tf.compat.v1.Session) -> None:
         self._session = session
-        self.round, self.token, self.incarnation, self.stamps = (tf.compat.v1.placeholder(tf.int64, shape) for shape in ([], [4], [], [2]))
+        self.round, self.token, self.incarnation, self.stamps = (
+            tf.compat.v1.placeholder(tf.int64, shape) for shape in ([], [4], [], [2])
+        )
         self.foreseen = ForeseenToken.of(self.round, "")
-        count = tf.compat.v1.get_variable("count", [], tf.int64, tf.zeros_initializer(), use_resource=True)
+        count = tf.compat.v1.get_variable(
+            "count", [], tf.int64, tf.zeros_initializer(), use_resource=True
+        )
         batch = tf.compat.v1.data.make_one_shot_iterator(tf.data.Dataset.range(9)).get_next()
         counted = count.assign_add(1, read_value=False)
         assert self.foreseen.hold_back([batch.op, counted], self._elsewhere)
-        self._step = [batch, counted, self.foreseen.kept(self.token, self.incarnation, [self.stamps])]
+        self._step = [
+            batch,
+            counted,
+            self.foreseen.kept(self.token, self.incarnation, [self.stamps]),
+        ]
         self.count = count.read_value()
-        session.run([tf.compat.v1.global_variables_initializer(), tf.compat.v1.local_variables_initializer()])
+        session.run(
+            [
+                tf.compat.v1.global_variables_initializer(),
+                tf.compat.v1.local_variables_initializer(),
+            ]
+        )
 
     @staticmethod
     def _elsewhere(task: str) -> tf.Operation:
         raise AssertionError(f"nothing is on {task}")
 
-    def step(self, round_: int, *, foreseen: bool, token: Any = GO, stamps: Any = (ROUND, ROUND)) -> int:
-        feeds = {self.round: round_, self.foreseen.is_foreseen: foreseen, self.token: token, self.incarnation: INCARNATION}
+    def step(
+        self, round_: int, *, foreseen: bool, token: Any = GO, stamps: Any = (ROUND, ROUND)
+    ) -> int:
+        feeds = {
+            self.round: round_,
+            self.foreseen.is_foreseen: foreseen,
+            self.token: token,
+            self.incarnation: INCARNATION,
+        }
         return int(self._session.run(self._step, {**feeds, self.stamps: stamps})[0])
 
 
@@ -67,7 +88,9 @@ def test_it_is_made_when_the_token_has_come() -> None:
 def test_otherwise_it_fails_and_does_nothing(token: Any, stamps: Any) -> None:
     with _worker() as worker:
         assert worker.step(ROUND, foreseen=False, token=token, stamps=stamps) == 0
-        with pytest.raises(tf.errors.InvalidArgumentError, match="the token that was foreseen has not come"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="the token that was foreseen has not come"
+        ):
             worker.step(ROUND + 1, foreseen=True)
         assert worker._session.run(worker.count) == 1
         # With the token it goes on, with the batch that it would have taken.
@@ -120,7 +143,9 @@ def test_no_step_is_begun_before_if_a_loop_does_something_to_state() -> None:
             foreseen, _ = _reading()
             with tf.device("/job:worker/task:0"):
                 count = tf.compat.v1.get_variable("count", [], use_resource=True)
-                looped = tf.while_loop(lambda turn: turn < 3.0, lambda turn: count.assign_add(1.0) + turn, [0.0])
+                looped = tf.while_loop(
+                    lambda turn: turn < 3.0, lambda turn: count.assign_add(1.0) + turn, [0.0]
+                )
             assert not foreseen.hold_back([looped[0].op], {}.__getitem__)
     finally:
         tf.compat.v1.enable_control_flow_v2()

@@ -1,4 +1,5 @@
-"""Copies of variables on their workers: which there are, and that each comes back before the gradients of others have arrived."""
+"""Copies of variables on their workers: which there are, and that each comes back before the
+gradients of others have arrived."""
 
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ def _model(features: Any, labels: Any) -> psclust.EstimatorSpec:
 def _large(features: Any, labels: Any, params: dict[str, Any]) -> psclust.EstimatorSpec:
     get = tf.compat.v1.get_variable
     x = tf.matmul(tf.matmul(features, get("first", [100, 3000])), get("second", [3000, 100]))
-    words = tf.nn.embedding_lookup(get("table", [50, 100]), labels) if params["gathers"] else get("bias", [100])
+    words = (
+        tf.nn.embedding_lookup(get("table", [50, 100]), labels)
+        if params["gathers"]
+        else get("bias", [100])
+    )
     return psclust.EstimatorSpec("train", loss=tf.reduce_mean((x - words) ** 2))
 
 
@@ -42,7 +47,12 @@ def _data() -> tf.data.Dataset:
 
 
 def _program(**config: Any) -> psclust.Program:
-    return psclust.Program(_model, _data, lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), config=psclust.TrainConfig(**config))
+    return psclust.Program(
+        _model,
+        _data,
+        lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9),
+        config=psclust.TrainConfig(**config),
+    )
 
 
 def _copies() -> dict[str, str]:
@@ -54,17 +64,31 @@ def _build(how: str, program: psclust.Program, *, bounded: bool = False) -> None
     if how.startswith("in-graph"):
         build_in_graph(program, IN_GRAPH, sync=how.endswith(" sync"), bounded=bounded)
     else:
-        build_between_graph(program, BETWEEN, 1, sync=how.endswith(" sync"), chief=False, bounded=bounded)
+        build_between_graph(
+            program, BETWEEN, 1, sync=how.endswith(" sync"), chief=False, bounded=bounded
+        )
 
 
 @pytest.mark.parametrize("how", ["in-graph sync", "in-graph async", "between-graph async"])
 def test_a_variable_comes_back_without_waiting_for_the_gradients_of_others(how: str) -> None:
     with tf.Graph().as_default() as graph:
         _build(how, _program())
-        updates = {op.name: op.inputs[0].op.name.split("/")[-1] for op in graph.get_operations() if op.type == "ResourceApplyMomentum"}
+        updates = {
+            op.name: op.inputs[0].op.name.split("/")[-1]
+            for op in graph.get_operations()
+            if op.type == "ResourceApplyMomentum"
+        }
         assert set(updates.values()) == {"first", "second", "bias"}
-        assigned = [op for op in graph.get_operations() if op.type == "AssignVariableOp" and "/copy" in op.inputs[0].op.name]
-        refreshed = [op for op in assigned if "ResourceApplyMomentum" in {each.type for each in reached([op], before).values()}]
+        assigned = [
+            op
+            for op in graph.get_operations()
+            if op.type == "AssignVariableOp" and "/copy" in op.inputs[0].op.name
+        ]
+        refreshed = [
+            op
+            for op in assigned
+            if "ResourceApplyMomentum" in {each.type for each in reached([op], before).values()}
+        ]
         assert len(refreshed) == len(_copies()) == (3 if how.startswith("between") else 6)
         for op in refreshed:
             waits = {updates[name] for name in reached([op], before) if name in updates}
@@ -72,9 +96,16 @@ def test_a_variable_comes_back_without_waiting_for_the_gradients_of_others(how: 
 
 
 @pytest.mark.parametrize("gathers", [False, True])
-def test_synchronous_workers_of_a_large_model_have_copies_of_all_variables_or_of_none(gathers: bool) -> None:
+def test_synchronous_workers_of_a_large_model_have_copies_of_all_variables_or_of_none(
+    gathers: bool,
+) -> None:
     with tf.Graph().as_default():
-        program = psclust.Program(_large, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), params={"gathers": gathers})
+        program = psclust.Program(
+            _large,
+            _data,
+            lambda: tf.compat.v1.train.AdamOptimizer(0.1),
+            params={"gathers": gathers},
+        )
         built = build_between_graph(program, BETWEEN, 0, sync=True, chief=True)
         assert built.coordinator is not None
         assert (built.coordinator.stream is None) == gathers
@@ -83,7 +114,9 @@ def test_synchronous_workers_of_a_large_model_have_copies_of_all_variables_or_of
 
 def test_a_streamed_update_waits_for_the_gradients_of_its_own_variable_alone() -> None:
     with tf.Graph().as_default() as graph:
-        program = psclust.Program(_large, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), params={"gathers": False})
+        program = psclust.Program(
+            _large, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), params={"gathers": False}
+        )
         build_between_graph(program, BETWEEN, 0, sync=True, chief=True)
         for update in (op for op in graph.get_operations() if op.type == "ResourceApplyAdam"):
             needed = reached([update], before).values()
@@ -124,9 +157,14 @@ def test_a_variable_that_the_model_writes_is_pulled() -> None:
     def model(features: Any, labels: Any) -> psclust.EstimatorSpec:
         spec = _model(features, labels)
         bias = next(v for v in tf.compat.v1.trainable_variables() if v.op.name == "bias")
-        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, bias.assign(tf.minimum(bias, 1.0)).op)
+        tf.compat.v1.add_to_collection(
+            tf.compat.v1.GraphKeys.UPDATE_OPS, bias.assign(tf.minimum(bias, 1.0)).op
+        )
         return spec
 
     with tf.Graph().as_default():
-        _build("between-graph async", psclust.Program(model, _data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)))
+        _build(
+            "between-graph async",
+            psclust.Program(model, _data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.1)),
+        )
         assert sorted(_copies()) == ["first/copy", "second/copy"]

@@ -65,9 +65,27 @@ def _there(value: Any, device: str) -> tf.Tensor:
         return tf.identity(value)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64", "bool"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        "float64",
+        "bfloat16",
+        "float16",
+        "int8",
+        "uint8",
+        "int16",
+        "int32",
+        "int64",
+        "bool",
+    ],
+)
 def test_a_value_goes_there_and_back_as_it_is(pair: Pair, graph: tf.Graph, dtype: str) -> None:
-    value = np.arange(24).reshape([2, 3, 4]) % 2 if dtype == "bool" else np.arange(24).reshape([2, 3, 4]) - (dtype[0] != "u")
+    value = (
+        np.arange(24).reshape([2, 3, 4]) % 2
+        if dtype == "bool"
+        else np.arange(24).reshape([2, 3, 4]) - (dtype[0] != "u")
+    )
     with tf.device(WORKER):
         sent = tf.cast(tf.constant(value), dtype)
     back = _there(_there(_there(sent, WORKER), PS), WORKER)
@@ -78,7 +96,9 @@ def test_a_value_goes_there_and_back_as_it_is(pair: Pair, graph: tf.Graph, dtype
 
 
 @pytest.mark.parametrize("shape", [[], [0], [3, 0, 2], [1] * 8, [1 << 20, 5]])
-def test_any_shape_travels_also_one_that_is_not_known_before(pair: Pair, graph: tf.Graph, shape: list[int]) -> None:
+def test_any_shape_travels_also_one_that_is_not_known_before(
+    pair: Pair, graph: tf.Graph, shape: list[int]
+) -> None:
     with tf.device(WORKER):
         size = tf.compat.v1.placeholder_with_default(tf.constant(shape, tf.int32), [len(shape)])
         sent = tf.random.stateless_uniform(size, seed=[1, 2])
@@ -125,7 +145,9 @@ def test_the_order_of_ops_in_two_tasks_holds(pair: Pair, graph: tf.Graph) -> Non
     assert found == list(range(1, 21))
 
 
-def test_a_run_that_fails_in_one_task_does_not_wait_for_its_messages_in_the_other(pair: Pair, graph: tf.Graph) -> None:
+def test_a_run_that_fails_in_one_task_does_not_wait_for_its_messages_in_the_other(
+    pair: Pair, graph: tf.Graph
+) -> None:
     with tf.device(PS):
         allowed = tf.compat.v1.placeholder(tf.bool, [])
         with tf.control_dependencies([tf.debugging.Assert(allowed, ["this time not"])]):
@@ -139,7 +161,9 @@ def test_a_run_that_fails_in_one_task_does_not_wait_for_its_messages_in_the_othe
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_is_put_into_its_place_is_received_there_if_it_is_float32(pair: Pair, graph: tf.Graph, dtype: str) -> None:
+def test_what_is_put_into_its_place_is_received_there_if_it_is_float32(
+    pair: Pair, graph: tf.Graph, dtype: str
+) -> None:
     count = 300_000
     with tf.device(PS):
         values = [tf.cast(tf.range(count) % 250 + first, dtype) for first in (0, 1)]
@@ -159,16 +183,23 @@ def test_what_is_put_into_its_place_is_received_there_if_it_is_float32(pair: Pai
             "PsclustReceiveInto" if dtype == "float32" else "PsclustReceive"
         }
         for _ in range(5):
-            np.testing.assert_array_equal(_run(session, found)[0], np.concatenate([np.arange(count) % 250 + first for first in (0, 1)]))
+            np.testing.assert_array_equal(
+                _run(session, found)[0],
+                np.concatenate([np.arange(count) % 250 + first for first in (0, 1)]),
+            )
 
 
-def test_a_run_that_is_cancelled_while_a_value_comes_into_its_place_does_no_harm(pair: Pair, graph: tf.Graph) -> None:
+def test_a_run_that_is_cancelled_while_a_value_comes_into_its_place_does_no_harm(
+    pair: Pair, graph: tf.Graph
+) -> None:
     count = 25_000_000
     with tf.device(PS):
         value = tf.compat.v1.placeholder_with_default(3.0, []) * tf.ones([count])
     with tf.device(WORKER):
         whole = tf.raw_ops.Empty(shape=[count], dtype=tf.float32, init=False)
-        with tf.control_dependencies([python_ops().psclust_place(whole, value, [], at=0, count=count, block=1024)]):
+        with tf.control_dependencies(
+            [python_ops().psclust_place(whole, value, [], at=0, count=count, block=1024)]
+        ):
             least, most = tf.reduce_min(whole), tf.reduce_max(whole)
     with _connected(pair, graph) as session:
         assert _run(session, least, most) == [3, 3]
@@ -186,13 +217,19 @@ def test_a_run_sends_what_it_receives_and_nothing_that_is_fed(pair: Pair, graph:
     wire = own_wire(graph)
     assert wire is not None
     assert [send.inputs[0].op.name for send in wire.sends_of(graph, [first])] == [one.op.name]
-    assert {send.inputs[0].op.name for send in wire.sends_of(graph, [first.op, second.name, "no op"])} == {one.op.name, other.op.name}
+    assert {
+        send.inputs[0].op.name for send in wire.sends_of(graph, [first.op, second.name, "no op"])
+    } == {one.op.name, other.op.name}
     assert not wire.sends_of(graph, [first], [first.op.inputs[0]])
     assert not wire.sends_of(graph, [first], [first])
 
 
 @pytest.mark.parametrize(
-    "said", [b"GET / HTTP/1.1\r\n\r\n" * 20, struct.pack("3q", 0x3165726977637370, 1, 2) + b"worker:0".ljust(128, b"\0")]
+    "said",
+    [
+        b"GET / HTTP/1.1\r\n\r\n" * 20,
+        struct.pack("3q", 0x3165726977637370, 1, 2) + b"worker:0".ljust(128, b"\0"),
+    ],
 )
 def test_a_stranger_is_shown_the_door(pair: Pair, graph: tf.Graph, said: bytes) -> None:
     with tf.device(PS):
@@ -216,7 +253,9 @@ def test_a_task_that_has_no_connection_says_so(pair: Pair, graph: tf.Graph) -> N
                 session.run(op)
 
 
-def test_a_process_that_forks_has_children_with_wires_of_their_own(pair: Pair, graph: tf.Graph) -> None:
+def test_a_process_that_forks_has_children_with_wires_of_their_own(
+    pair: Pair, graph: tf.Graph
+) -> None:
     with tf.device(PS):
         ticket = python_ops().psclust_listen(own="ps:0")
     with tf.device(WORKER):
@@ -224,17 +263,21 @@ def test_a_process_that_forks_has_children_with_wires_of_their_own(pair: Pair, g
     received = _there(sent, PS)
 
     def child() -> None:
-        # TensorFlow itself is of no use there: its servers, and the pool that sessions of this process share, have lost their threads.
+        # TensorFlow itself is of no use there: its servers, and the pool that sessions of this
+        # process share, have lost their threads.
         config = tf.compat.v1.ConfigProto(use_per_session_threads=True)
         with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as alone:
-            first, second = (alone.run(python_ops().psclust_listen(own="ps:0")).tolist() for _ in range(2))
+            first, second = (
+                alone.run(python_ops().psclust_listen(own="ps:0")).tolist() for _ in range(2)
+            )
         os._exit(0 if first == second != ours and first[0] != ours[0] else 1)
 
     with _connected(pair, graph) as session:
         assert _run(session, received) == [5]
         ours = session.run(ticket).tolist()
         codes: list[int | None] = []
-        # A thread of this process may hold a lock of TensorFlow's at the moment of a fork, and the child waits for it for ever.
+        # A thread of this process may hold a lock of TensorFlow's at the moment of a fork, and the
+        # child waits for it for ever.
         while not codes or (codes[-1] is None and len(codes) < 3):
             process = multiprocessing.get_context("fork").Process(target=child)
             process.start()
@@ -247,10 +290,15 @@ def test_a_process_that_forks_has_children_with_wires_of_their_own(pair: Pair, g
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
-def test_what_a_switch_holds_back_is_held_back_in_the_other_task_too(pair: Pair, graph: tf.Graph, dtype: str) -> None:
+def test_what_a_switch_holds_back_is_held_back_in_the_other_task_too(
+    pair: Pair, graph: tf.Graph, dtype: str
+) -> None:
     with tf.device(PS):
         goes = tf.compat.v1.placeholder(tf.bool, [])
-        counts = [tf.compat.v1.Variable(0, use_resource=True, dtype=tf.int64, name="counted") for _ in range(3)]
+        counts = [
+            tf.compat.v1.Variable(0, use_resource=True, dtype=tf.int64, name="counted")
+            for _ in range(3)
+        ]
         _, value = tf.raw_ops.Switch(data=tf.cast(tf.range(5), dtype), pred=goes)
         twice = tf.identity(value)
     with tf.device(WORKER):
@@ -271,5 +319,9 @@ def test_what_a_switch_holds_back_is_held_back_in_the_other_task_too(pair: Pair,
         assert session.run([each.value() for each in counts]) == [3 * total, 3 * total, 3]
     # No edge between the tasks is left to TensorFlow.
     edges = [(one, operation) for operation in graph.get_operations() for one in before(operation)]
-    crossing = [(one.type, operation.type) for one, operation in edges if {one.device, operation.device} == {PS, WORKER}]
+    crossing = [
+        (one.type, operation.type)
+        for one, operation in edges
+        if {one.device, operation.device} == {PS, WORKER}
+    ]
     assert crossing == [("PsclustListen", "PsclustConnect")]

@@ -37,17 +37,25 @@ def program(order: list[str], **params: Any) -> Any:
     def model_fn(features: Any, mode: str) -> Any:
         total = tf.reduce_sum(features)
         for name in order:
-            total += tf.reduce_sum(tf.compat.v1.get_variable(name, [SIZES[name]], initializer=tf.compat.v1.zeros_initializer()))
+            total += tf.reduce_sum(
+                tf.compat.v1.get_variable(
+                    name, [SIZES[name]], initializer=tf.compat.v1.zeros_initializer()
+                )
+            )
         tf.compat.v1.metrics.mean(total)
         return psclust.EstimatorSpec(mode, loss=total)
 
     def input_fn() -> Any:
         return tf.data.Dataset.from_tensors([1.0]).repeat(3)
 
-    return psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.AdamOptimizer(0.1), **params)
+    return psclust.Program(
+        model_fn, input_fn, lambda: tf.compat.v1.train.AdamOptimizer(0.1), **params
+    )
 
 
-def built(replication: str, model: Any, policy: PlacementSettings, ps: int = 2) -> Mapping[str, str]:
+def built(
+    replication: str, model: Any, policy: PlacementSettings, ps: int = 2
+) -> Mapping[str, str]:
     """Name -> device of every variable in the current graph, once it is built."""
     import tensorflow as tf
 
@@ -58,7 +66,9 @@ def built(replication: str, model: Any, policy: PlacementSettings, ps: int = 2) 
     if replication == "in-graph":
         build_in_graph(model, DeviceLayout(ps, WORKERS, "/job:client/task:0", policy), sync=True)
     else:
-        build_between_graph(model, DeviceLayout(ps, WORKERS, WORKERS[1], policy), 1, sync=False, chief=False)
+        build_between_graph(
+            model, DeviceLayout(ps, WORKERS, WORKERS[1], policy), 1, sync=False, chief=False
+        )
     variables = [*tf.compat.v1.global_variables(), *tf.compat.v1.local_variables()]
     return {variable.op.name: variable.device for variable in variables}
 
@@ -74,7 +84,9 @@ def test_round_robin_is_the_order_of_creation(replication: str) -> None:
 
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-@pytest.mark.parametrize("order", [["small", "large", "middle", "tiny"], ["tiny", "middle", "large", "small"]])
+@pytest.mark.parametrize(
+    "order", [["small", "large", "middle", "tiny"], ["tiny", "middle", "large", "small"]]
+)
 def test_balanced_is_the_same_in_any_order(replication: str, order: list[str]) -> None:
     devices = built(replication, program(order), PlacementSettings("balanced"))
     assert dict(zip(BALANCED, ps_of(devices, list(BALANCED)), strict=True)) == BALANCED
@@ -83,28 +95,43 @@ def test_balanced_is_the_same_in_any_order(replication: str, order: list[str]) -
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 @pytest.mark.parametrize("kind", ["round_robin", "balanced"])
 def test_pins_win_over_the_policy(replication: str, kind: str) -> None:
-    devices = built(replication, program(list(SIZES)), PlacementSettings(kind, {"t*": 0, "large": 1, "middle": 2}), ps=3)
+    devices = built(
+        replication,
+        program(list(SIZES)),
+        PlacementSettings(kind, {"t*": 0, "large": 1, "middle": 2}),
+        ps=3,
+    )
     assert ps_of(devices, ["tiny", "large", "middle"]) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 @pytest.mark.parametrize(
     "policy",
-    [PlacementSettings("round_robin"), PlacementSettings("balanced"), PlacementSettings("balanced", max_shard_bytes=1000)],
+    [
+        PlacementSettings("round_robin"),
+        PlacementSettings("balanced"),
+        PlacementSettings("balanced", max_shard_bytes=1000),
+    ],
     ids=str,
 )
-def test_slots_are_with_their_variable_and_local_ones_on_the_worker(replication: str, policy: PlacementSettings) -> None:
+def test_slots_are_with_their_variable_and_local_ones_on_the_worker(
+    replication: str, policy: PlacementSettings
+) -> None:
     devices = built(replication, program(list(SIZES)), policy)
     slots = [name for name in devices if name.endswith(("/Adam", "/Adam_1"))]
     assert len(slots) >= 2 * len(SIZES)
     assert all(devices[name] == devices[name.rpartition("/")[0]] for name in slots)
-    assert all(device.startswith("/job:worker/") for name, device in devices.items() if "mean" in name)
+    assert all(
+        device.startswith("/job:worker/") for name, device in devices.items() if "mean" in name
+    )
     assert devices["global_step"] == "/job:ps/task:0"
 
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
 def test_large_variables_are_cut_and_their_shards_placed_like_any_other(replication: str) -> None:
-    devices = built(replication, program(list(SIZES)), PlacementSettings("balanced", max_shard_bytes=2000))
+    devices = built(
+        replication, program(list(SIZES)), PlacementSettings("balanced", max_shard_bytes=2000)
+    )
     assert "large" not in devices
     assert sorted(ps_of(devices, ["large/part_0", "large/part_1"])) == [0, 1]
     assert sorted(ps_of(devices, ["middle/part_0", "middle/part_1"])) == [0, 1]
@@ -126,7 +153,9 @@ def test_what_plan_says_is_what_training_does() -> None:
         table = tabulate(dry_build(model), 2, policy, workers=2)
         with tf.Graph().as_default():
             devices = built("between-graph", model, policy)
-        assert ps_of(devices, [row.variable for row in table.rows]) == [row.ps for row in table.rows]
+        assert ps_of(devices, [row.variable for row in table.rows]) == [
+            row.ps for row in table.rows
+        ]
 
 
 def test_a_pin_beyond_the_last_ps_is_told() -> None:
@@ -153,8 +182,8 @@ def test_a_variable_of_a_later_tower_is_placed_by_its_name() -> None:
 
 
 def on_variables(*, functions: bool) -> tuple[Any, list[str]]:
-    """A program that computes on the device of its variables, in branches of a condition and in functions or outside of them; and the list
-    of the modes in which its model is built."""
+    """A program that computes on the device of its variables, in branches of a condition and in
+    functions or outside of them; and the list of the modes in which its model is built."""
     import tensorflow as tf
 
     import psclust
@@ -164,9 +193,16 @@ def on_variables(*, functions: bool) -> tuple[Any, list[str]]:
     def model_fn(features: Any, mode: str) -> Any:
         built.append(mode)
         x = tf.reshape(features, [1, 1])
-        first, second = (tf.compat.v1.get_variable(name, [1, 1000 * size]) for name, size in (("first", 1), ("second", 2)))
+        first, second = (
+            tf.compat.v1.get_variable(name, [1, 1000 * size])
+            for name, size in (("first", 1), ("second", 2))
+        )
         for weights in (first, second):
-            y = tf.cond(tf.reduce_sum(x) > 0, lambda w=weights, x=x: tf.matmul(x, w), lambda w=weights: w + 1.0)
+            y = tf.cond(
+                tf.reduce_sum(x) > 0,
+                lambda w=weights, x=x: tf.matmul(x, w),
+                lambda w=weights: w + 1.0,
+            )
             x = tf.matmul(y, weights, transpose_b=True)
             _, x = tf.while_loop(lambda i, _: i < 2, lambda i, x: (i + 1, x * 2.0), [0, x])
             with tf.device(weights.device):
@@ -181,7 +217,9 @@ def on_variables(*, functions: bool) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("replication", ["in-graph", "between-graph"])
-def test_the_model_is_built_once_a_tower_and_every_op_is_on_a_ps_that_exists(replication: str) -> None:
+def test_the_model_is_built_once_a_tower_and_every_op_is_on_a_ps_that_exists(
+    replication: str,
+) -> None:
     import tensorflow as tf
 
     model, modes = on_variables(functions=False)
@@ -189,8 +227,16 @@ def test_the_model_is_built_once_a_tower_and_every_op_is_on_a_ps_that_exists(rep
     assert len(modes) == (2 if replication == "in-graph" else 1)
     assert ps_of(devices, ["first", "second"]) == [1, 0]
     graph = tf.compat.v1.get_default_graph()
-    functions = [node.device for function in graph._functions.values() for node in function.definition.node_def]
-    used = {device for device in [*functions, *(op.device for op in graph.get_operations())] if "/job:ps" in device}
+    functions = [
+        node.device
+        for function in graph._functions.values()
+        for node in function.definition.node_def
+    ]
+    used = {
+        device
+        for device in [*functions, *(op.device for op in graph.get_operations())]
+        if "/job:ps" in device
+    }
     assert used == {"/job:ps/task:0", "/job:ps/task:1"}
 
 
@@ -200,7 +246,10 @@ def test_functions_on_the_device_of_a_variable_are_built_anew_where_it_went() ->
     model, modes = on_variables(functions=True)
     with pytest.raises(FunctionsOnVariables) as found:
         built("between-graph", model, PlacementSettings("balanced"))
-    assert {name: ps for name, ps in found.value.placed.items() if name in ("first", "second")} == {"first": 1, "second": 0}
+    assert {name: ps for name, ps in found.value.placed.items() if name in ("first", "second")} == {
+        "first": 1,
+        "second": 0,
+    }
     assert len(modes) == 1
 
 
@@ -211,7 +260,9 @@ def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
 
     def model_fn(features: Any, mode: str) -> Any:
         table = tf.compat.v1.get_variable("table", [100, 4])
-        return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(tf.nn.embedding_lookup(table, features)))
+        return psclust.EstimatorSpec(
+            mode, loss=tf.reduce_mean(tf.nn.embedding_lookup(table, features))
+        )
 
     def input_fn() -> Any:
         return tf.data.Dataset.range(100).batch(10)
@@ -222,7 +273,9 @@ def test_of_a_cut_table_rows_travel_and_never_the_whole() -> None:
     gathers = [op for op in operations if op.type == "ResourceGather"]
     assert [op.device for op in gathers] == [devices["table/part_0"], devices["table/part_1"]]
     assert not [op.name for op in operations if "ConcatPartitions" in op.name]
-    assert {op.device for op in operations if op.type in ("DynamicPartition", "ParallelDynamicStitch")} == {WORKERS[1]}
+    assert {
+        op.device for op in operations if op.type in ("DynamicPartition", "ParallelDynamicStitch")
+    } == {WORKERS[1]}
 
 
 def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
@@ -244,8 +297,14 @@ def test_a_sharded_table_reads_as_the_whole_one_would() -> None:
         (tf.nn.embedding_lookup(table, ids), tf.gather(whole, ids)),
         (nn.embedding_lookup(table, ids), tf.gather(whole, ids)),
         (nn.embedding_lookup(table, ids, "mod"), tf.gather(whole, ids)),
-        (nn.embedding_lookup_sparse(table, bags, None), nn.embedding_lookup_sparse(whole, bags, None)),
-        (nn.safe_embedding_lookup_sparse(table, bags), nn.safe_embedding_lookup_sparse(whole, bags)),
+        (
+            nn.embedding_lookup_sparse(table, bags, None),
+            nn.embedding_lookup_sparse(whole, bags, None),
+        ),
+        (
+            nn.safe_embedding_lookup_sparse(table, bags),
+            nn.safe_embedding_lookup_sparse(whole, bags),
+        ),
         (table + 1.0, whole + 1.0),
         (2.0 * table, 2.0 * whole),
         (-table[1:3], -whole[1:3]),
@@ -275,7 +334,11 @@ def test_the_gradient_of_a_whole_is_taken_apart_as_tensorflow_would(use: str) ->
     ids = tf.constant([6, 0, 3, 0])
 
     def loss(whole: Any) -> Any:
-        return tf.matmul(whole, factor, transpose_a=True) ** 2 if use == "matmul" else tf.gather(whole, ids) ** 2
+        return (
+            tf.matmul(whole, factor, transpose_a=True) ** 2
+            if use == "matmul"
+            else tf.gather(whole, ids) ** 2
+        )
 
     shards = list(table)
     plain = tf.concat(shards, 0)
@@ -285,7 +348,9 @@ def test_the_gradient_of_a_whole_is_taken_apart_as_tensorflow_would(use: str) ->
     with tf.compat.v1.Session() as session:
         session.run(table.initializer)
         pairs = zip(got, expected, strict=True)
-        for one, other in session.run([(tf.convert_to_tensor(a), tf.convert_to_tensor(b)) for a, b in pairs]):
+        for one, other in session.run(
+            [(tf.convert_to_tensor(a), tf.convert_to_tensor(b)) for a, b in pairs]
+        ):
             np.testing.assert_array_equal(one, other)
 
 
@@ -296,20 +361,37 @@ def test_a_sampled_loss_means_the_same_rows_of_a_sharded_table(loss: str) -> Non
     from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
-    value, biases = np.arange(14, dtype=np.float32).reshape(7, 2) / 10, np.arange(7, dtype=np.float32)
-    with v1.variable_scope("", custom_getter=Places(1, PlacementSettings(max_shard_bytes=24)).getter()):
-        table, bias = v1.get_variable("table", initializer=value), v1.get_variable("bias", initializer=biases)
-    labels, x, sampled = tf.constant([[6], [3]], tf.int64), tf.constant([[0.5, -1.0], [2.0, 0.1]]), tf.constant([1, 4], tf.int64)
+    value, biases = (
+        np.arange(14, dtype=np.float32).reshape(7, 2) / 10,
+        np.arange(7, dtype=np.float32),
+    )
+    with v1.variable_scope(
+        "", custom_getter=Places(1, PlacementSettings(max_shard_bytes=24)).getter()
+    ):
+        table, bias = (
+            v1.get_variable("table", initializer=value),
+            v1.get_variable("bias", initializer=biases),
+        )
+    labels, x, sampled = (
+        tf.constant([[6], [3]], tf.int64),
+        tf.constant([[0.5, -1.0], [2.0, 0.1]]),
+        tf.constant([1, 4], tf.int64),
+    )
     sampled_values = (sampled, tf.fill([2, 1], 0.3), tf.fill([2], 0.4))
     function = getattr(v1.nn, loss)
     # TensorFlow's default is the strategy `mod`, which would number the rows of shards anew.
-    losses = [function(weights, b, labels, x, 2, 7, sampled_values=sampled_values) for weights, b in ((table, bias), (value, biases))]
+    losses = [
+        function(weights, b, labels, x, 2, 7, sampled_values=sampled_values)
+        for weights, b in ((table, bias), (value, biases))
+    ]
     with v1.Session() as session:
         session.run([table.initializer, bias.initializer])
         np.testing.assert_allclose(*session.run(losses), rtol=1e-6)
 
 
-@pytest.mark.parametrize("initializer", ["he_normal", "random_uniform_initializer", "glorot_uniform"])
+@pytest.mark.parametrize(
+    "initializer", ["he_normal", "random_uniform_initializer", "glorot_uniform"]
+)
 def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None:
     import tensorflow as tf
 
@@ -320,7 +402,9 @@ def test_the_initial_value_does_not_depend_on_the_cuts(initializer: str) -> None
     values = []
     for limit in (None, 64, 24):
         with tf.Graph().as_default(), v1.Session() as session:
-            with v1.variable_scope("", custom_getter=Places(1, PlacementSettings(max_shard_bytes=limit)).getter()):
+            with v1.variable_scope(
+                "", custom_getter=Places(1, PlacementSettings(max_shard_bytes=limit)).getter()
+            ):
                 table = v1.get_variable("table", [9, 2], initializer=make(seed=3))
             session.run(table.initializer)
             values.append(session.run(tf.convert_to_tensor(table)))
@@ -334,16 +418,26 @@ def test_metrics_and_variables_of_unknown_shape_stay_whole() -> None:
     from psclust.replication.variables.places import Places
 
     v1 = tf.compat.v1
-    with v1.variable_scope("", custom_getter=Places(1, PlacementSettings(max_shard_bytes=4)).getter()):
+    with v1.variable_scope(
+        "", custom_getter=Places(1, PlacementSettings(max_shard_bytes=4)).getter()
+    ):
         made = [
             v1.get_variable("local", [10], collections=[v1.GraphKeys.LOCAL_VARIABLES]),
             v1.get_variable("scalar", [], tf.float64),
             v1.get_variable("partitioned", [10], partitioner=v1.fixed_size_partitioner(2)),
         ]
-    assert [type(variable).__name__ for variable in made] == ["ResourceVariable", "ResourceVariable", "PartitionedVariable"]
+    assert [type(variable).__name__ for variable in made] == [
+        "ResourceVariable",
+        "ResourceVariable",
+        "PartitionedVariable",
+    ]
 
 
-@pytest.mark.parametrize("policy", [PlacementSettings("round_robin"), PlacementSettings("balanced")], ids=["round robin", "balanced"])
+@pytest.mark.parametrize(
+    "policy",
+    [PlacementSettings("round_robin"), PlacementSettings("balanced")],
+    ids=["round robin", "balanced"],
+)
 def test_slots_of_a_ready_train_op_do_not_count(policy: PlacementSettings) -> None:
     import tensorflow as tf
 
@@ -354,13 +448,18 @@ def test_slots_of_a_ready_train_op_do_not_count(policy: PlacementSettings) -> No
 
     def model_fn(features: Any, mode: str) -> Any:
         loss = inner(features, mode).loss
-        train = tf.compat.v1.train.AdamOptimizer(0.1).minimize(loss, tf.compat.v1.train.get_global_step())
+        train = tf.compat.v1.train.AdamOptimizer(0.1).minimize(
+            loss, tf.compat.v1.train.get_global_step()
+        )
         late = tf.compat.v1.get_variable("late", [5])
         return psclust.EstimatorSpec(mode, loss=loss + late[0], train_op=train)
 
     devices = built("between-graph", psclust.Program(model_fn, model.input_fn), policy)
     late = 0 if policy.policy == "round_robin" else 1
-    assert ps_of(devices, ["small", "large", "middle", "tiny", "late"]) == [*([0, 1, 0, 1] if late == 0 else [1, 0, 1, 1]), late]
+    assert ps_of(devices, ["small", "large", "middle", "tiny", "late"]) == [
+        *([0, 1, 0, 1] if late == 0 else [1, 0, 1, 1]),
+        late,
+    ]
     assert devices["large/Adam"] == devices["large"]
 
 
@@ -385,7 +484,9 @@ def test_a_cut_variable_is_shared_by_the_rules_of_get_variable() -> None:
     assert list(again)[1] is list(first)[1]
 
 
-def test_the_chief_reports_what_each_ps_holds_and_warns_if_that_is_uneven(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_the_chief_reports_what_each_ps_holds_and_warns_if_that_is_uneven(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
     import tensorflow as tf
 
     from psclust.replication.build_between_graph import build_between_graph
@@ -395,12 +496,22 @@ def test_the_chief_reports_what_each_ps_holds_and_warns_if_that_is_uneven(caplog
     from psclust.train.reporter import Reporter
 
     layout = DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings(max_shard_bytes=3000))
-    tower = build_between_graph(program(["large", "small"]), layout, 0, sync=False, chief=True).tower
+    tower = build_between_graph(
+        program(["large", "small"]), layout, 0, sync=False, chief=True
+    ).tower
     reporter = Reporter(ProgressFile(None), 60.0)
     report_model(reporter, tmp_path / "model", tower, layout)
     assert caplog.messages == []
-    report_model(reporter, tmp_path / "model", tower, DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings("round_robin")))
-    assert caplog.messages[0].startswith("ps:0 holds 99 % of the variables' bytes (2.0 times the mean), 4.0 kB of them in large; write ")
+    report_model(
+        reporter,
+        tmp_path / "model",
+        tower,
+        DeviceLayout(2, WORKERS, WORKERS[0], PlacementSettings("round_robin")),
+    )
+    assert caplog.messages[0].startswith(
+        "ps:0 holds 99 % of the variables' bytes (2.0 times the mean), "
+        "4.0 kB of them in large; write "
+    )
     model = reporter.progress.model or {}
     assert (model["folder"], model["tensorflow"]) == (str(tmp_path / "model"), tf.__version__)
     assert [each["largest"] for each in model["ps"]] == ["large", "small"]

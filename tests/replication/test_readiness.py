@@ -28,7 +28,9 @@ def test_stamps_follow_the_update() -> None:
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variable = tf.compat.v1.get_variable("v", [], initializer=tf.compat.v1.zeros_initializer())
         updates = [variable.assign_add(1.0) for _ in range(2)]
-        for operation in announce([variable], [tf.constant([1], tf.int64)], [update.op for update in updates]):
+        for operation in announce(
+            [variable], [tf.constant([1], tf.int64)], [update.op for update in updates]
+        ):
             assert {update.op for update in updates} <= set(operation.control_inputs)
             session.run(variable.initializer)
             session.run(operation)
@@ -38,5 +40,8 @@ def test_stamps_follow_the_update() -> None:
 def test_graphs_that_create_a_group_in_another_order_share_its_queue() -> None:
     with tf.Graph().as_default():
         one, other = (tf.compat.v1.get_variable(name, []) for name in "ba")
-        names = {stamps(group, 0).queue_ref.op.get_attr("shared_name") for group in ([one, other], [other, one])}
+        names = {
+            stamps(group, 0).queue_ref.op.get_attr("shared_name")
+            for group in ([one, other], [other, one])
+        }
         assert len(names) == 1

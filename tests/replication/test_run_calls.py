@@ -1,4 +1,5 @@
-"""How a run begins and ends its parts in another task: by psclust's wire. The ps is a process of its own."""
+"""How a run begins and ends its parts in another task: by psclust's wire. The ps is a process of
+its own."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ config = tf.compat.v1.ConfigProto(device_filters=["/job:ps", "/job:worker/task:1
 with tf.Graph().as_default(), tf.compat.v1.Session(server.target, config=config) as session:
     with tf.device("/job:ps/task:0"):
         ticket = ops.psclust_listen(own="ps:0")
-        queues = [tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name=name) for name in ("of all", "begun")]
+        queues = [
+            tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name=name)
+            for name in ("of all", "begun")
+        ]
         waits = [queues[0].dequeue(), queues[1].enqueue(tf.constant(1, tf.int64))]
     with tf.device("/job:worker/task:1"):
         connected = ops.psclust_connect(ticket, host="127.0.0.1", own="worker:1", peer="ps:0")
@@ -57,9 +61,14 @@ def _bytes_to(address: str) -> int:
     for name in os.listdir("/proc/self/fd"):
         try:
             with socket.socket(fileno=os.dup(int(name))) as found:
-                if found.family in (socket.AF_INET, socket.AF_INET6) and found.getpeername()[1] == port:
+                if (
+                    found.family in (socket.AF_INET, socket.AF_INET6)
+                    and found.getpeername()[1] == port
+                ):
                     # tcpi_bytes_acked
-                    (acked,) = struct.unpack_from("Q", found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 120)
+                    (acked,) = struct.unpack_from(
+                        "Q", found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 120
+                    )
                     total += acked
         except OSError:
             continue
@@ -82,7 +91,9 @@ def test_nothing_of_a_run_goes_by_grpc(cluster: Cluster) -> None:
         assert _bytes_to(cluster.addresses[0]) - before < 2000
 
 
-def test_what_a_run_feeds_and_fetches_there_comes_with_its_beginning_and_end(cluster: Cluster) -> None:
+def test_what_a_run_feeds_and_fetches_there_comes_with_its_beginning_and_end(
+    cluster: Cluster,
+) -> None:
     crossing = _sum_of_both()
     with tf.device(PS):
         fed = tf.compat.v1.placeholder(tf.float32, [None])
@@ -129,7 +140,11 @@ def test_runs_at_once_have_each_their_own_answer(cluster: Cluster) -> None:
     wrong: list[int] = []
 
     def run(first: int) -> None:
-        wrong.extend(each for each in range(first, first + 50) if session.run(found, {number: each}) != each * each)
+        wrong.extend(
+            each
+            for each in range(first, first + 50)
+            if session.run(found, {number: each}) != each * each
+        )
 
     with connected(cluster, found) as (session, _):
         threads = [threading.Thread(target=run, args=(1000 * each,)) for each in range(4)]
@@ -141,12 +156,17 @@ def test_runs_at_once_have_each_their_own_answer(cluster: Cluster) -> None:
     assert not wrong
 
 
-def test_a_session_of_another_cluster_is_not_taken_for_one_of_this(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_session_of_another_cluster_is_not_taken_for_one_of_this(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     crossing, queue = _sum_of_both(), _queue("of one")
     one, size = queue.enqueue(tf.constant(1, tf.int64)), queue.size()
     other = Cluster(tmp_path)
     try:
-        with connected(cluster, crossing) as (session, _), open_session(other.target, crossing.graph, CONFIG) as others:
+        with (
+            connected(cluster, crossing) as (session, _),
+            open_session(other.target, crossing.graph, CONFIG) as others,
+        ):
             session.run(one)
             assert others.run([size] * 5) == [0] * 5
             assert session.run(size) == 1
@@ -172,7 +192,9 @@ def test_the_parts_of_a_client_that_has_died_are_cancelled(cluster: Cluster) -> 
         assert session.run(queue.dequeue()) == 1
 
 
-def test_a_run_ends_when_the_other_task_does_and_the_next_session_is_connected_anew(cluster: Cluster) -> None:
+def test_a_run_ends_when_the_other_task_does_and_the_next_session_is_connected_anew(
+    cluster: Cluster,
+) -> None:
     crossing, value = _sum_of_both(), _queue().dequeue()
     errors: list[Exception] = []
 

@@ -1,4 +1,5 @@
-"""Runs that are begun while another is under way: every task runs its parts of them one after another."""
+"""Runs that are begun while another is under way: every task runs its parts of them one after
+another."""
 
 from __future__ import annotations
 
@@ -25,11 +26,18 @@ _PARTS = 2  # of a run: the ps's and the worker's
 
 
 class Gated:
-    """A step in a session. Its part on the ps counts itself as begun, and then waits until it is let go; its result, on the worker, is how
-    many have been begun by then. It has been made once."""
+    """A step in a session. Its part on the ps counts itself as begun, and then waits until it is
+    let go; its result, on the worker, is how many have been begun by then. It has been made
+    once."""
 
     def __init__(
-        self, cluster: Cluster, session: tf.compat.v1.Session, number: int, step: Any, begun: tf.Tensor, put: tuple[tf.Operation, tf.Tensor]
+        self,
+        cluster: Cluster,
+        session: tf.compat.v1.Session,
+        number: int,
+        step: Any,
+        begun: tf.Tensor,
+        put: tuple[tf.Operation, tf.Tensor],
     ) -> None:
         self.session, self.number = session, number
         self._cluster, self._step, self._begun = cluster, step, begun
@@ -61,11 +69,15 @@ class Gated:
 @contextmanager
 def _gated(cluster: Cluster, *, in_order: bool) -> Iterator[Gated]:
     with tf.device(PS):
-        begun = tf.compat.v1.get_variable("begun", [], tf.int64, tf.zeros_initializer(), use_resource=True)
+        begun = tf.compat.v1.get_variable(
+            "begun", [], tf.int64, tf.zeros_initializer(), use_resource=True
+        )
         tokens = tf.queue.FIFOQueue(-1, [tf.int64], [[]], shared_name="tokens")
         with tf.control_dependencies([begun.assign_add(1, read_value=False)]):
             token = tokens.dequeue()
-        with tf.control_dependencies([tf.raw_ops.Assert(condition=tf.equal(token, 0), data=[token])]):
+        with tf.control_dependencies(
+            [tf.raw_ops.Assert(condition=tf.equal(token, 0), data=[token])]
+        ):
             number = begun.read_value()
         value = tf.compat.v1.placeholder(tf.int64, [])
         put, now = tokens.enqueue(value), begun.read_value()
@@ -129,7 +141,10 @@ def test_a_client_has_two_runs_under_way_and_none_that_it_is_not_to_make(cluster
         made.append(gated.make())
         return made[-1]
 
-    with _gated(cluster, in_order=True) as gated, closing(RunsAhead(make, gated.number, lambda: () if may_go_on else None)) as runs:
+    with (
+        _gated(cluster, in_order=True) as gated,
+        closing(RunsAhead(make, gated.number, lambda: () if may_go_on else None)) as runs,
+    ):
         may_go_on = True
         gated.let_one_go()
         # How many parts a run has is learnt from one that is alone.
@@ -175,7 +190,9 @@ def test_runs_that_are_to_fail_do_not_go_unseen_if_they_do_not(cluster: Cluster)
         assert isinstance(gated.in_a_thread(runs.drop).exception(_WAIT_S), AssertionError)
 
 
-def test_what_is_under_way_ends_with_its_session_and_nobody_waits_for_it_before(cluster: Cluster) -> None:
+def test_what_is_under_way_ends_with_its_session_and_nobody_waits_for_it_before(
+    cluster: Cluster,
+) -> None:
     with _gated(cluster, in_order=True) as gated:
         runs, result = _under_way(gated)
         gated.in_a_thread(runs.close).result(_WAIT_S)

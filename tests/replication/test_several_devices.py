@@ -38,13 +38,19 @@ def _devices(graph: Any, *types: str) -> set[str]:
 
 def test_the_towers_of_one_process_share_variables_on_its_cpu() -> None:
     with tf.Graph().as_default() as graph:
-        build_in_graph(_program(), DeviceLayout(0, ("/device:GPU:0", "/device:GPU:1"), ""), sync=True)
+        build_in_graph(
+            _program(), DeviceLayout(0, ("/device:GPU:0", "/device:GPU:1"), ""), sync=True
+        )
     assert _devices(graph, "MatMul") == {"/device:GPU:0", "/device:GPU:1"}
-    assert _devices(graph, "VarHandleOp", "ResourceApplyMomentum", "IteratorV2") == {"/device:CPU:0"}
+    assert _devices(graph, "VarHandleOp", "ResourceApplyMomentum", "IteratorV2") == {
+        "/device:CPU:0"
+    }
 
 
 def test_the_towers_of_a_worker_push_one_gradient_of_each_variable() -> None:
-    layout = DeviceLayout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS)
+    layout = DeviceLayout(
+        1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS
+    )
     with tf.Graph().as_default() as graph:
         build_between_graph(_program(), layout, 1, sync=True, chief=False)
     here = "/job:worker/task:1/device:CPU"
@@ -57,7 +63,9 @@ def test_the_towers_of_a_worker_push_one_gradient_of_each_variable() -> None:
 
 
 def test_each_tower_of_a_worker_reads_a_shard_of_all_towers_shards() -> None:
-    layout = DeviceLayout(1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS)
+    layout = DeviceLayout(
+        1, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1", devices=CPUS
+    )
     shards: list[psclust.Shard] = []
 
     def data(shard: psclust.Shard) -> tf.data.Dataset:
@@ -65,7 +73,9 @@ def test_each_tower_of_a_worker_reads_a_shard_of_all_towers_shards() -> None:
         return tf.data.Dataset.from_tensors(tf.zeros([4, 3]))
 
     for split in (False, True):
-        program = psclust.Program(_model, data, _program().optimizer_fn, config=psclust.TrainConfig(split_batch=split))
+        program = psclust.Program(
+            _model, data, _program().optimizer_fn, config=psclust.TrainConfig(split_batch=split)
+        )
         with tf.Graph().as_default():
             build_between_graph(program, layout, 1, sync=False, chief=False)
     assert shards == [psclust.Shard(2, 4), psclust.Shard(3, 4), psclust.Shard(1, 2)]

@@ -23,7 +23,9 @@ def session() -> Iterator[Any]:
 
 
 def _parts(session: Any, dataset: tf.data.Dataset, towers: int, **more: Any) -> list[Any]:
-    program = psclust.Program(lambda features: None, lambda: dataset, config=psclust.TrainConfig(**more))
+    program = psclust.Program(
+        lambda features: None, lambda: dataset, config=psclust.TrainConfig(**more)
+    )
     parts = split_input(build_input(program, psclust.Shard(), pad=False, divisor=towers), towers)
     session.run(parts[0].initializer)
     return parts
@@ -31,7 +33,10 @@ def _parts(session: Any, dataset: tf.data.Dataset, towers: int, **more: Any) -> 
 
 def _next(session: Any, parts: list[Any]) -> list[tuple[list[int], int]]:
     """(rows, how many of them count) of every tower."""
-    return [(rows.tolist(), int(count)) for rows, count in session.run([(part.features, part.examples) for part in parts])]
+    return [
+        (rows.tolist(), int(count))
+        for rows, count in session.run([(part.features, part.examples) for part in parts])
+    ]
 
 
 def test_towers_get_equal_parts_and_the_first_ones_what_is_over(session: Any) -> None:
@@ -43,8 +48,16 @@ def test_towers_get_equal_parts_and_the_first_ones_what_is_over(session: Any) ->
 
 
 def test_a_tower_without_a_row_gets_a_copy_that_counts_nothing(session: Any) -> None:
-    assert _next(session, _parts(session, tf.data.Dataset.range(2).batch(2), 4)) == [([0], 1), ([1], 0), ([1], 1), ([1], 0)]
-    assert _next(session, _parts(session, tf.data.Dataset.range(1).batch(1), 2)) == [([0], 1), ([0], 0)]
+    assert _next(session, _parts(session, tf.data.Dataset.range(2).batch(2), 4)) == [
+        ([0], 1),
+        ([1], 0),
+        ([1], 1),
+        ([1], 0),
+    ]
+    assert _next(session, _parts(session, tf.data.Dataset.range(1).batch(1), 2)) == [
+        ([0], 1),
+        ([0], 0),
+    ]
 
 
 def test_batches_that_cannot_be_shared_evenly_may_be_left_out(session: Any) -> None:
@@ -57,11 +70,17 @@ def test_batches_that_cannot_be_shared_evenly_may_be_left_out(session: Any) -> N
 
 def test_sparse_and_ragged_tensors_and_labels_are_split_with_the_rest(session: Any) -> None:
     x = tf.range(5)
-    features = {"sparse": tf.sparse.from_dense(tf.one_hot(x, 5)), "ragged": tf.RaggedTensor.from_row_lengths(tf.range(15), x + 1)}
+    features = {
+        "sparse": tf.sparse.from_dense(tf.one_hot(x, 5)),
+        "ragged": tf.RaggedTensor.from_row_lengths(tf.range(15), x + 1),
+    }
     parts = _parts(session, tf.data.Dataset.from_tensors((features, x)), 2)
     assert parts[1].features["sparse"].shape.as_list() == [None, 5]
     found, labels = session.run([parts[1].features, parts[1].labels])
-    assert (found["sparse"].indices.tolist(), found["sparse"].dense_shape.tolist()) == ([[0, 3], [1, 4]], [2, 5])
+    assert (found["sparse"].indices.tolist(), found["sparse"].dense_shape.tolist()) == (
+        [[0, 3], [1, 4]],
+        [2, 5],
+    )
     assert found["ragged"].to_list() == [[6, 7, 8, 9], [10, 11, 12, 13, 14]]
     assert labels.tolist() == [3, 4]
 
@@ -73,5 +92,7 @@ def test_a_scalar_in_a_batch_is_refused(session: Any) -> None:
 
 def test_tensors_of_different_lengths_are_refused_with_a_sentence(session: Any) -> None:
     parts = _parts(session, tf.data.Dataset.from_tensors((tf.range(4), tf.range(3))), 2)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="tensors with different numbers of rows"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="tensors with different numbers of rows"
+    ):
         session.run(parts[0].labels)

@@ -46,7 +46,9 @@ def test_it_waits_for_the_end(session: Any, tag: Cell) -> None:
     assert session.run(ends.rounds.size()) == 0
 
 
-def test_it_is_not_told_of_a_stream_that_took_a_gradient_of_another_round(session: Any, tag: Cell) -> None:
+def test_it_is_not_told_of_a_stream_that_took_a_gradient_of_another_round(
+    session: Any, tag: Cell
+) -> None:
     ends = StreamEnds.on(CPU)
     session.run(_told(ends, 100, 100, 99))
     assert session.run(ends.rounds.size()) == 0
@@ -59,7 +61,9 @@ def test_the_end_of_another_stream_fails_it(session: Any, tag: Cell) -> None:
         session.run(ends.await_one(tag))
 
 
-def test_what_an_earlier_chief_left_waiting_fails_and_takes_no_later_word(session: Any, tag: Cell) -> None:
+def test_what_an_earlier_chief_left_waiting_fails_and_takes_no_later_word(
+    session: Any, tag: Cell
+) -> None:
     ends = StreamEnds.on(CPU)
     waiting, failed, end = ends.await_one(tag), ends.fail([]), _told(ends, 100, 100)
     errors: list[Exception] = []
@@ -86,8 +90,19 @@ def test_what_waits_for_nothing_is_forgotten(session: Any, tag: Cell) -> None:
 
 
 @pytest.mark.parametrize(("fence", "goes"), [(100, 1), (101, 0)])
-def test_an_update_behind_the_fence_is_not_made_though_its_messages_come(session: Any, fence: int, goes: int) -> None:
-    order = tf.constant(encode_update(Update(8, 1, {0: 1}, {}, wanted=0), 1, [Message(Kind.GRADIENT, 0, 10, 100, 1)]))
+def test_an_update_behind_the_fence_is_not_made_though_its_messages_come(
+    session: Any, fence: int, goes: int
+) -> None:
+    order = tf.constant(
+        encode_update(
+            Update(8, 1, {0: 1}, {}, wanted=0), 1, [Message(Kind.GRADIENT, 0, 10, 100, 1)]
+        )
+    )
     came = tf.constant([[int(Kind.GRADIENT), 0, 10, 100, 8]], tf.int64)
-    decision = decide(decode_update(order, 1), 1, lambda count: came[:count], lambda round_: tf.constant(fence, tf.int64) <= round_)
+    decision = decide(
+        decode_update(order, 1),
+        1,
+        lambda count: came[:count],
+        lambda round_: tf.constant(fence, tf.int64) <= round_,
+    )
     assert np.asarray(session.run(decision.answer)).tolist() == [goes, 1, 0, 10, 100, 8]

@@ -1,4 +1,5 @@
-"""The barrier with streamed rounds as histories of messages and the actions they lead to, without TensorFlow."""
+"""The barrier with streamed rounds as histories of messages and the actions they lead to, without
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ from typing import Any
 import pytest
 from barrier_histories import DIED, go, gradient, join, leave, stop
 
-from psclust.replication.sync.barrier_actions import DropMessages, Fill, Left, Reset, RollBack, Send, Stream
+from psclust.replication.sync.barrier_actions import (
+    DropMessages,
+    Fill,
+    Left,
+    Reset,
+    RollBack,
+    Send,
+    Stream,
+)
 from psclust.replication.sync.barrier_messages import Kind, Token, Update
 from psclust.replication.sync.streaming import StreamingBarrier
 
@@ -24,7 +33,12 @@ def two(**options: Any) -> StreamingBarrier:
 def test_it_opens_with_a_stream_for_all_it_expects() -> None:
     call = Token(Kind.RESYNC, 0, 100, 7)
     opened = StreamingBarrier(3, 100, step=7, ended=[1]).open()
-    assert opened == [Reset(100), DropMessages(), Send({0: call, 1: call, 2: call}), Stream(100, (0, 2))]
+    assert opened == [
+        Reset(100),
+        DropMessages(),
+        Send({0: call, 1: call, 2: call}),
+        Stream(100, (0, 2)),
+    ]
 
 
 def test_an_update_is_followed_by_the_next_stream() -> None:
@@ -64,7 +78,7 @@ def test_what_follows_the_update_that_is_foreseen_is_known_before(max_steps: int
     assert (following is None) == (max_steps == 8)
 
 
-def test_no_update_is_foreseen_before_a_place_is_filled_or_while_a_worker_waits_for_the_next_round() -> None:
+def test_no_update_is_foreseen_before_a_place_is_filled_or_while_a_worker_waits() -> None:
     barrier = two()
     barrier.receive(leave(1, 11))
     assert barrier.foreseen() is None
@@ -112,7 +126,13 @@ def test_it_goes_on_with_a_worker_that_waits_when_all_others_have_left() -> None
     barrier.receive(join(1, 11))
     barrier.receive(leave(0, 10))
     assert not barrier.ended
-    assert barrier.close_round() == [Fill(100, (0,)), RollBack(100), Reset(102), Send({1: go(11, 102)}), Stream(102, (1,))]
+    assert barrier.close_round() == [
+        Fill(100, (0,)),
+        RollBack(100),
+        Reset(102),
+        Send({1: go(11, 102)}),
+        Stream(102, (1,)),
+    ]
 
 
 def test_the_first_that_joins_where_nobody_is_expected_begins_a_stream() -> None:
@@ -127,14 +147,28 @@ def test_a_round_in_which_a_worker_died_is_rolled_back_when_all_others_have_deli
     assert barrier.awaited == {0}
     barrier.receive(gradient(0, 10, 100))
     tokens = Send({0: go(10, 102), 1: go(21, 102)})
-    assert barrier.close_round() == [DIED, Fill(100, (0, 1)), RollBack(100), Reset(102), tokens, Stream(102, (0, 1))]
+    assert barrier.close_round() == [
+        DIED,
+        Fill(100, (0, 1)),
+        RollBack(100),
+        Reset(102),
+        tokens,
+        Stream(102, (0, 1)),
+    ]
 
 
 def test_so_is_one_of_which_nobody_has_delivered() -> None:
     barrier = two()
     barrier.receive(leave(0, 10))
     barrier.receive(join(1, 21))
-    assert barrier.close_round() == [DIED, Fill(100, (0, 1)), RollBack(100), Reset(102), Send({1: go(21, 102)}), Stream(102, (1,))]
+    assert barrier.close_round() == [
+        DIED,
+        Fill(100, (0, 1)),
+        RollBack(100),
+        Reset(102),
+        Send({1: go(21, 102)}),
+        Stream(102, (1,)),
+    ]
 
 
 def test_a_step_that_workers_were_computing_when_asked_to_stop_is_rolled_back() -> None:
@@ -142,7 +176,12 @@ def test_a_step_that_workers_were_computing_when_asked_to_stop_is_rolled_back() 
     barrier.receive(gradient(0, 10, 100))
     barrier.stop()
     barrier.receive(leave(1, 11))
-    assert barrier.close_round() == [Fill(100, (0, 1)), RollBack(100), Reset(102), Send({0: stop(10, 102)})]
+    assert barrier.close_round() == [
+        Fill(100, (0, 1)),
+        RollBack(100),
+        Reset(102),
+        Send({0: stop(10, 102)}),
+    ]
     barrier.receive(leave(0, 10))
     assert barrier.ended
 
@@ -160,7 +199,9 @@ def test_no_stream_follows_the_last_step() -> None:
     barrier = two(max_steps=8)
     barrier.receive(gradient(0, 10, 100))
     barrier.receive(gradient(1, 11, 100))
-    assert barrier.close_round() == [Update(8, 16, {0: 1, 1: 1}, {0: stop(10, 101, 8), 1: stop(11, 101, 8)}, wanted=0)]
+    assert barrier.close_round() == [
+        Update(8, 16, {0: 1, 1: 1}, {0: stop(10, 101, 8), 1: stop(11, 101, 8)}, wanted=0)
+    ]
     barrier.receive(leave(0, 10))
     barrier.receive(leave(1, 11))
     assert barrier.ended

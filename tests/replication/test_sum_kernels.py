@@ -1,4 +1,5 @@
-"""Sums of gradients by psclust's own kernels: the values of TensorFlow's ops, and whose memory they use."""
+"""Sums of gradients by psclust's own kernels: the values of TensorFlow's ops, and whose memory they
+use."""
 
 from __future__ import annotations
 
@@ -29,14 +30,18 @@ def session() -> Iterator[tf.compat.v1.Session]:
 
 
 def _values(shape: Sequence[int], count: int) -> list[Any]:
-    return [np.random.default_rng(seed).normal(size=shape).astype(np.float32) for seed in range(count)]
+    return [
+        np.random.default_rng(seed).normal(size=shape).astype(np.float32) for seed in range(count)
+    ]
 
 
 def _types() -> set[str]:
     return {operation.type for operation in tf.compat.v1.get_default_graph().get_operations()}
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (1,), (3, 5), (2047,), (2048,), (2, 2049), (7, 11, 101)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(), (0,), (1,), (3, 5), (2047,), (2048,), (2, 2049), (7, 11, 101)], ids=str
+)
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_the_sum_is_the_same(session: Any, shape: tuple[int, ...], count: int) -> None:
     values = _values(shape, count)
@@ -70,8 +75,12 @@ def test_results_take_the_memory_of_values_that_nothing_else_uses(session: Any) 
     trace = tf.compat.v1.RunMetadata()
     options = tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE)
     fed = dict(zip((one, other), _values([5000], 2), strict=True))
-    session.run([tf.reduce_sum(total), tf.reduce_sum(kept)], fed, options=options, run_metadata=trace)
-    nodes = {node.node_name: node for device in trace.step_stats.dev_stats for node in device.node_stats}
+    session.run(
+        [tf.reduce_sum(total), tf.reduce_sum(kept)], fed, options=options, run_metadata=trace
+    )
+    nodes = {
+        node.node_name: node for device in trace.step_stats.dev_stats for node in device.node_stats
+    }
 
     def memory(name: str, output: int = 0) -> int:
         return int(nodes[name].output[output].tensor_description.allocation_description.ptr)
@@ -80,13 +89,20 @@ def test_results_take_the_memory_of_values_that_nothing_else_uses(session: Any) 
     assert memory("PsclustEncode", 1) == memory("Tan")
 
 
-def test_values_of_other_types_and_sparse_and_large_ones_are_for_the_ops_of_tensorflow(session: Any, monkeypatch: Any) -> None:
+def test_values_of_other_types_and_sparse_and_large_ones_are_for_the_ops_of_tensorflow(
+    session: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(gradients, "_LARGEST_BYTES", 4000)
     doubles = [tf.constant(each, tf.float64) for each in _values([10], 2)]
     sparse = tf.IndexedSlices(tf.ones([1, 4]), tf.constant([2]), tf.constant([9, 4]))
     large = [tf.constant(each) for each in _values([1001], 2)]
     mixed = [sparse, tf.ones([9, 4])]
-    found = session.run([scaled_sum(each, tf.constant(0.5, tf.float64)) for each in (doubles, [sparse, sparse], large, mixed)])
+    found = session.run(
+        [
+            scaled_sum(each, tf.constant(0.5, tf.float64))
+            for each in (doubles, [sparse, sparse], large, mixed)
+        ]
+    )
     assert not {kind for kind in _types() if kind.startswith("Psclust")}
     np.testing.assert_allclose(found[0], sum(_values([10], 2)) * 0.5, rtol=1e-6)
     np.testing.assert_array_equal(found[1].values, np.full([2, 4], 0.5))

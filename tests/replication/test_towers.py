@@ -44,11 +44,15 @@ def _loss(features: Any) -> Any:
 
 
 def _program(
-    model_fn: Callable[..., Any] = lambda features, mode: psclust.EstimatorSpec(mode, loss=_loss(features)),
+    model_fn: Callable[..., Any] = lambda features, mode: psclust.EstimatorSpec(
+        mode, loss=_loss(features)
+    ),
     input_fn: Callable[..., Any] = lambda: _range(10),
     **more: Any,
 ) -> psclust.Program:
-    return psclust.Program(model_fn, input_fn, lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0), **more)
+    return psclust.Program(
+        model_fn, input_fn, lambda: tf.compat.v1.train.GradientDescentOptimizer(1.0), **more
+    )
 
 
 def _batches(session: Any, data: Any, count: int, skip: int = 0) -> list[tuple[int, int]]:
@@ -59,19 +63,32 @@ def _batches(session: Any, data: Any, count: int, skip: int = 0) -> list[tuple[i
 
 
 def _of_rows(features: Any, mode: str) -> psclust.EstimatorSpec:
-    rows = tf.gather(tf.compat.v1.get_variable("table", [9, 2], initializer=tf.compat.v1.ones_initializer()), features)
+    rows = tf.gather(
+        tf.compat.v1.get_variable("table", [9, 2], initializer=tf.compat.v1.ones_initializer()),
+        features,
+    )
     return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(rows))
 
 
 def test_the_step_is_read_for_the_staleness_before_the_run_advances_it() -> None:
     with tf.Graph().as_default() as graph:
-        built = build_between_graph(_program(_of_rows, lambda: _range(8)), TWO, 0, sync=False, chief=True)
+        built = build_between_graph(
+            _program(_of_rows, lambda: _range(8)), TWO, 0, sync=False, chief=True
+        )
         assert built.step is not None
         assert built.step.staleness is not None
         handle = built.state.global_step.handle.op.name
-        of_step = [op for op in graph.get_operations() if any(value.op.name == handle for value in op.inputs)]
+        of_step = [
+            op
+            for op in graph.get_operations()
+            if any(value.op.name == handle for value in op.inputs)
+        ]
         (advance,) = [op for op in of_step if op.type == "AssignAddVariableOp"]
-        reads = [op.name for op in of_step if op.type == "ReadVariableOp" and op.name in reached([built.step.staleness.op], before)]
+        reads = [
+            op.name
+            for op in of_step
+            if op.type == "ReadVariableOp" and op.name in reached([built.step.staleness.op], before)
+        ]
         assert set(reads) & reached([advance], before).keys()
 
 
@@ -123,7 +140,9 @@ def test_an_empty_input_ends_at_once_even_if_padded(session: Any) -> None:
 
 
 def test_elements_may_be_structures(session: Any) -> None:
-    dataset = tf.data.Dataset.from_tensors(({"a": tf.zeros([5, 2]), "b": tf.zeros([5])}, tf.ones([5])))
+    dataset = tf.data.Dataset.from_tensors(
+        ({"a": tf.zeros([5, 2]), "b": tf.zeros([5])}, tf.ones([5]))
+    )
     data = build_input(_program(input_fn=lambda: dataset), psclust.Shard(), pad=False)
     session.run(data.initializer)
     features, labels, examples = session.run([data.features, data.labels, data.examples])
@@ -131,8 +150,15 @@ def test_elements_may_be_structures(session: Any) -> None:
 
 
 def test_the_examples_of_sparse_and_ragged_features_are_their_rows(session: Any) -> None:
-    for features in (tf.sparse.from_dense(tf.ones([5, 3])), tf.RaggedTensor.from_row_lengths(tf.range(15), [3] * 5)):
-        data = build_input(_program(input_fn=lambda features=features: tf.data.Dataset.from_tensors(features)), psclust.Shard(), pad=False)
+    for features in (
+        tf.sparse.from_dense(tf.ones([5, 3])),
+        tf.RaggedTensor.from_row_lengths(tf.range(15), [3] * 5),
+    ):
+        data = build_input(
+            _program(input_fn=lambda features=features: tf.data.Dataset.from_tensors(features)),
+            psclust.Shard(),
+            pad=False,
+        )
         session.run(data.initializer)
         assert session.run(data.examples) == 5
 
@@ -144,7 +170,9 @@ def test_the_examples_of_sparse_and_ragged_features_are_their_rows(session: Any)
         (lambda: tf.data.Dataset.from_tensors((1, 2, 3)), "yields tuples of 3 elements"),
     ],
 )
-def test_an_input_function_that_returns_something_else_is_an_error(session: Any, result: Callable[[], Any], message: str) -> None:
+def test_an_input_function_that_returns_something_else_is_an_error(
+    session: Any, result: Callable[[], Any], message: str
+) -> None:
     with pytest.raises(UsageError) as error:
         build_in_graph(_program(input_fn=result), LOCAL, sync=True)
     assert message in str(error.value)
@@ -155,12 +183,18 @@ def _python_input() -> tf.data.Dataset:
 
 
 def test_python_in_the_input_of_a_bare_worker_is_refused_with_the_ways_out(session: Any) -> None:
-    with pytest.raises(UsageError, match=r"Use tf\.data ops only, or Program\(\.\.\., input_on_client=True\)"):
+    with pytest.raises(
+        UsageError, match=r"Use tf\.data ops only, or Program\(\.\.\., input_on_client=True\)"
+    ):
         build_in_graph(_program(input_fn=_python_input), TWO, sync=True)
 
 
 def test_an_input_on_the_client_may_use_python(session: Any) -> None:
-    program = _program(lambda features, mode: psclust.EstimatorSpec(mode, loss=_loss(features)), _python_input, input_on_client=True)
+    program = _program(
+        lambda features, mode: psclust.EstimatorSpec(mode, loss=_loss(features)),
+        _python_input,
+        input_on_client=True,
+    )
     build_in_graph(program, TWO, sync=True)
     operations = session.graph.get_operations()
     assert {op.device for op in operations if op.type == "IteratorV2"} == {"/job:client/task:0"}
@@ -168,7 +202,13 @@ def test_an_input_on_the_client_may_use_python(session: Any) -> None:
 
 
 def test_between_graph_an_input_may_use_python(session: Any) -> None:
-    build_between_graph(_program(input_fn=_python_input), DeviceLayout(1, TWO.workers, TWO.workers[0]), 0, sync=False, chief=True)
+    build_between_graph(
+        _program(input_fn=_python_input),
+        DeviceLayout(1, TWO.workers, TWO.workers[0]),
+        0,
+        sync=False,
+        chief=True,
+    )
 
 
 # ---- model
@@ -177,27 +217,40 @@ def test_between_graph_an_input_may_use_python(session: Any) -> None:
 @pytest.mark.parametrize(
     ("model_fn", "message"),
     [
-        (lambda features, mode: psclust.EstimatorSpec(mode), "model_fn returned no loss in mode 'train'"),
+        (
+            lambda features, mode: psclust.EstimatorSpec(mode),
+            "model_fn returned no loss in mode 'train'",
+        ),
         (lambda features, mode: _loss(features), "return psclust.EstimatorSpec(mode, loss=...)"),
         (lambda features, mode: None, "model_fn returned a NoneType"),
         (
-            lambda features, mode: psclust.EstimatorSpec(mode, loss=tf.stack([_loss(features)] * 3)),
+            lambda features, mode: psclust.EstimatorSpec(
+                mode, loss=tf.stack([_loss(features)] * 3)
+            ),
             "a loss of shape (3,); return a scalar",
         ),
         (
-            lambda features, mode: psclust.EstimatorSpec(mode, loss=tf.reduce_mean(tf.cast(features, tf.float32))),
+            lambda features, mode: psclust.EstimatorSpec(
+                mode, loss=tf.reduce_mean(tf.cast(features, tf.float32))
+            ),
             "depends on no trainable variable (trainable variables: none)",
         ),
     ],
 )
-def test_a_model_function_that_breaks_its_contract_is_an_error(session: Any, model_fn: Callable[..., Any], message: str) -> None:
+def test_a_model_function_that_breaks_its_contract_is_an_error(
+    session: Any, model_fn: Callable[..., Any], message: str
+) -> None:
     with pytest.raises(UsageError) as error:
         build_in_graph(_program(model_fn), LOCAL, sync=True)
     assert message in str(error.value)
 
 
 def test_a_loss_of_one_element_is_a_scalar(session: Any) -> None:
-    built = build_in_graph(_program(lambda features, mode: psclust.EstimatorSpec(mode, loss=_loss(features)[None])), LOCAL, sync=True)
+    built = build_in_graph(
+        _program(lambda features, mode: psclust.EstimatorSpec(mode, loss=_loss(features)[None])),
+        LOCAL,
+        sync=True,
+    )
     assert built.towers[0].loss.shape.rank == 0
 
 
@@ -212,13 +265,18 @@ def test_variables_that_towers_cannot_share_are_refused_by_name(session: Any) ->
 
 def _counting_model(features: Any, mode: str) -> psclust.EstimatorSpec:
     """A moving statistic: how often an update op has run."""
-    updates = tf.compat.v1.get_variable("updates", [], initializer=tf.compat.v1.zeros_initializer(), trainable=False)
-    tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, updates.assign_add(1.0, read_value=False))
+    updates = tf.compat.v1.get_variable(
+        "updates", [], initializer=tf.compat.v1.zeros_initializer(), trainable=False
+    )
+    tf.compat.v1.add_to_collection(
+        tf.compat.v1.GraphKeys.UPDATE_OPS, updates.assign_add(1.0, read_value=False)
+    )
     return psclust.EstimatorSpec(mode, loss=_loss(features))
 
 
 def test_only_the_first_towers_update_ops_run(session: Any) -> None:
-    # Devices of a cluster that is not there: the layout has empty names for two towers in this process.
+    # Devices of a cluster that is not there: the layout has empty names for two towers in this
+    # process.
     built = build_in_graph(_program(_counting_model), DeviceLayout(0, ("", ""), ""), sync=True)
     session.run(tf.compat.v1.global_variables_initializer())
     session.run([tower.input.initializer for tower in built.towers])
@@ -251,9 +309,13 @@ def test_the_loss_of_towers_is_weighted_by_examples(session: Any) -> None:
 def test_the_weight_is_a_constant_where_all_batches_are_alike(
     session: Any, batches: Callable[..., Any], empty: bool, depends: bool
 ) -> None:
-    program = _program(lambda features, mode: psclust.EstimatorSpec(mode, loss=tf.nn.l2_loss(_weight())), batches)
+    program = _program(
+        lambda features, mode: psclust.EstimatorSpec(mode, loss=tf.nn.l2_loss(_weight())), batches
+    )
     optimizer = tf.compat.v1.train.GradientDescentOptimizer(1.0)
-    tower = build_tower(program, optimizer, LOCAL, Places(0), 0, TowerKind(weighted=True, maybe_empty=empty))
+    tower = build_tower(
+        program, optimizer, LOCAL, Places(0), 0, TowerKind(weighted=True, maybe_empty=empty)
+    )
     ((gradient, _),) = tower.gradients
     assert (tower.input.examples.op.name in reached([gradient.op], before)) == depends
     session.run([tf.compat.v1.global_variables_initializer(), tower.input.initializer])

@@ -1,4 +1,5 @@
-"""The whole value of a partitioned variable on its worker: put together as shards arrive, read without a copy."""
+"""The whole value of a partitioned variable on its worker: put together as shards arrive, read
+without a copy."""
 
 from __future__ import annotations
 
@@ -35,12 +36,21 @@ def _types() -> set[str]:
     return {operation.type for operation in tf.compat.v1.get_default_graph().get_operations()}
 
 
-SHAPES = [([400, 400, 400], (250,)), ([7, 6, 6], (64,)), ([128, 64], ()), ([3, 5], (10, 20)), ([2, 0, 1], (33,)), ([1], (5,))]
+SHAPES = [
+    ([400, 400, 400], (250,)),
+    ([7, 6, 6], (64,)),
+    ([128, 64], ()),
+    ([3, 5], (10, 20)),
+    ([2, 0, 1], (33,)),
+    ([1], (5,)),
+]
 
 
 @pytest.mark.parametrize(("rows", "others"), SHAPES)
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.bfloat16])
-def test_parts_stand_one_after_another(session: Any, rows: list[int], others: tuple[int, ...], dtype: Any) -> None:
+def test_parts_stand_one_after_another(
+    session: Any, rows: list[int], others: tuple[int, ...], dtype: Any
+) -> None:
     rng = np.random.default_rng(3)
     parts = [rng.integers(0, 100, (count, *others)) for count in rows]
     # Fed, so that nothing is computed before it runs.
@@ -52,7 +62,9 @@ def test_parts_stand_one_after_another(session: Any, rows: list[int], others: tu
 
 
 @pytest.mark.parametrize(("rows", "others"), SHAPES)
-def test_parts_as_they_have_travelled(session: Any, rows: list[int], others: tuple[int, ...]) -> None:
+def test_parts_as_they_have_travelled(
+    session: Any, rows: list[int], others: tuple[int, ...]
+) -> None:
     rng = np.random.default_rng(4)
     fed: dict[Any, Any] = {}
 
@@ -75,9 +87,14 @@ def test_parts_as_they_have_travelled(session: Any, rows: list[int], others: tup
     np.testing.assert_array_equal(whole, np.concatenate(shards))
 
 
-def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_value_keeps_it(session: Any) -> None:
+def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_value_keeps_it(
+    session: Any,
+) -> None:
     late = tf.queue.FIFOQueue(1, tf.float32, [[64, 100]])
-    first, last = tf.fill([64, 100], tf.compat.v1.placeholder(tf.float32, [], name="value")), late.dequeue()
+    first, last = (
+        tf.fill([64, 100], tf.compat.v1.placeholder(tf.float32, [], name="value")),
+        late.dequeue(),
+    )
     kept = tf.compat.v1.Variable(tf.zeros([128, 100]), use_resource=True)
     session.run(kept.initializer)
     before_ = kept.read_value()
@@ -88,7 +105,11 @@ def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_
         seen = tf.identity(before_)
     for value in (1.0, 2.0):
         found: list[Any] = []
-        run = threading.Thread(target=lambda value=value, found=found: found.append(session.run(seen, {"value:0": value})))
+        run = threading.Thread(
+            target=lambda value=value, found=found: found.append(
+                session.run(seen, {"value:0": value})
+            )
+        )
         run.start()
         session.run(late.enqueue(tf.fill([64, 100], -value)))
         run.join()
@@ -100,23 +121,49 @@ def test_a_part_is_in_its_place_while_others_are_awaited_and_who_reads_the_last_
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=5, count=4, block=4), "differ in size"),
-        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=5, block=4), "differ in size"),
-        (lambda place: place(tf.ones([8]), tf.zeros([8], tf.int8), [tf.ones([5])], at=0, count=4, block=4), "differ in size"),
-        (lambda place: place(tf.ones([8]), tf.zeros([7], tf.int8), [], at=0, count=4, block=4), "differ in size"),
-        (lambda place: place(tf.ones([8]), tf.ones([4]), [tf.ones([4])], at=0, count=4, block=4), "only what an int8 message says"),
+        (
+            lambda place: place(tf.ones([8]), tf.ones([4]), [], at=5, count=4, block=4),
+            "differ in size",
+        ),
+        (
+            lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=5, block=4),
+            "differ in size",
+        ),
+        (
+            lambda place: place(
+                tf.ones([8]), tf.zeros([8], tf.int8), [tf.ones([5])], at=0, count=4, block=4
+            ),
+            "differ in size",
+        ),
+        (
+            lambda place: place(tf.ones([8]), tf.zeros([7], tf.int8), [], at=0, count=4, block=4),
+            "differ in size",
+        ),
+        (
+            lambda place: place(tf.ones([8]), tf.ones([4]), [tf.ones([4])], at=0, count=4, block=4),
+            "only what an int8 message says",
+        ),
         (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=-1, count=4, block=4), "negative"),
-        (lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=4, block=1025), "not between 1 and 1024"),
+        (
+            lambda place: place(tf.ones([8]), tf.ones([4]), [], at=0, count=4, block=1025),
+            "not between 1 and 1024",
+        ),
     ],
 )
 def test_the_kernel_writes_nowhere_else(wrong: Any, reason: str) -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session, pytest.raises(tf.errors.InvalidArgumentError, match=reason):
+    with (
+        tf.Graph().as_default(),
+        tf.compat.v1.Session() as session,
+        pytest.raises(tf.errors.InvalidArgumentError, match=reason),
+    ):
         session.run(wrong(kernels.loaded().psclust_place))
 
 
 def test_without_the_kernel_short_rows_are_left_to_concat(session: Any) -> None:
     assert can_be_put_together([tf.zeros([30, 64]), tf.zeros([31, 64])])
-    assert can_be_put_together([tf.zeros([30, 63]), tf.zeros([31, 63])]) == (kernels.in_use() is not None)
+    assert can_be_put_together([tf.zeros([30, 63]), tf.zeros([31, 63])]) == (
+        kernels.in_use() is not None
+    )
     assert not can_be_put_together([tf.zeros([30, 63], tf.float64), tf.zeros([31, 63], tf.float64)])
 
 
@@ -131,44 +178,87 @@ def _data() -> tf.data.Dataset:
 
 
 @pytest.mark.parametrize("wire_dtype", ["float32", "int8"])
-@pytest.mark.parametrize("how", ["in-graph sync", "in-graph async", "between-graph sync", "between-graph async"])
+@pytest.mark.parametrize(
+    "how", ["in-graph sync", "in-graph async", "between-graph sync", "between-graph async"]
+)
 def test_a_step_does_not_begin_with_putting_shards_together(how: str, wire_dtype: str) -> None:
     replication, mode = how.split()
     program = psclust.Program(
-        _model, _data, lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9), config=psclust.TrainConfig(wire_dtype=wire_dtype)
+        _model,
+        _data,
+        lambda: tf.compat.v1.train.MomentumOptimizer(0.1, 0.9),
+        config=psclust.TrainConfig(wire_dtype=wire_dtype),
     )
     cut = PlacementSettings("balanced", max_shard_bytes=400_000)
     with tf.Graph().as_default() as graph:
         if replication == "in-graph":
-            build_in_graph(program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync")
+            build_in_graph(
+                program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync"
+            )
         else:
-            build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], cut), 0, sync=mode == "sync", chief=False)
-        copies = {op.name: op.outputs[0] for op in graph.get_operations() if op.type == "VarHandleOp" and "/copy" in op.name}
+            build_between_graph(
+                program,
+                DeviceLayout(2, WORKERS, WORKERS[0], cut),
+                0,
+                sync=mode == "sync",
+                chief=False,
+            )
+        copies = {
+            op.name: op.outputs[0]
+            for op in graph.get_operations()
+            if op.type == "VarHandleOp" and "/copy" in op.name
+        }
         hosts = 2 if replication == "in-graph" else 1
-        assert sorted(name.split("/")[-2] for name in copies) == sorted(["bias", "first", "second"] * hosts)
+        assert sorted(name.split("/")[-2] for name in copies) == sorted(
+            ["bias", "first", "second"] * hosts
+        )
         multiplied = [op for op in graph.get_operations() if op.type == "MatMul"]
         assert multiplied
         for operation in multiplied:
             assert not [op for op in reached([operation], before).values() if op.type == "ConcatV2"]
 
 
-@pytest.mark.parametrize(("wire_dtype", "travels"), [("float32", tf.float32), ("bfloat16", tf.bfloat16), ("int8", tf.int8)])
+@pytest.mark.parametrize(
+    ("wire_dtype", "travels"),
+    [("float32", tf.float32), ("bfloat16", tf.bfloat16), ("int8", tf.int8)],
+)
 @pytest.mark.parametrize("how", ["in-graph sync", "between-graph sync", "between-graph async"])
-def test_a_shard_is_put_into_its_place_as_it_has_travelled(how: str, wire_dtype: str, travels: Any) -> None:
+def test_a_shard_is_put_into_its_place_as_it_has_travelled(
+    how: str, wire_dtype: str, travels: Any
+) -> None:
     replication, mode = how.split()
     program = psclust.Program(
-        _model, _data, lambda: tf.compat.v1.train.AdamOptimizer(0.1), config=psclust.TrainConfig(wire_dtype=wire_dtype)
+        _model,
+        _data,
+        lambda: tf.compat.v1.train.AdamOptimizer(0.1),
+        config=psclust.TrainConfig(wire_dtype=wire_dtype),
     )
     cut = PlacementSettings("balanced", max_shard_bytes=400_000)
     with tf.Graph().as_default() as graph:
         kernels.use()
         if replication == "in-graph":
-            build_in_graph(program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync")
+            build_in_graph(
+                program, DeviceLayout(2, WORKERS, "/job:client/task:0", cut), sync=mode == "sync"
+            )
         else:
-            build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0], cut), 0, sync=mode == "sync", chief=True)
+            build_between_graph(
+                program,
+                DeviceLayout(2, WORKERS, WORKERS[0], cut),
+                0,
+                sync=mode == "sync",
+                chief=True,
+            )
         pulled = reached([op for op in graph.get_operations() if op.name == "pulled_anew"], before)
-        placed = [op for op in graph.get_operations() if op.type == "PsclustPlace" and op.name not in pulled]
-        arriving = [op for op in placed if op.inputs[1].op.device.startswith("/job:ps") and op.inputs[1].dtype == travels]
+        placed = [
+            op
+            for op in graph.get_operations()
+            if op.type == "PsclustPlace" and op.name not in pulled
+        ]
+        arriving = [
+            op
+            for op in placed
+            if op.inputs[1].op.device.startswith("/job:ps") and op.inputs[1].dtype == travels
+        ]
         # A value is cast once, for however many workers. One has four shards, the other three.
         assert len({op.inputs[1].name for op in arriving}) == 7
         assert len(arriving) == 7 * (2 if replication == "in-graph" else 1)

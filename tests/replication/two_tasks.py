@@ -1,4 +1,5 @@
-"""A cluster of two tasks, for tests of what goes from one to the other: a ps, which is a process of its own, and a worker in this one."""
+"""A cluster of two tasks, for tests of what goes from one to the other: a ps, which is a process of
+its own, and a worker in this one."""
 
 from __future__ import annotations
 
@@ -34,14 +35,17 @@ SERVES = SERVER + "server.join()"
 
 
 class Cluster:
-    """A ps in a process of its own, and worker:0 in this one, which can begin but once; room for a worker:1. said: what the ps logs."""
+    """A ps in a process of its own, and worker:0 in this one, which can begin but once; room for a
+    worker:1. said: what the ps logs."""
 
     def __init__(self, folder: Path) -> None:
         self._log = folder / "log"
         port = free_ports(3)
         self.addresses = [f"127.0.0.1:{port + index}" for index in range(3)]
         self.start()
-        self.target = tf.distribute.Server({"ps": self.addresses[:1], "worker": self.addresses[1:]}, "worker", 0).target
+        self.target = tf.distribute.Server(
+            {"ps": self.addresses[:1], "worker": self.addresses[1:]}, "worker", 0
+        ).target
 
     def start(self) -> None:
         with self._log.open("wb") as log:
@@ -61,15 +65,19 @@ class Cluster:
 
 
 def process(program: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}, **options)
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
+        **options,
+    )
 
 
 @contextmanager
 def connected(
     cluster: Cluster, crossing: tf.Tensor, add: Callable[[], _Added] = lambda: None
 ) -> Iterator[tuple[tf.compat.v1.Session, _Added]]:
-    """A session of the current graph, connected by another, as a training's is, and what `add` adds to the graph when it has its wire.
-    crossing: what goes from the worker to the ps, or back."""
+    """A session of the current graph, connected by another, as a training's is, and what `add` adds
+    to the graph when it has its wire. crossing: what goes from the worker to the ps, or back."""
     use_own_wire(0)
     added = add()
     connect_by(lambda device: cluster.addresses[0])
@@ -77,7 +85,8 @@ def connected(
     assert wire is not None
     with open_session(cluster.target, crossing.graph, CONFIG) as setup:
         setup.run(wire.connect)
-    # A run that waits there for ever would keep the session from closing, and the test from failing.
+    # A run that waits there for ever would keep the session from closing, and the test from
+    # failing.
     late = threading.Timer(_LATE_S, cluster.start_anew)
     late.start()
     try:

@@ -1,10 +1,18 @@
-"""What is known of agents that may have tasks, through detaching, the supervisor's death and the end."""
+"""What is known of agents that may have tasks, through detaching, the supervisor's death and the
+end."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from psclust.rundir.agents_file import LiveAgents, keep_agents, mark_dead, mark_detached, read_agents, write_agents
+from psclust.rundir.agents_file import (
+    LiveAgents,
+    keep_agents,
+    mark_dead,
+    mark_detached,
+    read_agents,
+    write_agents,
+)
 from psclust.rundir.folder import RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status, record_death, write_status
@@ -49,7 +57,8 @@ def test_the_record_of_a_death_says_where_tasks_go_on(tmp_path: Path) -> None:
     text = read_status(run).text
     assert text is not None
     assert (
-        "every task of the run here was stopped, those on a, b end by themselves within 43 s (deadlines.lease). `psclust down demo`" in text
+        "every task of the run here was stopped, those on a, "
+        "b end by themselves within 43 s (deadlines.lease). `psclust down demo`" in text
     )
 
 

@@ -1,4 +1,5 @@
-"""Runs of batch jobs in a folder that machines share: whether one is live depends on its record, not on a lock."""
+"""Runs of batch jobs in a folder that machines share: whether one is live depends on its record,
+not on a lock."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ def run_of(cluster: ClusterFolder, job: BatchJob | None, phase: str) -> RunFolde
 
 
 def test_a_run_without_a_lock_is_live_only_in_a_job_elsewhere(cluster: ClusterFolder) -> None:
-    for job, live in ((None, False), (BatchJob("7", "n1"), True), (BatchJob("7"), True), (BatchJob("7", socket.gethostname()), False)):
+    for job, live in (
+        (None, False),
+        (BatchJob("7", "n1"), True),
+        (BatchJob("7"), True),
+        (BatchJob("7", socket.gethostname()), False),
+    ):
         folder = run_of(cluster, job, "live")
         assert cluster.is_live() is cluster.is_elsewhere() is live
         assert read_status(folder).ended is not live
@@ -45,7 +51,9 @@ def test_a_recorded_end_ends_it(cluster: ClusterFolder) -> None:
     assert not cluster.is_live()
     assert read_status(folder).text == "gone"
     # What the supervisor itself wrote last prevails, though it may be seen here later.
-    write_status(folder, replace(read_status(folder), phase="ended", ok=True, exit_code=0, text="done"))
+    write_status(
+        folder, replace(read_status(folder), phase="ended", ok=True, exit_code=0, text="done")
+    )
     assert read_status(folder).ok
     record_lost_job(folder, exit_code=1, text="gone")
     assert read_status(folder).ok

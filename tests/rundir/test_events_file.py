@@ -53,7 +53,11 @@ def test_a_full_disk_costs_whole_lines_and_says_how_many(tmp_path: Path) -> None
         file.append([record("note", text="y" * 100), record("note", text="z")], 3, 3)
     assert path.read_text().count("\n") == 1
     file.append([record("note", text="last")], 4, 4)
-    assert [each.get("text", each.get("records")) for each in read_events(path)] == ["first", 3, "last"]
+    assert [each.get("text", each.get("records")) for each in read_events(path)] == [
+        "first",
+        3,
+        "last",
+    ]
 
 
 def test_a_file_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
@@ -61,4 +65,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
     file.append([record("note", text="a")], 1, 1)
     (tmp_path / "later").mkdir()
     file.append([record("note", text="b")], 2, 2)
-    assert [each["kind"] for each in read_events(tmp_path / "later" / "events.jsonl")] == ["unwritten", "note"]
+    assert [each["kind"] for each in read_events(tmp_path / "later" / "events.jsonl")] == [
+        "unwritten",
+        "note",
+    ]

@@ -58,8 +58,12 @@ def test_a_socket_in_a_very_deep_folder_still_has_an_address(tmp_path: Path) -> 
 
 
 def test_a_status_survives_the_way_through_json() -> None:
-    task = TaskStatus("ps:0", "server", "running", "localhost", "127.0.0.1:1", 7, 1, 0, None, 1.5, "/log")
-    status = RunStatus("name", "run", "/folder", "live", 9, 1.0, (task,), notes=("note",), cause_tail=("line",))
+    task = TaskStatus(
+        "ps:0", "server", "running", "localhost", "127.0.0.1:1", 7, 1, 0, None, 1.5, "/log"
+    )
+    status = RunStatus(
+        "name", "run", "/folder", "live", 9, 1.0, (task,), notes=("note",), cause_tail=("line",)
+    )
     assert RunStatus.from_json(status.to_json()) == status
 
 
@@ -87,7 +91,9 @@ def test_a_run_begun_after_the_clock_went_back_is_still_the_last(tmp_path: Path)
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
 def test_a_clock_that_is_set_while_a_run_is_live_changes_no_duration(jump: float) -> None:
     began = time.time() - jump - 5
-    live = RunStatus("name", "run", "/folder", "live", 9, began, clock=time.time() - time.monotonic() - jump)
+    live = RunStatus(
+        "name", "run", "/folder", "live", 9, began, clock=time.time() - time.monotonic() - jump
+    )
     assert live.age(began) == pytest.approx(5, abs=2)
     ended = replace(live, phase="ended")
     assert ended.age(began) == pytest.approx(max(0.0, 5 + jump), abs=2)

@@ -21,7 +21,10 @@ from psclust.rundir.log_reader import LONGEST, LineSplitter, LogReader
         ([b"end\xc3"], ["end\ufffd"]),
         ([b"dos\r", b"\nnext\r\n"], ["dos", "next"]),
         ([b"\n\n"], ["", ""]),
-        ([b"form\x0cfeed and \xe2\x80\xa8 stay in one line\n"], ["form\x0cfeed and \u2028 stay in one line"]),
+        (
+            [b"form\x0cfeed and \xe2\x80\xa8 stay in one line\n"],
+            ["form\x0cfeed and \u2028 stay in one line"],
+        ),
         ([b"last\r"], ["last"]),
     ],
 )
@@ -63,7 +66,9 @@ def test_a_line_without_end_comes_in_pieces_that_make_it_whole() -> None:
     pieces = [piece for _ in range(50) for piece in splitter.feed(chunk)]
     assert len(pieces) > 10
     assert max(map(len, pieces)) <= LONGEST + len(chunk)
-    assert "".join([*pieces, *splitter.feed(b"end\nnext\n")]) == "0123456789" * 100_000 + "end\nnext\n"
+    assert (
+        "".join([*pieces, *splitter.feed(b"end\nnext\n")]) == "0123456789" * 100_000 + "end\nnext\n"
+    )
 
 
 @pytest.mark.parametrize("unit", [b"x", b"x\r", b"\r", b"\x1b[K", b"\xc3\xa4", b"\xff"])
@@ -78,7 +83,8 @@ def test_a_long_line_takes_time_and_memory_in_proportion(unit: bytes) -> None:
         return time.process_time() - began
 
     seconds(1 << 21)
-    # Sixteen times as much takes sixteen times as long, or two hundred and fifty-six times where it is quadratic.
+    # Sixteen times as much takes sixteen times as long, or two hundred and fifty-six times where it
+    # is quadratic.
     assert seconds(1 << 25) < 64 * max(seconds(1 << 21), 0.01)
 
 
@@ -126,7 +132,11 @@ def test_a_log_without_new_lines_is_not_opened(tmp_path: Path) -> None:
     reader = LogReader(tmp_path / "a.log")
     opened: list[object] = []
     watching = [True]  # a hook stays for good
-    sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" and watching else None)
+    sys.addaudithook(
+        lambda event, arguments: (
+            opened.append(str(arguments[0])) if event == "open" and watching else None
+        )
+    )
     assert reader.read() == ["one\n"]
     assert str(reader.path) in opened
     opened.clear()

@@ -10,16 +10,21 @@ from psclust.rundir.log_tail import last_line, tail, tail_of, tail_offsets
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 5, 100])
-@pytest.mark.parametrize("texts", [["a\nb\n", "c\nd\n"], ["a\n", "", "b\nc"], ["x" * 70_000 + "\n", "y\n" * 40_000], ["\n\n"]])
-def test_so_many_lines_follow_the_places_where_to_begin(tmp_path: Path, count: int, texts: list[str]) -> None:
+@pytest.mark.parametrize(
+    "texts",
+    [["a\nb\n", "c\nd\n"], ["a\n", "", "b\nc"], ["x" * 70_000 + "\n", "y\n" * 40_000], ["\n\n"]],
+)
+def test_so_many_lines_follow_the_places_where_to_begin(
+    tmp_path: Path, count: int, texts: list[str]
+) -> None:
     logs = [tmp_path / f"{index}.log" for index in range(len(texts))]
     for log, text in zip(logs, texts, strict=True):
         log.write_text(text)
     begin = tail_offsets(logs, count)
     lines = "".join(texts).splitlines()
-    assert [line for log in logs for line in log.read_bytes()[begin[log] :].decode().splitlines()] == lines[
-        len(lines) - count if count < len(lines) else 0 :
-    ]
+    assert [
+        line for log in logs for line in log.read_bytes()[begin[log] :].decode().splitlines()
+    ] == lines[len(lines) - count if count < len(lines) else 0 :]
 
 
 def test_a_log_that_is_not_there_yet_is_read_from_its_beginning(tmp_path: Path) -> None:
@@ -44,7 +49,13 @@ def test_a_tail_has_bars_once_and_long_lines_shortened() -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("", ""), ("\n \n", ""), ("Traceback:\n  File\nKeyError: 'x'\n\n", "KeyError: 'x'"), ("  a\n b ", "b"), ("one", "one")],
+    [
+        ("", ""),
+        ("\n \n", ""),
+        ("Traceback:\n  File\nKeyError: 'x'\n\n", "KeyError: 'x'"),
+        ("  a\n b ", "b"),
+        ("one", "one"),
+    ],
 )
 def test_the_last_line_is_the_last_that_is_not_blank(text: str, line: str) -> None:
     assert last_line(text) == line

@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 
 from psclust.rundir.folder import ClusterFolder, RunFolder, clusters
-from psclust.rundir.old_runs import KEPT_IN_ALL, OldRun, chosen, old_runs, prune_beyond_limit, remove
+from psclust.rundir.old_runs import (
+    KEPT_IN_ALL,
+    OldRun,
+    chosen,
+    old_runs,
+    prune_beyond_limit,
+    remove,
+)
 
 LATEST_FIRST = [
-    OldRun(name, f"{name}{ended}", float(ended), ended > 70) for name, ended in (("a", 90), ("b", 80), ("a", 70), ("a", 60), ("b", 50))
+    OldRun(name, f"{name}{ended}", float(ended), ended > 70)
+    for name, ended in (("a", 90), ("b", 80), ("a", 70), ("a", 60), ("b", 50))
 ]
 
 
@@ -27,7 +35,8 @@ LATEST_FIRST = [
     ],
 )
 def test_runs_are_chosen_by_name_count_and_age(wanted: dict[str, object], found: str) -> None:
-    assert [run.run for run in chosen(LATEST_FIRST, **wanted)] == found.split()  # type: ignore[arg-type]
+    runs = chosen(LATEST_FIRST, **wanted)  # type: ignore[arg-type]
+    assert [run.run for run in runs] == found.split()
 
 
 def ended_runs(cluster: ClusterFolder, ended: Sequence[float]) -> list[RunFolder]:
@@ -42,7 +51,11 @@ def test_all_runs_of_a_name_take_its_folder_with_them(tmp_path: Path) -> None:
     cluster = ClusterFolder(tmp_path / "one")
     ended_runs(cluster, [10, 20])
     ended_runs(ClusterFolder(tmp_path / "two"), [15])
-    assert [(run.name, run.ended) for run in old_runs(tmp_path)] == [("one", 20), ("two", 15), ("one", 10)]
+    assert [(run.name, run.ended) for run in old_runs(tmp_path)] == [
+        ("one", 20),
+        ("two", 15),
+        ("one", 10),
+    ]
     assert len(remove(tmp_path, chosen(old_runs(tmp_path), names=["one"]))) == 2
     assert [entry.name for entry in clusters(tmp_path)] == ["two"]
     assert not cluster.path.exists()
@@ -91,4 +104,6 @@ def test_up_keeps_the_latest_runs_of_all_names_together(tmp_path: Path) -> None:
     for index in range(KEPT_IN_ALL + 3):
         ended_runs(ClusterFolder(tmp_path / f"c{index}"), [index])
     prune_beyond_limit(tmp_path)
-    assert {cluster.name for cluster in clusters(tmp_path)} == {f"c{index}" for index in range(3, KEPT_IN_ALL + 3)}
+    assert {cluster.name for cluster in clusters(tmp_path)} == {
+        f"c{index}" for index in range(3, KEPT_IN_ALL + 3)
+    }

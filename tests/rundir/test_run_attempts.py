@@ -8,11 +8,18 @@ from psclust.rundir.events_file import Record, record
 from psclust.rundir.run_attempts import run_attempts
 
 
-def event(run_s: float, kind: str, task: str = "worker:0", attempt: int = 1, **fields: Any) -> Record:
+def event(
+    run_s: float, kind: str, task: str = "worker:0", attempt: int = 1, **fields: Any
+) -> Record:
     return {"run_s": run_s, **record(kind, task=task, host="a", attempt=attempt, **fields)}
 
 
-PLAN = {"run_s": 0.0, **record("plan", tasks=[{"task": "ps:0", "role": "server"}, {"task": "worker:0", "role": "program"}])}
+PLAN = {
+    "run_s": 0.0,
+    **record(
+        "plan", tasks=[{"task": "ps:0", "role": "server"}, {"task": "worker:0", "role": "program"}]
+    ),
+}
 EVENTS = [
     PLAN,
     event(0.1, "start", "ps:0"),

@@ -12,8 +12,22 @@ from psclust.rundir.events_file import Record, record
 from psclust.rundir.run_totals import RunTotals, run_totals
 
 
-def progress(run_s: float, task: str, phase: str, step: int | None, seconds: dict[str, float], **metrics: float) -> Record:
-    fields: dict[str, Any] = {"task": task, "host": "a", "attempt": 1, "phase": phase, "step": step, "loss": 0.5}
+def progress(
+    run_s: float,
+    task: str,
+    phase: str,
+    step: int | None,
+    seconds: dict[str, float],
+    **metrics: float,
+) -> Record:
+    fields: dict[str, Any] = {
+        "task": task,
+        "host": "a",
+        "attempt": 1,
+        "phase": phase,
+        "step": step,
+        "loss": 0.5,
+    }
     return {"run_s": run_s, **record("progress", **fields, metrics=metrics, seconds=seconds)}
 
 
@@ -24,7 +38,9 @@ RUN = [
     record("restart", task="worker:1", reason="killed"),
     progress(7.0, "evaluator:0", "evaluate", 50, {}, accuracy=0.9, loss=0.3),
     progress(8.0, "evaluator:0", "evaluate", 90, {}, accuracy=0.8, loss=0.4, staleness=2.0),
-    progress(9.0, "worker:0", "done", 100, {"start": 1.5, "train": 6.0, "saving": 1.5, "waiting": 2.0}),
+    progress(
+        9.0, "worker:0", "done", 100, {"start": 1.5, "train": 6.0, "saving": 1.5, "waiting": 2.0}
+    ),
     progress(9.1, "worker:1", "done", 100, {"start": 1.0, "train": 6.0}),
 ]
 
@@ -43,7 +59,9 @@ def test_steps_that_were_lost_with_a_ps_do_not_count() -> None:
 
 
 def test_of_an_interrupted_run_the_last_steps_count_that_were_reported() -> None:
-    ends = [record("exit", task=f"worker:{number}", step=step) for number, step in enumerate((987, 986))]
+    ends = [
+        record("exit", task=f"worker:{number}", step=step) for number, step in enumerate((987, 986))
+    ]
     totals = run_totals([*RUN[:4], *ends, record("exit", task="ps:0")])
     assert render_totals(totals)[0] == "987 steps"
     assert render_totals(RunTotals(steps=1)) == ["1 step"]
@@ -52,13 +70,17 @@ def test_of_an_interrupted_run_the_last_steps_count_that_were_reported() -> None
 def test_the_best_evaluation_has_the_least_loss() -> None:
     totals = run_totals(RUN)
     assert (totals.metrics, totals.metrics_step) == ({"accuracy": 0.9, "loss": 0.3}, 50)
-    without_loss = [progress(1.0, "worker:0", "done", step, {}, accuracy=step / 10) for step in (1, 2)]
+    without_loss = [
+        progress(1.0, "worker:0", "done", step, {}, accuracy=step / 10) for step in (1, 2)
+    ]
     assert run_totals(without_loss).metrics_step == 2
 
 
 def test_the_model_is_where_the_task_that_saves_last_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    models = [{**each, "model": {"folder": f"/home/me/{number}"}} for number, each in enumerate(RUN[1:3])]
+    models = [
+        {**each, "model": {"folder": f"/home/me/{number}"}} for number, each in enumerate(RUN[1:3])
+    ]
     totals = run_totals([*models, *RUN[3:]])
     assert (totals.model_folder, totals.model_host) == ("/home/me/1", "a")
     assert render_model(totals) == " on a: ~/1"

@@ -11,7 +11,9 @@ from psclust.rundir.samples_file import MOST_SAMPLES, Sample, SamplesFile, TaskS
 
 
 def sample(second: int, **known: object) -> Sample:
-    return Sample(1000.0 + second, float(second), {"worker:0": TaskSample(1, cpu_s=float(second), **known)})  # type: ignore[arg-type]
+    return Sample(
+        1000.0 + second, float(second), {"worker:0": TaskSample(1, cpu_s=float(second), **known)}
+    )  # type: ignore[arg-type]
 
 
 def test_samples_come_back_as_they_were_and_unknown_fields_are_ignored(tmp_path: Path) -> None:
@@ -20,9 +22,15 @@ def test_samples_come_back_as_they_were_and_unknown_fields_are_ignored(tmp_path:
     for each in taken:
         file.append(each)
     assert list(read_samples(path)) == taken
-    assert [list(json.loads(line)) for line in path.read_text().splitlines()] == [["format"], *[["time", "run_s", "tasks"]] * 2]
+    assert [list(json.loads(line)) for line in path.read_text().splitlines()] == [
+        ["format"],
+        *[["time", "run_s", "tasks"]] * 2,
+    ]
     with path.open("a") as rest:
-        rest.write('{"time": 3, "run_s": 3, "new": 1, "tasks": {"worker:0": {"attempt": 1, "new": 2}}}\n{"time": 4, "ru')
+        rest.write(
+            '{"time": 3, "run_s": 3, "new": 1, "tasks": {"worker:0": {"attempt": 1, "new": '
+            '2}}}\n{"time": 4, "ru'
+        )
     assert list(read_samples(path))[2:] == [Sample(3, 3, {"worker:0": TaskSample(1)})]
     assert list(read_samples(tmp_path / "none")) == []
 
@@ -54,7 +62,10 @@ def test_a_full_file_loses_every_other_sample_and_is_written_half_as_often(tmp_p
 def test_many_tasks_are_thinned_out_by_their_bytes(tmp_path: Path) -> None:
     path = tmp_path / "samples.jsonl"
     file = SamplesFile(path)
-    many = {f"worker:{number}": TaskSample(1, 1.5, 10**9, 10**12, 10**12, 10**6, 0.12345, 123.4, 1.5) for number in range(1000)}
+    many = {
+        f"worker:{number}": TaskSample(1, 1.5, 10**9, 10**12, 10**12, 10**6, 0.12345, 123.4, 1.5)
+        for number in range(1000)
+    }
     for second in range(60):
         file.append(Sample(0.0, float(second), many))
         assert path.stat().st_size < 4_000_000

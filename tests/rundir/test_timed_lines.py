@@ -26,7 +26,11 @@ def texts(log: TimedLog, *, over: bool = True) -> list[tuple[str, float | None]]
 def test_a_line_has_the_time_at_which_it_was_complete(tmp_path: Path) -> None:
     log = tmp_path / "worker-0.1.log"
     timed(log, ("one\nhalf", 100.0), (" a line\n", 105.0), ("and \u03c1\n", 107.0))
-    assert texts(TimedLog(log, "worker:0", 1)) == [("one", 100.0), ("half a line", 105.0), ("and \u03c1", 107.0)]
+    assert texts(TimedLog(log, "worker:0", 1)) == [
+        ("one", 100.0),
+        ("half a line", 105.0),
+        ("and \u03c1", 107.0),
+    ]
 
 
 def test_entries_are_a_tenth_of_a_second_apart_and_the_last_one_is_not_lost(tmp_path: Path) -> None:
@@ -40,7 +44,9 @@ def test_entries_are_a_tenth_of_a_second_apart_and_the_last_one_is_not_lost(tmp_
     times.read()
     assert times.known_to == 25
     assert times_path(log).stat().st_size == 4 * ENTRY.size
-    assert all(abs((times.of(number + 1) or 0) - (100 + number / 100)) <= 0.1 for number in range(25))
+    assert all(
+        abs((times.of(number + 1) or 0) - (100 + number / 100)) <= 0.1 for number in range(25)
+    )
 
 
 def test_what_was_printed_without_a_time_says_so(tmp_path: Path) -> None:
@@ -87,7 +93,9 @@ def test_a_log_that_grows_is_read_as_far_as_its_times_go(tmp_path: Path) -> None
 
 def test_a_redrawn_line_and_a_very_long_one_keep_their_places(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
-    timed(log, ("10%\r50%\r", 100.0), ("100%\n", 101.0), ("x" * 300_000, 102.0), ("\nlast\n", 103.0))
+    timed(
+        log, ("10%\r50%\r", 100.0), ("100%\n", 101.0), ("x" * 300_000, 102.0), ("\nlast\n", 103.0)
+    )
     found = texts(TimedLog(log, "a:0", 1))
     assert (found[0], found[-1]) == (("100%", 101.0), ("last", 103.0))
     assert "".join(text for text, _ in found[1:-1]) == "x" * 300_000
@@ -99,4 +107,11 @@ def test_lines_of_several_tasks_come_in_the_order_of_their_times(tmp_path: Path)
 
     a = lines("a:0", ("a1", 1.0), ("a?", None), ("a4", 4.0))
     b = lines("b:0", ("b?", None), ("b2", 2.0), ("b3", 3.0))
-    assert [line.text for line in merged([iter(a), iter(b)])] == ["b?", "a1", "a?", "b2", "b3", "a4"]
+    assert [line.text for line in merged([iter(a), iter(b)])] == [
+        "b?",
+        "a1",
+        "a?",
+        "b2",
+        "b3",
+        "a4",
+    ]

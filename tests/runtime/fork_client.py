@@ -61,14 +61,30 @@ class ForkServer:
     """A real fork server, and requests to it."""
 
     def __init__(
-        self, preload: str, options: Sequence[str] = (), env: Mapping[str, str] | None = None, python: str = sys.executable
+        self,
+        preload: str,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        python: str = sys.executable,
     ) -> None:
         self.socket, theirs = socket.socketpair()
         self.environment = dict(os.environ if env is None else env)
-        argv = [python, *options, str(PROGRAM), "--preload", preload, "--socket", str(theirs.fileno())]
+        argv = [
+            python,
+            *options,
+            str(PROGRAM),
+            "--preload",
+            preload,
+            "--socket",
+            str(theirs.fileno()),
+        ]
         with theirs:
             self.process = subprocess.Popen(
-                argv, env=self.environment, pass_fds=[theirs.fileno()], stderr=subprocess.DEVNULL, start_new_session=True
+                argv,
+                env=self.environment,
+                pass_fds=[theirs.fileno()],
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
         self.first_message = self.receive()
 
@@ -94,7 +110,12 @@ class ForkServer:
 
 
 def request_for(
-    server: ForkServer, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | str = "/", wait: float | None = None
+    server: ForkServer,
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | str = "/",
+    wait: float | None = None,
 ) -> dict[str, Any]:
     """The request to run `argv`; `env` is added to the fork server's own environment."""
     return {

@@ -32,8 +32,21 @@ class Ports:
             held.close()
 
 
-def command(module: str, cluster: Mapping[str, list[str]], job: str, task: int, *flags: str) -> list[str]:
-    return [sys.executable, "-m", module, "--cluster", json.dumps(cluster), "--job", job, "--task", str(task), *flags]
+def command(
+    module: str, cluster: Mapping[str, list[str]], job: str, task: int, *flags: str
+) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        module,
+        "--cluster",
+        json.dumps(cluster),
+        "--job",
+        job,
+        "--task",
+        str(task),
+        *flags,
+    ]
 
 
 def root() -> str:
@@ -58,5 +71,11 @@ def listeners(port: int) -> set[str]:
 
 def keepalive_timer(peer: int) -> bool:
     """Whether the kernel has a keepalive timer for a connection whose peer has port `peer`."""
-    lines = [line.split() for name in ("tcp", "tcp6") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
-    return any(int(line[2].rpartition(":")[2], 16) == peer and line[5].startswith("02:") for line in lines)
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]
+    ]
+    return any(
+        int(line[2].rpartition(":")[2], 16) == peer and line[5].startswith("02:") for line in lines
+    )

@@ -25,7 +25,8 @@ from tensorflow.python.keras.engine import training_arrays_v1
 from tensorflow.python.keras.saving import hdf5_format
 from psclust.runtime.when_used import STAND_INS
 print({*STAND_INS} & {*sys.modules})
-print(tf.lite.TFLiteConverter.__name__, tf.lite.TFLiteConverter.__name__, tf.compat.v1.lite.TFLiteConverter.__name__)
+lites = tf.lite, tf.lite, tf.compat.v1.lite
+print(*(lite.TFLiteConverter.__name__ for lite in lites))
 import tensorflow.compat.v2
 print(tf.compat.v2.float32.name, tf.compat.v1.compat.as_str.__name__)
 import scipy.sparse
@@ -37,11 +38,13 @@ print({name for name in STAND_INS if type(sys.modules.get(name)).__name__ == "_S
 SIGNATURES = """
 import inspect, re, tensorflow as tf
 from tensorflow.python.util import tf_inspect
-for number, place in enumerate([tf, tf.raw_ops, tf.nn, tf.strings, tf.compat.v1, tf.compat.v1.train]):
+places = [tf, tf.raw_ops, tf.nn, tf.strings, tf.compat.v1, tf.compat.v1.train]
+for number, place in enumerate(places):
     for name in dir(place):
         function = getattr(place, name)
         if inspect.isfunction(function):
-            told = f"{number} {name} {inspect.signature(function)} {tf_inspect.getfullargspec(function)}"
+            arguments = tf_inspect.getfullargspec(function)
+            told = f"{number} {name} {inspect.signature(function)} {arguments}"
             print(re.sub("0x[0-9a-f]+", "", told))
 """
 
@@ -55,7 +58,9 @@ def test_a_task_is_a_child_that_leads_its_own_session(plain: ForkServer) -> None
     for _ in range(10):
         task = plain.start(SLEEP)
         assert os.getsid(task.pid) == os.getpgid(task.pid) == task.pid
-        assert os.waitpid(task.pid, os.WNOHANG) == (0, 0), "waitpid knows it as a child of this process"
+        assert os.waitpid(task.pid, os.WNOHANG) == (0, 0), (
+            "waitpid knows it as a child of this process"
+        )
         os.killpg(task.pid, signal.SIGTERM)
         assert task.end() == (-signal.SIGTERM, "")
 
@@ -71,7 +76,9 @@ def test_a_task_has_its_output_and_nothing_else_open(plain: ForkServer) -> None:
 
 
 def test_a_task_gets_its_environment_and_folder(plain: ForkServer, tmp_path: Path) -> None:
-    request = request_for(plain, ["sh", "-c", "pwd; env"], cwd=tmp_path) | {"env": {"PATH": "/usr/bin:/bin", "A": "b=c d"}}
+    request = request_for(plain, ["sh", "-c", "pwd; env"], cwd=tmp_path) | {
+        "env": {"PATH": "/usr/bin:/bin", "A": "b=c d"}
+    }
     told, tell = os.pipe()
     pid = plain.ask(request, tell)["pid"]
     os.close(tell)
@@ -79,14 +86,26 @@ def test_a_task_gets_its_environment_and_folder(plain: ForkServer, tmp_path: Pat
         lines = pipe.read().splitlines()
     assert os.waitpid(pid, 0)[1] == 0
     assert lines[0] == str(tmp_path)
-    assert {line for line in lines[1:] if not line.startswith(("PWD=", "_=", "SHLVL="))} == {"PATH=/usr/bin:/bin", "A=b=c d"}
+    assert {line for line in lines[1:] if not line.startswith(("PWD=", "_=", "SHLVL="))} == {
+        "PATH=/usr/bin:/bin",
+        "A=b=c d",
+    }
 
 
 def test_signals_are_those_of_a_new_process(plain: ForkServer) -> None:
     _, status = plain.run(["cat", "/proc/self/status"])
-    sets = dict(line.split() for line in status.splitlines() if line.startswith(("SigIgn", "SigBlk", "SigCgt")))
-    # The 31 standard signals; the C library keeps those above to itself, and the process that runs the tests may have had them set.
-    assert {name: int(signals, 16) & 0x7FFFFFFF for name, signals in sets.items()} == {"SigBlk:": 0, "SigIgn:": 0, "SigCgt:": 0}
+    sets = dict(
+        line.split()
+        for line in status.splitlines()
+        if line.startswith(("SigIgn", "SigBlk", "SigCgt"))
+    )
+    # The 31 standard signals; the C library keeps those above to itself, and the process that runs
+    # the tests may have had them set.
+    assert {name: int(signals, 16) & 0x7FFFFFFF for name, signals in sets.items()} == {
+        "SigBlk:": 0,
+        "SigIgn:": 0,
+        "SigCgt:": 0,
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,21 +113,48 @@ def test_signals_are_those_of_a_new_process(plain: ForkServer) -> None:
     [
         (["no-such-command"], "/", 127, "no-such-command: command not found on the task's PATH\n"),
         (["/no/such/command"], "/", 127, "/no/such/command: command not found\n"),
-        (["/etc/passwd"], "/", 126, "/etc/passwd: cannot be executed: it is a folder or lacks execute permission\n"),
-        (["/etc"], "/", 126, "/etc: cannot be executed: it is a folder or lacks execute permission\n"),
-        (["true"], "/no/such", 126, "/no/such: cannot be the working folder: No such file or directory\n"),
-        (["true"], "/etc/passwd", 126, "/etc/passwd: cannot be the working folder: Not a directory\n"),
+        (
+            ["/etc/passwd"],
+            "/",
+            126,
+            "/etc/passwd: cannot be executed: it is a folder or lacks execute permission\n",
+        ),
+        (
+            ["/etc"],
+            "/",
+            126,
+            "/etc: cannot be executed: it is a folder or lacks execute permission\n",
+        ),
+        (
+            ["true"],
+            "/no/such",
+            126,
+            "/no/such: cannot be the working folder: No such file or directory\n",
+        ),
+        (
+            ["true"],
+            "/etc/passwd",
+            126,
+            "/etc/passwd: cannot be the working folder: Not a directory\n",
+        ),
     ],
 )
-def test_what_cannot_be_run_says_why(plain: ForkServer, argv: list[str], cwd: str, code: int, sentence: str) -> None:
+def test_what_cannot_be_run_says_why(
+    plain: ForkServer, argv: list[str], cwd: str, code: int, sentence: str
+) -> None:
     assert plain.run(argv, cwd=cwd) == (code, sentence)
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
-    [("echo no first line", "not a program for this machine, nor a script with a #! line"), ("#!/no/such\n", "was not found")],
+    [
+        ("echo no first line", "not a program for this machine, nor a script with a #! line"),
+        ("#!/no/such\n", "was not found"),
+    ],
 )
-def test_a_script_that_cannot_be_run_says_why(plain: ForkServer, tmp_path: Path, content: str, sentence: str) -> None:
+def test_a_script_that_cannot_be_run_says_why(
+    plain: ForkServer, tmp_path: Path, content: str, sentence: str
+) -> None:
     script = tmp_path / "script"
     script.write_text(content)
     script.chmod(0o755)
@@ -120,9 +166,19 @@ def test_a_script_that_cannot_be_run_says_why(plain: ForkServer, tmp_path: Path,
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"argv": []}, {"argv": [1]}, {"env": {"A": 1}}, {"cwd": None}, {"supervisor": "me"}, {"recovery_wait_s": "soon"}, {"argv": None}],
+    [
+        {"argv": []},
+        {"argv": [1]},
+        {"env": {"A": 1}},
+        {"cwd": None},
+        {"supervisor": "me"},
+        {"recovery_wait_s": "soon"},
+        {"argv": None},
+    ],
 )
-def test_a_wrong_request_is_refused_and_the_next_one_served(plain: ForkServer, wrong: dict[str, object]) -> None:
+def test_a_wrong_request_is_refused_and_the_next_one_served(
+    plain: ForkServer, wrong: dict[str, object]
+) -> None:
     told, tell = os.pipe()
     reply = plain.ask(request_for(plain, ["true"]) | wrong, tell)
     assert "not a request" in reply["error"]
@@ -138,7 +194,10 @@ def test_a_request_without_an_output_is_refused(plain: ForkServer) -> None:
 
 def test_a_long_request_arrives_whole(plain: ForkServer) -> None:
     long = "x" * 100_000
-    assert plain.run(["sh", "-c", 'echo "$A$B" | wc -c'], env={"A": long, "B": long}) == (0, "200001\n")
+    assert plain.run(["sh", "-c", 'echo "$A$B" | wc -c'], env={"A": long, "B": long}) == (
+        0,
+        "200001\n",
+    )
 
 
 def test_it_ignores_the_signals_of_a_terminal_and_ends_with_its_socket() -> None:
@@ -174,7 +233,9 @@ with subreaper():
 
 def test_tasks_and_fork_servers_die_with_a_killed_supervisor() -> None:
     code = SUPERVISOR.format(paths=[str(Path(__file__).parent), str(PROGRAM.parents[2])])
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as supervisor:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as supervisor:
         assert supervisor.stdout is not None
         pids = [int(word) for word in supervisor.stdout.readline().split()]
         assert len(pids) == 2
@@ -202,7 +263,10 @@ def test_a_task_whose_supervisor_is_gone_does_not_run(plain: ForkServer) -> None
 
 @pytest.mark.tensorflow
 def test_keras_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> None:
-    source = "import sys, tensorflow as tf; print('keras' in sys.modules, tf.keras.__name__, 'keras' in sys.modules)"
+    source = (
+        "import sys, tensorflow as tf; print('keras' in sys.modules, tf.keras.__name__, "
+        "'keras' in sys.modules)"
+    )
     code, said = tensorflow.run([sys.executable, "-c", source])
     assert (code, said.split()) == (0, ["False", "keras._tf_keras.keras", "True"])
 
@@ -210,12 +274,22 @@ def test_keras_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> N
 @pytest.mark.tensorflow
 def test_what_few_programs_use_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> None:
     code, said = tensorflow.run([sys.executable, "-c", SELDOM_USED])
-    assert (code, said) == (0, "set()\nTFLiteConverterV2 TFLiteConverterV2 TFLiteConverter\nfloat32 as_str\nFalse True\nFile get\nset()\n")
+    assert (code, said) == (
+        0,
+        (
+            "set()\nTFLiteConverterV2 TFLiteConverterV2 TFLiteConverter\nfloat32 as_str\n"
+            "False True\nFile get\nset()\n"
+        ),
+    )
 
 
 @pytest.mark.tensorflow
-def test_tensorflows_functions_have_the_signatures_they_have_after_a_plain_import(tensorflow: ForkServer) -> None:
-    plain = subprocess.run([sys.executable, "-c", SIGNATURES], capture_output=True, text=True, check=True)
+def test_tensorflows_functions_have_the_signatures_they_have_after_a_plain_import(
+    tensorflow: ForkServer,
+) -> None:
+    plain = subprocess.run(
+        [sys.executable, "-c", SIGNATURES], capture_output=True, text=True, check=True
+    )
     assert len(plain.stdout) > 100_000
     code, said = tensorflow.run([sys.executable, "-c", SIGNATURES])
     assert (code, {*said.splitlines()} ^ {*plain.stdout.splitlines()}) == (0, set())
@@ -223,11 +297,19 @@ def test_tensorflows_functions_have_the_signatures_they_have_after_a_plain_impor
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    ("preload", "environment"), [("keras", {}), pytest.param("tensorflow", {"TF_USE_LEGACY_KERAS": "1"}, marks=pytest.mark.long)]
+    ("preload", "environment"),
+    [
+        ("keras", {}),
+        pytest.param("tensorflow", {"TF_USE_LEGACY_KERAS": "1"}, marks=pytest.mark.long),
+    ],
 )
-def test_keras_is_there_where_it_is_asked_for_or_registers_optimizers(preload: str, environment: dict[str, str]) -> None:
+def test_keras_is_there_where_it_is_asked_for_or_registers_optimizers(
+    preload: str, environment: dict[str, str]
+) -> None:
     server = ForkServer(preload, env={**os.environ, **environment})
-    code, said = server.run([sys.executable, "-c", "import sys; print({'keras', 'tf_keras'} & {*sys.modules} != set())"])
+    code, said = server.run(
+        [sys.executable, "-c", "import sys; print({'keras', 'tf_keras'} & {*sys.modules} != set())"]
+    )
     assert (code, said) == (0, "True\n")
     assert server.close() == 0
 
@@ -235,7 +317,10 @@ def test_keras_is_there_where_it_is_asked_for_or_registers_optimizers(preload: s
 @pytest.mark.tensorflow
 def test_what_a_psclust_program_imports_is_there() -> None:
     server = ForkServer("psclust")
-    source = "import sys; there = len(sys.modules); import psclust.train.command_line; print(len(sys.modules) - there)"
+    source = (
+        "import sys; there = len(sys.modules); import psclust.train.command_line; "
+        "print(len(sys.modules) - there)"
+    )
     assert server.run([sys.executable, "-c", source]) == (0, "0\n")
     assert server.close() == 0
 
@@ -267,7 +352,10 @@ def test_a_broken_tensorflow_is_told_with_the_last_line_of_its_traceback(tmp_pat
 def test_a_thread_that_an_import_starts_is_found(tmp_path: Path) -> None:
     package = tmp_path / "tensorflow"
     (package / "compat").mkdir(parents=True)
-    (package / "__init__.py").write_text("import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()")
+    (package / "__init__.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), "
+        "daemon=True).start()"
+    )
     (package / "compat" / "__init__.py").touch()
     (package / "compat" / "v1.py").touch()
     server = ForkServer("tensorflow", env={**os.environ, "PYTHONPATH": str(tmp_path)})
@@ -278,6 +366,15 @@ def test_it_ends_when_nobody_waits_for_its_first_message() -> None:
     ours, theirs = socket.socketpair()
     ours.close()
     with theirs:
-        argv = [sys.executable, "-I", "-S", str(PROGRAM), "--preload", "nothing", "--socket", str(theirs.fileno())]
+        argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(PROGRAM),
+            "--preload",
+            "nothing",
+            "--socket",
+            str(theirs.fileno()),
+        ]
         done = subprocess.run(argv, pass_fds=[theirs.fileno()], capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -9,13 +9,27 @@ import pytest
 
 from psclust.runtime.forked_interpreter import Interpreter
 
-HERE = Interpreter(path=(), modules={"json": "/lib/json/__init__.py", "six": "/lib/six.py", "_ext": ""}, python_path="/p", added={})
+HERE = Interpreter(
+    path=(),
+    modules={"json": "/lib/json/__init__.py", "six": "/lib/six.py", "_ext": ""},
+    python_path="/p",
+    added={},
+)
 
 
 @pytest.mark.parametrize(
-    ("file", "hides"), [("six.py", True), ("json/__init__.py", True), ("json/other.py", False), ("_ext.so", True), ("six.txt", False)]
+    ("file", "hides"),
+    [
+        ("six.py", True),
+        ("json/__init__.py", True),
+        ("json/other.py", False),
+        ("_ext.so", True),
+        ("six.txt", False),
+    ],
 )
-def test_a_file_that_a_fresh_interpreter_would_import_instead_is_found(tmp_path: Path, file: str, hides: bool) -> None:
+def test_a_file_that_a_fresh_interpreter_would_import_instead_is_found(
+    tmp_path: Path, file: str, hides: bool
+) -> None:
     path = tmp_path / file
     path.parent.mkdir(exist_ok=True)
     path.touch()

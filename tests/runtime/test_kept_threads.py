@@ -1,4 +1,5 @@
-"""The threads in which TensorFlow makes the runs of a session, kept by psclust's kernels: seen from the process of a server."""
+"""The threads in which TensorFlow makes the runs of a session, kept by psclust's kernels: seen from
+the process of a server."""
 
 from __future__ import annotations
 
@@ -47,14 +48,23 @@ blocked(3)
 
 
 def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", SERVER + code], capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER + code],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_runs_take_the_threads_of_those_before() -> None:
     # A thread may still be busy with the end of its run when the next begins.
-    said = run("seen = [blocked(2) for _ in range(30)]\nprint(len(set.union(*seen)) - len(set.intersection(*seen)))\n")
+    said = run(
+        "seen = [blocked(2) for _ in range(30)]\nprint(len(set.union(*seen)) "
+        "- len(set.intersection(*seen)))\n"
+    )
     assert int(said) <= 20  # one for each run: 60
 
 

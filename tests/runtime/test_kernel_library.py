@@ -22,7 +22,9 @@ from psclust.runtime.tensorflow_library import Library, find_library
         ("", False),
     ],
 )
-def test_another_version_of_tensorflow_gets_no_kernels(found: str, fit: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_of_tensorflow_gets_no_kernels(
+    found: str, fit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert fits(found) is fit
     assert (kernel_library(found) is not None) is fit

@@ -1,7 +1,9 @@
-"""A machine that no packet reaches any more: the kernel ends the connections to it, and a session that waits for it fails.
+"""A machine that no packet reaches any more: the kernel ends the connections to it, and a session
+that waits for it fails.
 
-Only a session whose master is in its own process can fail: TensorFlow dials a remote master again and again (in-graph), and it is the
-supervisor that ends it, as it ends every task when a host is lost.
+Only a session whose master is in its own process can fail: TensorFlow dials a remote master again
+and again (in-graph), and it is the supervisor that ends it, as it ends every task when a host is
+lost.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from psclust.testing.wait import wait_until
 pytestmark = [
     pytest.mark.process,
     pytest.mark.tensorflow,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a network that can be cut is a namespace, which needs root"),
+    pytest.mark.skipif(
+        os.geteuid() != 0, reason="a network that can be cut is a namespace, which needs root"
+    ),
 ]
 
 PORT, TIMEOUT_S = 2222, 6
@@ -36,8 +40,10 @@ cluster = json.loads(os.environ["PSCLUST_CLUSTER"])
 master = tf.train.Server(cluster, "worker", 0).target
 with tf.device("/job:ps/task:0"):
     get = tf.queue.FIFOQueue(1, tf.int32).dequeue()
-with tf.Session(master, config=tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:0"])) as session:
-    # By then its request is at the server, most likely, and the connection quiet; the end must be the same if it is not.
+config = tf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:0"])
+with tf.Session(master, config=config) as session:
+    # By then its request is at the server, most likely, and the connection quiet; the end must be
+    # the same if it is not.
     threading.Timer(1, print, ["waits"], {"flush": True}).start()
     try:
         session.run(get)
@@ -57,15 +63,35 @@ def test_a_session_that_waits_for_a_machine_that_is_cut_off_fails(
     network: Network,
     tmp_path: Path,
 ) -> None:
-    cluster = {"ps": [f"{network.address('far')}:{PORT}"], "worker": [f"{network.address('near')}:{PORT}"]}
-    told = {"PSCLUST_CLUSTER": json.dumps(cluster), "PSCLUST_PEER_TIMEOUT": str(TIMEOUT_S), "LD_PRELOAD": str(shim), "PYTHONPATH": root()}
-    env = {**os.environ, **ENVIRONMENT, "TF_GRPC_DEFAULT_OPTIONS": "grpc.enable_http_proxy=0", **told}
+    cluster = {
+        "ps": [f"{network.address('far')}:{PORT}"],
+        "worker": [f"{network.address('near')}:{PORT}"],
+    }
+    told = {
+        "PSCLUST_CLUSTER": json.dumps(cluster),
+        "PSCLUST_PEER_TIMEOUT": str(TIMEOUT_S),
+        "LD_PRELOAD": str(shim),
+        "PYTHONPATH": root(),
+    }
+    env = {
+        **os.environ,
+        **ENVIRONMENT,
+        "TF_GRPC_DEFAULT_OPTIONS": "grpc.enable_http_proxy=0",
+        **told,
+    }
     log = tmp_path / "log"
     with (
         log.open("wb") as output,
-        subprocess.Popen([*network.command("far"), *command(SERVER, cluster, "ps", 0)], env=env, stderr=subprocess.DEVNULL) as server,
         subprocess.Popen(
-            [*network.command("near"), sys.executable, "-c", WAITS], env=env, stdout=output, stderr=subprocess.DEVNULL
+            [*network.command("far"), *command(SERVER, cluster, "ps", 0)],
+            env=env,
+            stderr=subprocess.DEVNULL,
+        ) as server,
+        subprocess.Popen(
+            [*network.command("near"), sys.executable, "-c", WAITS],
+            env=env,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
         ) as client,
     ):
         try:

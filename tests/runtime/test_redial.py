@@ -1,4 +1,5 @@
-"""A server dials a peer that does not listen yet again and again, so that calls to it do not fail long after it does."""
+"""A server dials a peer that does not listen yet again and again, so that calls to it do not fail
+long after it does."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def test_a_peer_that_was_not_there_is_dialled_again_soon() -> None:
     with socket.create_server(("127.0.0.1", 0)) as peer:
         peer.settimeout(300)
         command = [sys.executable, "-c", WAITS, str(peer.getsockname()[1])]
-        with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             times = []
             for _ in range(25):
                 peer.accept()[0].close()

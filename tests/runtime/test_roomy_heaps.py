@@ -1,4 +1,5 @@
-"""Heaps that are not given back: a thread of a server's process that takes memory again that it has freed finds it there."""
+"""Heaps that are not given back: a thread of a server's process that takes memory again that it has
+freed finds it there."""
 
 from __future__ import annotations
 
@@ -16,13 +17,15 @@ BLOCKS, BLOCK = 800, 64 << 10
 # A fault brings a page or a few.
 MANY = BLOCKS * BLOCK // 4096 // 16
 
-# Executes its argument, then prints the page faults of the last of three rounds, in a thread, as servers' are.
+# Executes its argument, then prints the page faults of the last of three rounds, in a thread, as
+# servers' are.
 SCRIPT = f"""
 import ctypes, resource, sys, threading
 
 exec(sys.argv[1])
 libc = ctypes.CDLL(None)
-libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
 
 def work():
     for _ in range(3):
@@ -59,9 +62,22 @@ start_server(TaskContext(Task("ps", 0), ClusterSpec({"ps": (ADDRESS,)})))
 
 
 def faults(code: str, **environ: str) -> int:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
-    command = [sys.executable, "-c", SCRIPT, code.replace("ADDRESS", f"'127.0.0.1:{free_ports(1)}'")]
-    return int(subprocess.run(command, env=environment | environ, check=True, capture_output=True, text=True).stdout)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
+    }
+    command = [
+        sys.executable,
+        "-c",
+        SCRIPT,
+        code.replace("ADDRESS", f"'127.0.0.1:{free_ports(1)}'"),
+    ]
+    return int(
+        subprocess.run(
+            command, env=environment | environ, check=True, capture_output=True, text=True
+        ).stdout
+    )
 
 
 @pytest.mark.parametrize("server", SERVERS)
@@ -71,5 +87,6 @@ def test_a_thread_keeps_its_heap(server: str) -> None:
 
 
 def test_the_users_own_settings_stay() -> None:
-    # A heap that the thread shares with one of the server's is not given back while that one holds its end.
+    # A heap that the thread shares with one of the server's is not given back while that one holds
+    # its end.
     assert any(faults(SERVERS["bare"], MALLOC_TRIM_THRESHOLD_="131072") > MANY for _ in range(5))

@@ -1,4 +1,5 @@
-"""The preloaded library that narrows wildcard binds, has the kernel notice peers that are gone, and saves servers request threads."""
+"""The preloaded library that narrows wildcard binds, has the kernel notice peers that are gone, and
+saves servers request threads."""
 
 from __future__ import annotations
 
@@ -13,7 +14,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from servers import ENVIRONMENT, PYTHON_SERVER, SERVER, Ports, answers, command, keepalive_timer, listeners, root
+from servers import (
+    ENVIRONMENT,
+    PYTHON_SERVER,
+    SERVER,
+    Ports,
+    answers,
+    command,
+    keepalive_timer,
+    listeners,
+    root,
+)
 
 import psclust
 from psclust.testing.wait import wait_until
@@ -43,7 +54,21 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if compiler is None:
         pytest.skip("no C compiler: install gcc")
     library = tmp_path_factory.mktemp("shim") / "shim.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, SOURCE, "-ldl"], check=True)
+    subprocess.run(
+        [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+            library,
+            SOURCE,
+            "-ldl",
+        ],
+        check=True,
+    )
     return library
 
 
@@ -67,12 +92,26 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_only_wildcard_binds_are_narrowed(
-    shim: Path, ports: Ports, tmp_path: Path, family: str, host: str, only_v6: int, narrow: str | None, bound: str
+    shim: Path,
+    ports: Ports,
+    tmp_path: Path,
+    family: str,
+    host: str,
+    only_v6: int,
+    narrow: str | None,
+    bound: str,
 ) -> None:
     port = str(ports.take())
-    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_PORT": port} | ({"PSCLUST_BIND": narrow} if narrow is not None else {})
+    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_PORT": port} | (
+        {"PSCLUST_BIND": narrow} if narrow is not None else {}
+    )
     argv = [sys.executable, "-I", "-S", "-c", BIND, family, host, str(only_v6), port]
-    assert subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout == f"{bound}\n"
+    assert (
+        subprocess.run(
+            argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+        == f"{bound}\n"
+    )
 
 
 def test_the_address_is_read_at_the_time_of_the_bind(shim: Path, ports: Ports) -> None:
@@ -85,14 +124,25 @@ s.bind(("", {port}))
 print(s.getsockname()[0])
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "LD_PRELOAD": str(shim)}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        env={**os.environ, "LD_PRELOAD": str(shim)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "127.0.0.9\n"
 
 
-def test_a_server_of_the_program_listens_where_it_asks_to_and_shares_its_port_with_nobody(shim: Path, ports: Ports) -> None:
+def test_a_server_of_the_program_listens_where_it_asks_to_and_shares_its_port_with_nobody(
+    shim: Path, ports: Ports
+) -> None:
     reserved = ports.take()
-    env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_BIND": "127.0.0.1", "PSCLUST_PORT": str(ports.take())}
+    env = {
+        **os.environ,
+        "LD_PRELOAD": str(shim),
+        "PSCLUST_BIND": "127.0.0.1",
+        "PSCLUST_PORT": str(ports.take()),
+    }
 
     def bound(port: int) -> str:
         argv = [sys.executable, "-I", "-S", "-c", BIND, "AF_INET", "0.0.0.0", "0", str(port)]
@@ -107,8 +157,10 @@ OPTIONS = """
 from socket import *
 import socket, sys
 def options(s):
+    if not s.getsockopt(SOL_SOCKET, SO_KEEPALIVE):
+        return None
     tcp = (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_USER_TIMEOUT)
-    return [s.getsockopt(IPPROTO_TCP, name) for name in tcp] if s.getsockopt(SOL_SOCKET, SO_KEEPALIVE) else None
+    return [s.getsockopt(IPPROTO_TCP, name) for name in tcp]
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])), reuse_port=True)
 client = socket.create_connection(server.getsockname())
 print(options(client), options(server.accept()[0]))
@@ -129,11 +181,18 @@ def test_the_kernel_watches_the_connections_of_a_cluster_and_no_others(
     shim: Path, ports: Ports, address: str | None, timeout: str | None, seen: list[int] | None
 ) -> None:
     port = ports.take()
-    told = {"PSCLUST_CLUSTER": json.dumps({"ps": [address.format(port=port), "127.0.0.1:9"]}) if address else None}
+    told = {
+        "PSCLUST_CLUSTER": json.dumps({"ps": [address.format(port=port), "127.0.0.1:9"]})
+        if address
+        else None
+    }
     env = {**os.environ, "LD_PRELOAD": str(shim), **told, "PSCLUST_PEER_TIMEOUT": timeout}
     argv = [sys.executable, "-I", "-S", "-c", OPTIONS, str(port)]
     kept = {name: value for name, value in env.items() if value is not None}
-    assert subprocess.run(argv, env=kept, capture_output=True, text=True, check=True).stdout == f"{seen} {seen}\n"
+    assert (
+        subprocess.run(argv, env=kept, capture_output=True, text=True, check=True).stdout
+        == f"{seen} {seen}\n"
+    )
 
 
 @pytest.mark.tensorflow
@@ -142,21 +201,34 @@ def test_the_kernel_watches_what_a_server_of_tensorflow_accepts(shim: Path, port
     cluster = {"ps": [f"127.0.0.1:{port}"]}
     told = {"LD_PRELOAD": str(shim), "PYTHONPATH": root(), "PSCLUST_CLUSTER": json.dumps(cluster)}
     with subprocess.Popen(
-        command(SERVER, cluster, "ps", 0), env={**os.environ, **ENVIRONMENT, **told}, stderr=subprocess.DEVNULL
+        command(SERVER, cluster, "ps", 0),
+        env={**os.environ, **ENVIRONMENT, **told},
+        stderr=subprocess.DEVNULL,
     ) as server:
         wait_until(lambda: answers(port))
         with socket.create_connection(("127.0.0.1", port)) as client:
-            wait_until(lambda: keepalive_timer(client.getsockname()[1]), what="a keepalive timer on what it has accepted")
+            wait_until(
+                lambda: keepalive_timer(client.getsockname()[1]),
+                what="a keepalive timer on what it has accepted",
+            )
         server.kill()
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(("narrow", "addresses"), [("127.0.0.1", {"0000000000000000FFFF00000100007F"}), (None, {"0" * 32})])
-def test_a_server_listens_where_it_is_told(shim: Path, ports: Ports, narrow: str | None, addresses: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("narrow", "addresses"),
+    [("127.0.0.1", {"0000000000000000FFFF00000100007F"}), (None, {"0" * 32})],
+)
+def test_a_server_listens_where_it_is_told(
+    shim: Path, ports: Ports, narrow: str | None, addresses: set[str]
+) -> None:
     port = ports.take()
-    env = {**os.environ, "PSCLUST_PORT": str(port), "LD_PRELOAD": str(shim), "PYTHONPATH": root()} | (
-        {"PSCLUST_BIND": narrow} if narrow else {}
-    )
+    env = {
+        **os.environ,
+        "PSCLUST_PORT": str(port),
+        "LD_PRELOAD": str(shim),
+        "PYTHONPATH": root(),
+    } | ({"PSCLUST_BIND": narrow} if narrow else {})
     argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
     with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
         wait_until(lambda: answers(port))
@@ -165,10 +237,18 @@ def test_a_server_listens_where_it_is_told(shim: Path, ports: Ports, narrow: str
 
 
 @pytest.mark.tensorflow
-def test_a_server_of_tensorflow_at_a_port_of_its_own_is_narrowed_and_alone_there(shim: Path) -> None:
+def test_a_server_of_tensorflow_at_a_port_of_its_own_is_narrowed_and_alone_there(
+    shim: Path,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
-    env = {**os.environ, "PSCLUST_BIND": "127.0.0.1", "PSCLUST_PORT": "9", "LD_PRELOAD": str(shim), "PYTHONPATH": root()}
+    env = {
+        **os.environ,
+        "PSCLUST_BIND": "127.0.0.1",
+        "PSCLUST_PORT": "9",
+        "LD_PRELOAD": str(shim),
+        "PYTHONPATH": root(),
+    }
     argv = command(SERVER, {"ps": [f"127.0.0.1:{port}"]}, "ps", 0)
     with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as server:
         wait_until(lambda: answers(port))
@@ -194,10 +274,13 @@ def of_others(file):
                 found.append(task.joinpath(file).read_text())
     return found
 
+def all_wait():
+    return all(stat.rpartition(")")[2].split()[0] == "S" for stat in of_others("stat"))
+
 server = import_module(sys.argv[1])
 os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
 started = server.start(server.parse(sys.argv[2:]))
-wait_until(lambda: all(stat.rpartition(")")[2].split()[0] == "S" for stat in of_others("stat")), what="threads that have begun")
+wait_until(all_wait, what="threads that have begun")
 # TensorFlow gives its request threads no name; gRPC's, some of which come and go, have names.
 print(of_others("comm").count(Path("/proc/self/comm").read_text()), flush=True)
 os._exit(0)
@@ -205,11 +288,22 @@ os._exit(0)
 
 
 @pytest.mark.tensorflow
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere the shim leaves the number of threads as it is")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64",
+    reason="elsewhere the shim leaves the number of threads as it is",
+)
 @pytest.mark.parametrize("module", [SERVER, PYTHON_SERVER])
-def test_on_one_core_a_server_takes_requests_with_one_thread_in_place_of_eight(shim: Path, ports: Ports, module: str) -> None:
+def test_on_one_core_a_server_takes_requests_with_one_thread_in_place_of_eight(
+    shim: Path, ports: Ports, module: str
+) -> None:
     def threads(told: Mapping[str, str]) -> int:
-        argv = [sys.executable, "-c", THREADS, module, *command(module, {"ps": [f"127.0.0.1:{ports.take()}"]}, "ps", 0)[3:]]
+        argv = [
+            sys.executable,
+            "-c",
+            THREADS,
+            module,
+            *command(module, {"ps": [f"127.0.0.1:{ports.take()}"]}, "ps", 0)[3:],
+        ]
         env = {**os.environ, **ENVIRONMENT, "PYTHONPATH": root(), **told}
         return int(subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout)
 
@@ -231,7 +325,14 @@ os._exit(0)
 @pytest.mark.tensorflow
 def test_no_step_has_the_number_of_an_earlier_one(shim: Path, ports: Ports) -> None:
     # Where TensorFlow would begin each step at the same place, each but the first fails.
-    apart = ["unshare", "--mount", "sh", "-c", 'mount --bind /dev/zero /dev/urandom && exec "$@"', "sh"]
+    apart = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount --bind /dev/zero /dev/urandom && exec "$@"',
+        "sh",
+    ]
     port = ports.take()
     argv = [*apart, sys.executable, "-c", STEPS, f"127.0.0.1:{port}"]
     env = {**os.environ, "LD_PRELOAD": str(shim), "PSCLUST_PORT": str(port)}

@@ -11,11 +11,24 @@ from psclust.spec.preload_limits import IMPORT_READS, LIBRARY_READS, is_imported
 
 
 @pytest.mark.parametrize(
-    "name", ["TF_USE_LEGACY_KERAS", "PYTHONHASHSEED", "PYTHONOPTIMIZE", "LD_PRELOAD", "TF_CPP_MIN_LOG_LEVEL", "LC_ALL", "OMP_NUM_THREADS"]
+    "name",
+    [
+        "TF_USE_LEGACY_KERAS",
+        "PYTHONHASHSEED",
+        "PYTHONOPTIMIZE",
+        "LD_PRELOAD",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "LC_ALL",
+        "OMP_NUM_THREADS",
+    ],
 )
 @pytest.mark.parametrize(("wanted", "have"), [("1", None), (None, "1"), ("1", "2")])
-def test_what_an_interpreter_reads_at_its_start_is_stale(name: str, wanted: str | None, have: str | None) -> None:
-    environments = [{"HOME": "/"} if value is None else {"HOME": "/", name: value} for value in (wanted, have)]
+def test_what_an_interpreter_reads_at_its_start_is_stale(
+    name: str, wanted: str | None, have: str | None
+) -> None:
+    environments = [
+        {"HOME": "/"} if value is None else {"HOME": "/", name: value} for value in (wanted, have)
+    ]
     assert stale(*environments, IMPORT_READS) == {name}
 
 
@@ -36,7 +49,9 @@ def test_what_is_read_when_used_is_not(name: str) -> None:
 
 
 def test_a_bare_server_has_no_interpreter_to_start() -> None:
-    assert stale({"PYTHONHASHSEED": "1", "TF_ENABLE_ONEDNN_OPTS": "0"}, {}, LIBRARY_READS) == {"TF_ENABLE_ONEDNN_OPTS"}
+    assert stale({"PYTHONHASHSEED": "1", "TF_ENABLE_ONEDNN_OPTS": "0"}, {}, LIBRARY_READS) == {
+        "TF_ENABLE_ONEDNN_OPTS"
+    }
 
 
 def test_the_same_environment_is_never_stale() -> None:
@@ -46,8 +61,16 @@ def test_the_same_environment_is_never_stale() -> None:
 
 @pytest.mark.process
 @pytest.mark.tensorflow
-def test_which_modules_of_the_standard_library_tensorflow_imports_is_known(tensorflow: ForkServer) -> None:
-    _, names = tensorflow.run([sys.executable, "-c", "import sys; print(*(name for name in sys.modules if '.' not in name))"])
+def test_which_modules_of_the_standard_library_tensorflow_imports_is_known(
+    tensorflow: ForkServer,
+) -> None:
+    _, names = tensorflow.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; print(*(name for name in sys.modules if '.' not in name))",
+        ]
+    )
     loaded = set(names.split())
     assert {name for name in loaded & sys.stdlib_module_names if not is_imported(name)} == set()
     assert {name for name in ("numpy", "keras", "six", "absl") if not is_imported(name)} == set()

@@ -1,4 +1,5 @@
-"""What is changed in TensorFlow before a script runs: the 30 s wait of MonitoredTrainingSession and Supervisor, and AutoGraph's files."""
+"""What is changed in TensorFlow before a script runs: the 30 s wait of MonitoredTrainingSession and
+Supervisor, and AutoGraph's files."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ print(kept)
 
 
 @pytest.mark.parametrize(("wait", "default"), [(None, 30), (1.0, 1.0), (0.25, 0.25)])
-def test_only_the_default_is_lowered(tensorflow: ForkServer, wait: float | None, default: float) -> None:
+def test_only_the_default_is_lowered(
+    tensorflow: ForkServer, wait: float | None, default: float
+) -> None:
     code, output = tensorflow.run([sys.executable, "-c", SHOW], wait=wait)
     kept = {
         ("session manager", "default"): default,
@@ -35,15 +38,17 @@ def test_only_the_default_is_lowered(tensorflow: ForkServer, wait: float | None,
 
 
 def test_a_worker_waits_only_that_long_for_its_chief(tensorflow: ForkServer) -> None:
-    """A chief that is late by less than a second keeps a worker waiting for a second, not for thirty."""
+    """A chief that is late by less than a second keeps a worker waiting for a second, not for
+    thirty."""
     code = (
         "import time, threading\nimport tensorflow.compat.v1 as tf\ntf.disable_eager_execution()\n"
-        "w = tf.get_variable('w', [], initializer=tf.ones_initializer()); init = tf.global_variables_initializer()\n"
-        "tf.train.get_or_create_global_step(); init = tf.global_variables_initializer()\n"
-        "server = tf.train.Server.create_local_server()\n"
-        "def chief():\n    time.sleep(0.3)\n    with tf.Session(server.target, graph=w.graph) as s: s.run(init)\n"
-        "thread = threading.Thread(target=chief); thread.start(); begun = time.monotonic()\n"
-        "with tf.train.MonitoredTrainingSession(server.target, is_chief=False) as s: print(s.run(w), time.monotonic() - begun)\n"
+        "w = tf.get_variable('w', [], initializer=tf.ones_initializer()); "
+        "init = tf.global_variables_initializer()\ntf.train.get_or_create_global_step(); "
+        "init = tf.global_variables_initializer()\nserver = tf.train.Server.create_local_server()\n"
+        "def chief():\n    time.sleep(0.3)\n    with tf.Session(server.target, graph=w.graph) "
+        "as s: s.run(init)\nthread = threading.Thread(target=chief); thread.start(); "
+        "begun = time.monotonic()\nwith tf.train.MonitoredTrainingSession(server.target, "
+        "is_chief=False) as s: print(s.run(w), time.monotonic() - begun)\n"
     )
     status, output = tensorflow.run([sys.executable, "-c", code], wait=0.5)
     assert status == 0, output
@@ -70,11 +75,17 @@ print("left:", os.listdir(tempfile.gettempdir()))
 
 
 @pytest.mark.parametrize("started", ["tensorflow", pytest.param("plain", marks=pytest.mark.long)])
-def test_a_converted_function_leaves_no_file_and_shows_its_lines(started: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_converted_function_leaves_no_file_and_shows_its_lines(
+    started: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     server: ForkServer = request.getfixturevalue(started)
     (tmp_path / "tmp").mkdir()
     (tmp_path / "x.py").write_text(CONVERTED)
-    code, output = server.run([sys.executable, "x.py"], cwd=tmp_path, env={"TMPDIR": str(tmp_path / "tmp"), "TF_CPP_MIN_LOG_LEVEL": "2"})
+    code, output = server.run(
+        [sys.executable, "x.py"],
+        cwd=tmp_path,
+        env={"TMPDIR": str(tmp_path / "tmp"), "TF_CPP_MIN_LOG_LEVEL": "2"},
+    )
     assert code == 0, output
     assert "values: [0, 2, 4]\nfrom: __autograph_generated_file" in output
     assert "def tf__doubled(x):" in output
@@ -99,7 +110,9 @@ def test_an_error_shows_where_the_program_made_the_op_without_psclusts_frames(
 ) -> None:
     server: ForkServer = request.getfixturevalue(started)
     (tmp_path / "x.py").write_text(FAILING)
-    code, output = server.run([sys.executable, "x.py"], cwd=tmp_path, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    code, output = server.run(
+        [sys.executable, "x.py"], cwd=tmp_path, env={"TF_CPP_MIN_LOG_LEVEL": "2"}
+    )
     assert code == 1
     assert 'x.py", line 6, in model' in output.partition("defined at")[2], output
     assert "psclust" not in output.replace(str(tmp_path), "")

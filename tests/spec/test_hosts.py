@@ -26,9 +26,12 @@ GOOD = {
     "node[01-03]": [Host("node01"), Host("node02"), Host("node03")],
     "node[8-11]": [Host("node8"), Host("node9"), Host("node10"), Host("node11")],
     "node[1-2,7]:2": [Host("node1", 2), Host("node2", 2), Host("node7", 2)],
-    "u@r[1-2]n[1-2]:2222": [Host(name, None, "u", 2222) for name in ("r1n1", "r1n2", "r2n1", "r2n2")],
+    "u@r[1-2]n[1-2]:2222": [
+        Host(name, None, "u", 2222) for name in ("r1n1", "r1n2", "r2n1", "r2n2")
+    ],
     "node[3].lan,b": [Host("node3.lan"), Host("b")],
-    # A repeated plain name is a slot each time, and then every plain name is; names with slots keep them.
+    # A repeated plain name is a slot each time, and then every plain name is; names with slots keep
+    # them.
     "a,a,b": [Host("a", 2), Host("b", 1)],
     "a,b:4,a": [Host("a", 2), Host("b", 4)],
     "u@a,u@a": [Host("a", 2, "u")],
@@ -40,34 +43,60 @@ BAD = {
     "a,,b": "a host is missing beside a comma; remove the comma or name the host.",
     "a,": "a host is missing beside a comma; remove the comma or name the host.",
     "a:0": "'a:0': 0 slots leave no room for a task; give at least one slot or leave the host out.",
-    "a:": "'a:': nothing stands after the colon; write slots (below 1024, as in host:4) or the SSH port.",
-    "a:x": "'a:x': 'x' after the colon is not a number; write slots (below 1024, as in host:4) or the SSH port.",
-    "a:70000": "'a:70000': 70000 is no port (they end at 65535); behind the colon stand slots below 1024 or the SSH port.",
+    "a:": (
+        "'a:': nothing stands after the colon; write slots (below 1024, "
+        "as in host:4) or the SSH port."
+    ),
+    "a:x": (
+        "'a:x': 'x' after the colon is not a number; write slots (below 1024, "
+        "as in host:4) or the SSH port."
+    ),
+    "a:70000": (
+        "'a:70000': 70000 is no port (they end at 65535); "
+        "behind the colon stand slots below 1024 or the SSH port."
+    ),
     "a:2:2222": "'a:2:2222': two numbers after the host; write host:port slots=N.",
-    "a:4 slots=2": "'a:4 slots=2': slots are given twice, as :4 (below 1024 it means slots) and as slots=2; keep one.",
+    "a:4 slots=2": (
+        "'a:4 slots=2': slots are given twice, as :4 (below 1024 it means slots) "
+        "and as slots=2; keep one."
+    ),
     "[::1]": "'[::1]': IPv6 addresses are not supported; give the host's name or its IPv4 address.",
-    "[::1]:4": "'[::1]:4': IPv6 addresses are not supported; give the host's name or its IPv4 address.",
-    "fe80::1": "'fe80::1': IPv6 addresses are not supported; give the host's name or its IPv4 address.",
+    "[::1]:4": (
+        "'[::1]:4': IPv6 addresses are not supported; give the host's name or its IPv4 address."
+    ),
+    "fe80::1": (
+        "'fe80::1': IPv6 addresses are not supported; give the host's name or its IPv4 address."
+    ),
     "node[04-01]": "'node[04-01]': the range 04-01 runs backwards; write [01-04].",
     "node[1-3": "'node[1-3': the brackets do not match; write a range as node[01-04].",
     "node1-3]": "'node1-3]': the brackets do not match; write a range as node[01-04].",
     "node[]": "'node[]': '' is not a range; write numbers in the brackets, as in node[1-3,7].",
-    "node[a-c]": "'node[a-c]': 'a-c' is not a range; write numbers in the brackets, as in node[1-3,7].",
+    "node[a-c]": (
+        "'node[a-c]': 'a-c' is not a range; write numbers in the brackets, as in node[1-3,7]."
+    ),
     "n[1-99999]": "'n[1-99999]': the range 1-99999 names more than 4096 hosts.",
     "n[1-70][1-70]": "'n[1-70][1-70]': the range names more than 4096 hosts.",
-    "-oProxyCommand=x": "'-oProxyCommand=x': '-oProxyCommand=x' is not a host's name; write a name or an IPv4 address.",
+    "-oProxyCommand=x": (
+        "'-oProxyCommand=x': '-oProxyCommand=x' is not a host's name; "
+        "write a name or an IPv4 address."
+    ),
     "-l@h": "'-l@h': '-l' is not a user's name; write user@host.",
     "@h": "'@h': '' is not a user's name; write user@host.",
     "u@": "'u@': the host's name is missing; write host, host:slots or user@host.",
     "4": "'4': a host's name is wanted here, not a number.",
     "slots=4": "'slots=4': there is no host before slots=4; write host slots=4.",
     "a\x1b[31m": "'a\\x1b[31m': the brackets do not match; write a range as node[01-04].",
-    "a b": "'a b': 'b' after the host is not understood; hosts are separated by commas, or stand on lines of their own in a hostfile.",
+    "a b": (
+        "'a b': 'b' after the host is not understood; hosts are separated by commas, "
+        "or stand on lines of their own in a hostfile."
+    ),
     "a slot=2": "'a slot=2': unknown key 'slot'; did you mean slots?",
     "a gpus=2": "'a gpus=2': unknown key 'gpus'; the keys are slots and max_slots.",
     "a slots=0": "'a slots=0': slots is '0'; write a whole number, 1 or more.",
     "a slots=2 slots=3": "'a slots=2 slots=3': slots is given twice; keep one.",
-    "a slots=4 max_slots=2": "'a slots=4 max_slots=2': slots=4 is more than max_slots=2; lower slots.",
+    "a slots=4 max_slots=2": (
+        "'a slots=4 max_slots=2': slots=4 is more than max_slots=2; lower slots."
+    ),
     "a:2,a:3": "'a:3': a is listed already; name each host once, with all its slots: a:5",
     "a,a:2": "'a:2': a is listed already; name each host once, with all its slots: a:3",
     "u@a,v@a": "'v@a': a is listed already; name each host once, with all its slots: a:2",
@@ -93,7 +122,14 @@ def test_all_mistakes_of_a_list_come_at_once() -> None:
 
 
 def test_a_hostfile_of_every_dialect_is_read() -> None:
-    lines = ["# MPI and DeepSpeed", "node1 slots=4   # trailing", "", "  me@node2 slots=2 max_slots=4", "node3:2222", "node4:8"]
+    lines = [
+        "# MPI and DeepSpeed",
+        "node1 slots=4   # trailing",
+        "",
+        "  me@node2 slots=2 max_slots=4",
+        "node3:2222",
+        "node4:8",
+    ]
     text = "\ufeff" + "\r\n".join([*lines, "node[5-6] max-slots=1", "plain"])
     assert parse_hostfile(text, where="hosts") == [
         Host("node1", 4),
@@ -116,11 +152,20 @@ def test_all_mistakes_of_a_hostfile_come_at_once_with_their_lines() -> None:
         parse_hostfile(text, where="hosts.txt")
     assert caught.value.problems == (
         "hosts.txt:2: 'b,c': more than one host on a line; give each its own line.",
-        "hosts.txt:3: 'a slots=3': a is listed already in hosts.txt:1; name each host once, with all its slots: a slots=5",
+        (
+            "hosts.txt:3: 'a slots=3': a is listed already in hosts.txt:1; "
+            "name each host once, with all its slots: a slots=5"
+        ),
         "hosts.txt:5: 'd slts=3': unknown key 'slts'; did you mean slots?",
         "hosts.txt:6: 'node[04-01]': the range 04-01 runs backwards; write [01-04].",
-        "hosts.txt:7: 'f:': nothing stands after the colon; write slots (below 1024, as in host:4) or the SSH port.",
-        "hosts.txt:8: 'a': a is listed already in hosts.txt:1; name each host once, with all its slots: a slots=3",
+        (
+            "hosts.txt:7: 'f:': nothing stands after the colon; write slots (below 1024, "
+            "as in host:4) or the SSH port."
+        ),
+        (
+            "hosts.txt:8: 'a': a is listed already in hosts.txt:1; "
+            "name each host once, with all its slots: a slots=3"
+        ),
     )
 
 
@@ -128,4 +173,6 @@ def test_all_mistakes_of_a_hostfile_come_at_once_with_their_lines() -> None:
 def test_a_hostfile_without_hosts_is_a_mistake(text: str) -> None:
     with pytest.raises(ClusterFileError) as caught:
         parse_hostfile(text, where="hosts.txt")
-    assert caught.value.problems == ("hosts.txt: names no host. Write one a line, for example: node1 slots=4",)
+    assert caught.value.problems == (
+        "hosts.txt: names no host. Write one a line, for example: node1 slots=4",
+    )

@@ -1,4 +1,5 @@
-"""The file `psclust init` writes: it loads as it is, and so does every line that invites uncommenting."""
+"""The file `psclust init` writes: it loads as it is, and so does every line that invites
+uncommenting."""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ def loaded(folder: Path, text: str) -> ClusterFile:
 )
 def test_the_starter_file_loads(program: str | None, expected: object, tmp_path: Path) -> None:
     file = loaded(tmp_path, render_init(Starter("mnist", program)))
-    assert (file.name, file.jobs, file.program) == ("mnist", {"ps": Job(), "worker": Job(count=2)}, expected)
+    assert (file.name, file.jobs, file.program) == (
+        "mnist",
+        {"ps": Job(), "worker": Job(count=2)},
+        expected,
+    )
 
 
 def test_a_name_is_made_to_fit(tmp_path: Path) -> None:
@@ -49,7 +54,9 @@ def test_it_fits_on_a_screen() -> None:
 
 def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> None:
     commented = rf"^# (?=({'|'.join(ClusterText.model_fields)}):|  )"
-    file = loaded(tmp_path, re.sub(commented, "", render_init(Starter("mnist", "a.b:c")), flags=re.MULTILINE))
+    file = loaded(
+        tmp_path, re.sub(commented, "", render_init(Starter("mnist", "a.b:c")), flags=re.MULTILINE)
+    )
     given = {
         "name",
         "jobs",
@@ -73,13 +80,23 @@ def test_every_key_it_comments_out_loads_once_uncommented(tmp_path: Path) -> Non
 
 
 def test_what_is_known_is_filled_in(tmp_path: Path) -> None:
-    text = render_init(Starter("mnist", "train.py", ps=3, workers=5, hosts="a:4,b:4", role_by="flags"))
+    text = render_init(
+        Starter("mnist", "train.py", ps=3, workers=5, hosts="a:4,b:4", role_by="flags")
+    )
     file = loaded(tmp_path, text)
-    assert (file.jobs["ps"].count, file.jobs["worker"].count, file.role_by, file.replication) == (3, 5, "flags", None)
+    assert (file.jobs["ps"].count, file.jobs["worker"].count, file.role_by, file.replication) == (
+        3,
+        5,
+        "flags",
+        None,
+    )
     assert [(host.name, host.slots) for host in file.hosts] == [("a", 4), ("b", 4)]
     file = loaded(tmp_path, render_init(Starter("mnist", "train.py", replication="coordinator")))
     assert (file.role_by, file.replication) == ("auto", "coordinator")
 
 
 def test_the_first_line_names_the_schema_for_editors() -> None:
-    assert render_init(Starter("mnist")).splitlines()[0] == f"# yaml-language-server: $schema={SCHEMA_FILE}"
+    assert (
+        render_init(Starter("mnist")).splitlines()[0]
+        == f"# yaml-language-server: $schema={SCHEMA_FILE}"
+    )

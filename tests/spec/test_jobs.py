@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from psclust.spec.jobs import added_job, is_chief, is_in_cluster, is_observer, replica_jobs, server_jobs, spec_position
+from psclust.spec.jobs import (
+    added_job,
+    is_chief,
+    is_in_cluster,
+    is_observer,
+    replica_jobs,
+    server_jobs,
+    spec_position,
+)
 from psclust.spec.program_command import ProgramKind
 
 IN_GRAPH, BETWEEN_GRAPH, COORDINATOR = "in-graph", "between-graph", "coordinator"
@@ -36,14 +44,31 @@ def test_chiefs_lead_and_observers_only_read() -> None:
 
 
 def test_observers_are_outside_the_cluster_unless_the_file_puts_them_in() -> None:
-    assert [is_in_cluster("evaluator", chosen) for chosen in (None, True, False)] == [False, True, False]
-    assert [is_in_cluster("worker", chosen) for chosen in (None, True, False)] == [True, True, False]
+    assert [is_in_cluster("evaluator", chosen) for chosen in (None, True, False)] == [
+        False,
+        True,
+        False,
+    ]
+    assert [is_in_cluster("worker", chosen) for chosen in (None, True, False)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_jobs_are_listed_as_tensorflow_programs_list_them() -> None:
-    assert sorted(["trainer", "worker", "evaluator", "ps", "chief"], key=spec_position) == ["chief", "ps", "worker", "trainer", "evaluator"]
+    assert sorted(["trainer", "worker", "evaluator", "ps", "chief"], key=spec_position) == [
+        "chief",
+        "ps",
+        "worker",
+        "trainer",
+        "evaluator",
+    ]
 
 
 def test_in_graph_replicas_are_on_workers_that_only_serve() -> None:
     assert (replica_jobs(IN_GRAPH), server_jobs(IN_GRAPH)) == (("worker",), ("ps", "worker"))
-    assert (replica_jobs(BETWEEN_GRAPH), server_jobs(BETWEEN_GRAPH)) == (("chief", "worker"), ("ps",))
+    assert (replica_jobs(BETWEEN_GRAPH), server_jobs(BETWEEN_GRAPH)) == (
+        ("chief", "worker"),
+        ("ps",),
+    )

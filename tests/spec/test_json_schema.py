@@ -99,7 +99,10 @@ def test_editor_and_loader_refuse_the_same(text: str, tmp_path: Path) -> None:
         "env_file: .env",
         "ssh: {parallel: 4, deadline: 2m}",
         "jobs: {ps: {task_args: {0: [--x]}}}",
-        "kubernetes: {image: a/b:1, queue: team-a, resources: {ps: {cpu: 1, memory: 8Gi}}, secrets: [t], volumes: {m: /m}}",
+        (
+            "kubernetes: {image: a/b:1, queue: team-a, resources: {ps: {cpu: 1, memory: "
+            "8Gi}}, secrets: [t], volumes: {m: /m}}"
+        ),
     ],
 )
 def test_every_form_of_a_value_satisfies_it(text: str) -> None:

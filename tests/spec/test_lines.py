@@ -14,46 +14,106 @@ DURATION = {"number", "string"}
 
 SYNTAX = {
     "jobs:\n\tps: 1": (2, "the line is indented with a tab; YAML wants spaces."),
-    "a: 1\nb: @x": (2, "a text cannot begin with this sign (@ ` % and others); put the text in quotes."),
+    "a: 1\nb: @x": (
+        2,
+        "a text cannot begin with this sign (@ ` % and others); put the text in quotes.",
+    ),
     "jobs:\n  ps 2\n  worker: 3": (
         3,
-        "a colon where none is expected; look for a key without a colon above, a wrong indentation, or a text with ': ' that needs quotes.",
+        (
+            "a colon where none is expected; look for a key without a colon above, "
+            "a wrong indentation, or a text with ': ' that needs quotes."
+        ),
     ),
     "a: b: c": (
         1,
-        "a colon where none is expected; look for a key without a colon above, a wrong indentation, or a text with ': ' that needs quotes.",
+        (
+            "a colon where none is expected; look for a key without a colon above, "
+            "a wrong indentation, or a text with ': ' that needs quotes."
+        ),
     ),
-    "jobs: {}\nps 2\n": (2, "a key without a colon; write key: value, and quote a text that runs over several lines."),
+    "jobs: {}\nps 2\n": (
+        2,
+        "a key without a colon; write key: value, and quote a text that runs over several lines.",
+    ),
     "args: [--ps={ps_hosts}]": (
         1,
-        "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; close it, or quote the text.",
+        (
+            "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; "
+            "close it, or quote the text."
+        ),
     ),
     "args: [a,\n  b\nname: x": (
         1,
-        "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; close it, or quote the text.",
+        (
+            "the list in [ ] is not closed, or holds a text with { } or [ ] without quotes; "
+            "close it, or quote the text."
+        ),
     ),
-    "args: [a, , b]": (1, "an item is missing beside a comma or bracket; add it, or remove the comma."),
+    "args: [a, , b]": (
+        1,
+        "an item is missing beside a comma or bracket; add it, or remove the comma.",
+    ),
     "jobs: {ps: 1": (1, "the mapping in { } is not closed, or a comma is missing."),
     'x: 1\nname: "abc\nfoo: 1': (2, "a quote is opened here and never closed."),
-    'x: "a" b': (1, "something stands after the closing quote; put the whole text in quotes, and double a quote inside it ('it''s')."),
+    'x: "a" b': (
+        1,
+        (
+            "something stands after the closing quote; put the whole text in quotes, "
+            "and double a quote inside it ('it''s')."
+        ),
+    ),
     "a: *.py": (1, "a text that begins with * must be in quotes."),
-    "a: *x": (1, "a text that begins with * refers to an anchor that does not exist; put the text in quotes."),
+    "a: *x": (
+        1,
+        (
+            "a text that begins with * refers to an anchor that does not exist; "
+            "put the text in quotes."
+        ),
+    ),
     "a: &": (1, "a text that begins with & must be in quotes."),
     "a: 1\n---\nb: 1": (2, "a second document (---) begins here; keep one cluster to a file."),
-    "jobs:\n  ps: 1\n worker: 2": (3, "the indentation does not fit the lines above; indent the keys of one mapping alike."),
+    "jobs:\n  ps: 1\n worker: 2": (
+        3,
+        "the indentation does not fit the lines above; indent the keys of one mapping alike.",
+    ),
     "a: 1\nb: \x07": (2, "a character that does not belong in a text file; remove it."),
     "[" * 5000: (None, "the brackets or indentation nest too deeply to be a cluster file."),
 }
 
 SUSPECT = {
     "a: 1\nb: 2\na: 3": (("a",), 3, "is given twice, first on line 1; keep one."),
-    "jobs:\n  ps:\n  worker: 2": (("jobs", "ps"), 2, "has no value; write one, or remove the line."),
-    "args:\n  - a\n  -\n": (("args", 1), 3, "this item of the list is empty; write its value, or '' for an empty text."),
-    "args:\n  - {ps_hosts}": (("args", 0), 2, "YAML takes {ps_hosts} for a mapping; write it in quotes: '{ps_hosts}'."),
-    "env:\n  A: {address}": (("env", "A"), 2, "YAML takes {address} for a mapping; write it in quotes: '{address}'."),
-    "a: &a [*a]": (("a", 0), 1, "this alias (*) stands inside what it refers to; write the value out."),
+    "jobs:\n  ps:\n  worker: 2": (
+        ("jobs", "ps"),
+        2,
+        "has no value; write one, or remove the line.",
+    ),
+    "args:\n  - a\n  -\n": (
+        ("args", 1),
+        3,
+        "this item of the list is empty; write its value, or '' for an empty text.",
+    ),
+    "args:\n  - {ps_hosts}": (
+        ("args", 0),
+        2,
+        "YAML takes {ps_hosts} for a mapping; write it in quotes: '{ps_hosts}'.",
+    ),
+    "env:\n  A: {address}": (
+        ("env", "A"),
+        2,
+        "YAML takes {address} for a mapping; write it in quotes: '{address}'.",
+    ),
+    "a: &a [*a]": (
+        ("a", 0),
+        1,
+        "this alias (*) stands inside what it refers to; write the value out.",
+    ),
     "a: !secret x": (("a",), 1, "the tag !secret has no meaning here; remove it."),
-    "? [a, b]\n: 1": ((), 1, "a key must be a single word; if this is a text with { } or [ ], put it in quotes."),
+    "? [a, b]\n: 1": (
+        (),
+        1,
+        "a key must be a single word; if this is a text with { } or [ ], put it in quotes.",
+    ),
     "b:\n  <<: 3": (("b",), 2, "<< takes a mapping, such as << : *common."),
 }
 
@@ -67,7 +127,9 @@ def test_broken_syntax_is_explained_with_its_line(text: str) -> None:
 
 @pytest.mark.parametrize("text", SUSPECT, ids=range(len(SUSPECT)))
 def test_what_yaml_lets_pass_is_still_a_mistake(text: str) -> None:
-    assert [(problem.path, problem.line, problem.text) for problem in read_yaml(text).problems] == [SUSPECT[text]]
+    assert [(problem.path, problem.line, problem.text) for problem in read_yaml(text).problems] == [
+        SUSPECT[text]
+    ]
 
 
 def test_an_unfamiliar_error_still_says_what_yaml_said() -> None:
@@ -76,7 +138,10 @@ def test_an_unfamiliar_error_still_says_what_yaml_said() -> None:
 
 
 def test_texts_stay_as_they_were_written() -> None:
-    data = read_yaml("env: {A: 010, B: 1.10, C: yes, D: True}\nargs: [0x10, 1e3, 12:30, 2024-01-01]\nname: 7\nports: 2222").data
+    data = read_yaml(
+        "env: {A: 010, B: 1.10, C: yes, D: True}\nargs: [0x10, 1e3, 12:30, 2024-01-01]\n"
+        "name: 7\nports: 2222"
+    ).data
     assert data == {
         "env": {"A": "010", "B": "1.10", "C": "yes", "D": "True"},
         "args": ["0x10", "1e3", "12:30", "2024-01-01"],
@@ -105,7 +170,11 @@ def test_every_key_and_item_has_its_line() -> None:
 
 def test_merge_keys_bring_in_what_is_not_given() -> None:
     document = read_yaml("a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc:\n  <<: [*a, *b]\n  x: 5\n")
-    assert document.data == {"a": {"x": 1, "y": 2}, "b": {"y": 3, "z": 4}, "c": {"x": 5, "y": 2, "z": 4}}
+    assert document.data == {
+        "a": {"x": 1, "y": 2},
+        "b": {"y": 3, "z": 4},
+        "c": {"x": 5, "y": 2, "z": 4},
+    }
     assert document.problems == ()
 
 
@@ -121,7 +190,11 @@ def test_every_key_that_wants_a_text_takes_it_as_written() -> None:
             found |= texts(option, path)
         for key, inner in part.get("properties", {}).items():
             found |= texts(inner, (*path, key))
-        for inner in (*part.get("patternProperties", {}).values(), part.get("additionalProperties"), part.get("items")):
+        for inner in (
+            *part.get("patternProperties", {}).values(),
+            part.get("additionalProperties"),
+            part.get("items"),
+        ):
             found |= texts(inner, (*path, "*")) if isinstance(inner, dict) else set()
         return found
 
@@ -130,7 +203,9 @@ def test_every_key_that_wants_a_text_takes_it_as_written() -> None:
 
 def test_an_alias_bomb_is_refused_at_once() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 30)]
+    lines += [
+        f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 30)
+    ]
     began = time.process_time()
     document = read_yaml("\n".join(lines))
     assert time.process_time() - began < 5

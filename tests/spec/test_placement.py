@@ -43,16 +43,28 @@ def test_a_word_means_the_policy(tmp_path: Path) -> None:
 
 
 def test_a_mapping_pins_and_cuts_as_well(tmp_path: Path) -> None:
-    text = "program: a:b\njobs: {ps: 2, worker: 1}\nplacement: {policy: balanced, pin: {'emb/*': 1}, max_shard_bytes: 8MB}"
-    assert loaded(tmp_path, text) == Placement(policy="balanced", pin={"emb/*": 1}, max_shard_bytes=8_000_000)
+    text = (
+        "program: a:b\njobs: {ps: 2, worker: 1}\nplacement: {policy: balanced, pin: {'emb/*': "
+        "1}, max_shard_bytes: 8MB}"
+    )
+    assert loaded(tmp_path, text) == Placement(
+        policy="balanced", pin={"emb/*": 1}, max_shard_bytes=8_000_000
+    )
     assert loaded(tmp_path, "placement: {max_shard_bytes: 4096}").max_shard_bytes == 4096
 
 
-@pytest.mark.parametrize("text", ["placement: balanced", "placement: {policy: balanced, max_shard_bytes: 8MB}"])
+@pytest.mark.parametrize(
+    "text", ["placement: balanced", "placement: {policy: balanced, max_shard_bytes: 8MB}"]
+)
 def test_a_flag_changes_the_policy_and_keeps_the_rest(text: str, tmp_path: Path) -> None:
     changed = loaded(tmp_path, text, Override("--placement", POLICY, "round_robin"))
-    assert (changed.policy, changed.max_shard_bytes) == ("round_robin", 8_000_000 if "8MB" in text else None)
-    cut = loaded(tmp_path, text, Override("--max-shard-bytes", ("placement", "max_shard_bytes"), "1KiB"))
+    assert (changed.policy, changed.max_shard_bytes) == (
+        "round_robin",
+        8_000_000 if "8MB" in text else None,
+    )
+    cut = loaded(
+        tmp_path, text, Override("--max-shard-bytes", ("placement", "max_shard_bytes"), "1KiB")
+    )
     assert cut == Placement(policy="balanced", max_shard_bytes=1024)
 
 
@@ -61,30 +73,54 @@ def test_a_flag_changes_the_policy_and_keeps_the_rest(text: str, tmp_path: Path)
     [
         (
             "placement: balancd",
-            "placement: found the text 'balancd'; write balanced or round_robin, or a mapping with keys such as policy, pin, "
-            "max_shard_bytes (did you mean balanced?).",
+            (
+                "placement: found the text 'balancd'; write balanced or round_robin, or a mapping "
+                "with keys such as policy, pin, max_shard_bytes (did you mean balanced?)."
+            ),
         ),
-        ("placement: {policy: greedy}", "placement.policy: found the text 'greedy'; write balanced or round_robin."),
+        (
+            "placement: {policy: greedy}",
+            "placement.policy: found the text 'greedy'; write balanced or round_robin.",
+        ),
         (
             "placement: {max_shard_bytes: 8 megs}",
-            "placement.max_shard_bytes: found the text '8 megs'; write a size such as 8MB, 512KiB or 8000000.",
+            (
+                "placement.max_shard_bytes: found the text '8 megs'; "
+                "write a size such as 8MB, 512KiB or 8000000."
+            ),
         ),
-        ("placement: {max_shard_bytes: 0}", "placement.max_shard_bytes: found the text '0'; write a size such as 8MB, 512KiB or 8000000."),
-        ("placement: {pin: {a: x}}", "placement.pin.a: found the text 'x'; write a whole number, 0 or more."),
+        (
+            "placement: {max_shard_bytes: 0}",
+            (
+                "placement.max_shard_bytes: found the text '0'; "
+                "write a size such as 8MB, 512KiB or 8000000."
+            ),
+        ),
+        (
+            "placement: {pin: {a: x}}",
+            "placement.pin.a: found the text 'x'; write a whole number, 0 or more.",
+        ),
         ("placement: {pins: {a: 0}}", "placement.pins: unknown key; did you mean pin?"),
         (
             "placement: {pin: {'emb/*': 2}}",
-            "placement.pin.emb/*: there is no ps:2 to hold these variables: the last one is ps:1; indices begin at 0.",
+            (
+                "placement.pin.emb/*: there is no ps:2 to hold these variables: "
+                "the last one is ps:1; indices begin at 0."
+            ),
         ),
     ],
 )
 def test_mistakes_are_told_with_their_line(text: str, problem: str, tmp_path: Path) -> None:
     with pytest.raises(ClusterFileError) as caught:
         loaded(tmp_path, f"program: a:b\njobs: {{ps: 2, worker: 1}}\n{text}")
-    assert [entry.replace(f"{tmp_path}/cluster.yaml:3: ", "") for entry in caught.value.problems] == [problem]
+    assert [
+        entry.replace(f"{tmp_path}/cluster.yaml:3: ", "") for entry in caught.value.problems
+    ] == [problem]
 
 
 def test_a_mistake_in_the_flag_names_the_flag(tmp_path: Path) -> None:
     with pytest.raises(ClusterFileError) as caught:
         loaded(tmp_path, "placement: balanced", Override("--placement", POLICY, "greedy"))
-    assert caught.value.problems == ("--placement: found the text 'greedy'; write balanced or round_robin.",)
+    assert caught.value.problems == (
+        "--placement: found the text 'greedy'; write balanced or round_robin.",
+    )

@@ -6,7 +6,11 @@ from psclust.spec.plurals import counted, counted_tasks
 
 
 def test_one_of_a_thing_and_several() -> None:
-    assert [counted(count, "worker") for count in (0, 1, 2)] == ["0 workers", "1 worker", "2 workers"]
+    assert [counted(count, "worker") for count in (0, 1, 2)] == [
+        "0 workers",
+        "1 worker",
+        "2 workers",
+    ]
     assert [counted(count, "ps") for count in (1, 2)] == ["1 ps", "2 ps"]
     assert counted(2, "address", "addresses") == "2 addresses"
 

@@ -14,14 +14,20 @@ from psclust.spec.python_command import is_interpreter
         ("train.py", ProgramKind.SCRIPT, ("py", "train.py")),
         ("-m pkg.train", ProgramKind.MODULE, ("py", "-m", "pkg.train")),
         (["-m", "pkg.train"], ProgramKind.MODULE, ("py", "-m", "pkg.train")),
-        ("pkg.models:digits", ProgramKind.PSCLUST, ("py", "-m", "psclust.train", "pkg.models:digits")),
+        (
+            "pkg.models:digits",
+            ProgramKind.PSCLUST,
+            ("py", "-m", "psclust.train", "pkg.models:digits"),
+        ),
         ("serve", ProgramKind.COMMAND, ("serve",)),
         (["python3", "train.py"], ProgramKind.COMMAND, ("py", "train.py")),
         (["/usr/bin/python3", "train.py"], ProgramKind.COMMAND, ("/usr/bin/python3", "train.py")),
         (None, ProgramKind.NONE, ()),
     ],
 )
-def test_a_program_has_a_kind_and_a_command_line(program: str | list[str] | None, kind: ProgramKind, argv: tuple[str, ...]) -> None:
+def test_a_program_has_a_kind_and_a_command_line(
+    program: str | list[str] | None, kind: ProgramKind, argv: tuple[str, ...]
+) -> None:
     found = parse_program(program)
     assert (found.kind, found.argv("py")) == (kind, argv)
 
@@ -38,12 +44,18 @@ def test_a_program_has_a_kind_and_a_command_line(program: str | list[str] | None
         (None, [], None),
     ],
 )
-def test_the_source_of_a_python_program_is_known(program: str | list[str] | None, arguments: list[str], source: str | None) -> None:
+def test_the_source_of_a_python_program_is_known(
+    program: str | list[str] | None, arguments: list[str], source: str | None
+) -> None:
     assert parse_program(program).python_source(arguments) == source
 
 
-@pytest.mark.parametrize(("options", "forkable"), [([], True), (["-u"], False), (["-m"], True), (["-c"], True)])
-def test_interpreter_options_keep_a_command_from_being_forked(options: list[str], forkable: bool) -> None:
+@pytest.mark.parametrize(
+    ("options", "forkable"), [([], True), (["-u"], False), (["-m"], True), (["-c"], True)]
+)
+def test_interpreter_options_keep_a_command_from_being_forked(
+    options: list[str], forkable: bool
+) -> None:
     assert parse_program(["python", *options, "train.py"]).is_forkable([]) is forkable
 
 

@@ -6,11 +6,28 @@ from dataclasses import dataclass, field, replace
 
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan
 from psclust.spec.cluster import ClusterSpec, Task
-from psclust.supervise.events import Apply, End, Event, Look, Move, Outcome, Serving, Signal, Start, Started
+from psclust.supervise.events import (
+    Apply,
+    End,
+    Event,
+    Look,
+    Move,
+    Outcome,
+    Serving,
+    Signal,
+    Start,
+    Started,
+)
 from psclust.supervise.run_state import RunState, TaskPhase
 from psclust.supervise.state_machine import step
 
-PS, W0, W1, CHIEF, EVAL = Task("ps", 0), Task("worker", 0), Task("worker", 1), Task("chief", 0), Task("evaluator", 0)
+PS, W0, W1, CHIEF, EVAL = (
+    Task("ps", 0),
+    Task("worker", 0),
+    Task("worker", 1),
+    Task("chief", 0),
+    Task("evaluator", 0),
+)
 LIMITS = Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None)
 
 
@@ -29,7 +46,9 @@ def task_plan(task: Task, **changes: object) -> TaskPlan:
         needs=() if serves else (PS,),
         decides=task.job == "worker",
         ok_exit_codes=(0,),
-        restart=RestartPolicy("failure" if serves or task.job == "evaluator" else "signal", 3, 600, 1, 30),
+        restart=RestartPolicy(
+            "failure" if serves or task.job == "evaluator" else "signal", 3, 600, 1, 30
+        ),
         recovery_wait_s=None,
     )
     return replace(plan, **changes)  # type: ignore[arg-type]
@@ -41,7 +60,8 @@ def make_plan(*tasks: TaskPlan, deadlines: Deadlines = LIMITS) -> Plan:
 
 @dataclass
 class Replay:
-    """Feeds a history to the rules; what they ask for is in `said`, as short words, but for looks at a silent run (`test_silence`)."""
+    """Feeds a history to the rules; what they ask for is in `said`, as short words, but for looks
+    at a silent run (`test_silence`)."""
 
     plan: Plan
     state: RunState = field(default_factory=RunState)

@@ -30,26 +30,68 @@ def lines_of(failing: Callable[[], object]) -> list[str]:
 
 
 def raised(error: str, *, at: str = "train()", frame: str = "/home/u/train.py") -> list[str]:
-    return ["Traceback (most recent call last):", f'  File "{frame}", line 7, in <module>', f"    {at}", error]
+    return [
+        "Traceback (most recent call last):",
+        f'  File "{frame}", line 7, in <module>',
+        f"    {at}",
+        error,
+    ]
 
 
-MISSING_FLAG = ["Usage: train.py [OPTIONS]", "Try 'train.py --help' for help.", "", "Error: No such option '--job_name'."]
+MISSING_FLAG = [
+    "Usage: train.py [OPTIONS]",
+    "Try 'train.py --help' for help.",
+    "",
+    "Error: No such option '--job_name'.",
+]
 ABSL = "Pass --helpshort or --helpfull to see help on flags."
 OF_ROLE = {
-    "an unknown flag": ["usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=ps"],
-    "a flag that is missing": ["usage: train.py [-h] --task TASK", "train.py: error: the following arguments are required: --task"],
-    "a value of a flag": ["usage: train.py [-h]", "train.py: error: argument --task_index: invalid int value: ''"],
+    "an unknown flag": [
+        "usage: train.py [-h]",
+        "train.py: error: unrecognized arguments: --job_name=ps",
+    ],
+    "a flag that is missing": [
+        "usage: train.py [-h] --task TASK",
+        "train.py: error: the following arguments are required: --task",
+    ],
+    "a value of a flag": [
+        "usage: train.py [-h]",
+        "train.py: error: argument --task_index: invalid int value: ''",
+    ],
     "click": MISSING_FLAG,
-    "absl": ["FATAL Flags parsing error: flag --job_name=None: Flag --job_name must have a value other than None.", ABSL],
-    "absl, a flag it does not define": ["FATAL Flags parsing error: Unknown command line flag 'job_name'", ABSL],
-    "absl, read before it is defined": raised("AttributeError: job_name", frame="/lib/site-packages/absl/flags/_flagvalues.py"),
-    "no job name": raised(
-        "tensorflow.python.framework.errors_impl.InternalError: Job", frame="/lib/tensorflow/python/training/server_lib.py"
+    "absl": [
+        (
+            "FATAL Flags parsing error: flag --job_name=None: "
+            "Flag --job_name must have a value other than None."
+        ),
+        ABSL,
+    ],
+    "absl, a flag it does not define": [
+        "FATAL Flags parsing error: Unknown command line flag 'job_name'",
+        ABSL,
+    ],
+    "absl, read before it is defined": raised(
+        "AttributeError: job_name", frame="/lib/site-packages/absl/flags/_flagvalues.py"
     ),
-    "no such job": raised("ValueError: No such job in cluster: 'ps'", at='tf.train.ClusterSpec({}).task_address("ps", 0)'),
-    "no cluster": raised("ValueError: Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`."),
-    "an address that is taken": raised("tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server"),
-    "no flag, so None": raised("AttributeError: 'NoneType' object has no attribute 'split'", at='spec = args.ps_hosts.split(",")'),
+    "no job name": raised(
+        "tensorflow.python.framework.errors_impl.InternalError: Job",
+        frame="/lib/tensorflow/python/training/server_lib.py",
+    ),
+    "no such job": raised(
+        "ValueError: No such job in cluster: 'ps'",
+        at='tf.train.ClusterSpec({}).task_address("ps", 0)',
+    ),
+    "no cluster": raised(
+        "ValueError: "
+        "Cluster spec must be non-empty in `tf.distribute.cluster_resolver.ClusterResolver`."
+    ),
+    "an address that is taken": raised(
+        "tensorflow.python.framework.errors_impl.UnknownError: Could not start gRPC server"
+    ),
+    "no flag, so None": raised(
+        "AttributeError: 'NoneType' object has no attribute 'split'",
+        at='spec = args.ps_hosts.split(",")',
+    ),
     "TF_CONFIG without the task": raised("KeyError: 'task'", at='config["task"]'),
     "the script's own words": ["loading", "--job_name must be ps or worker"],
 }
@@ -61,7 +103,9 @@ def test_a_failure_that_speaks_of_flags_or_addresses_is_about_the_role(name: str
 
 
 @pytest.mark.parametrize("text", [None, "", '{"cluster": '])
-def test_a_failure_to_read_tf_config_is_about_the_role(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+def test_a_failure_to_read_tf_config_is_about_the_role(
+    monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
     monkeypatch.delenv("TF_CONFIG", raising=False)
     if text is not None:
         monkeypatch.setenv("TF_CONFIG", text)
@@ -69,9 +113,16 @@ def test_a_failure_to_read_tf_config_is_about_the_role(monkeypatch: pytest.Monke
 
 
 def test_an_error_while_another_is_handled_is_about_the_role_if_the_first_is() -> None:
-    chained = [*raised("KeyError: 'TF_CONFIG'"), "", "During handling of the above exception, another exception occurred:", ""]
+    chained = [
+        *raised("KeyError: 'TF_CONFIG'"),
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+    ]
     assert diagnose([*chained, *raised("RuntimeError: no cluster")]).of_role
-    assert not diagnose([*raised("KeyError: 'TF_CONFIG'"), "tried again", *raised("RuntimeError: no data")]).of_role
+    assert not diagnose(
+        [*raised("KeyError: 'TF_CONFIG'"), "tried again", *raised("RuntimeError: no data")]
+    ).of_role
 
 
 def test_argparse_says_what_is_expected_here(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +135,10 @@ def test_argparse_says_what_is_expected_here(capsys: pytest.CaptureFixture[str])
 
 
 OTHER = {
-    "an attribute that is gone": raised("AttributeError: module 'tensorflow' has no attribute 'estimator'", at="tf.estimator.RunConfig()"),
+    "an attribute that is gone": raised(
+        "AttributeError: module 'tensorflow' has no attribute 'estimator'",
+        at="tf.estimator.RunConfig()",
+    ),
     "the end of the data": [
         *raised(
             "tensorflow.python.framework.errors_impl.OutOfRangeError: Graph execution error:",
@@ -92,12 +146,16 @@ OTHER = {
             frame="/lib/tensorflow/python/distribute/coordinator/cluster_coordinator.py",
         ),
         "End of sequence",
-        "Additional GRPC error information from remote target /job:worker/replica:0/task:1 while calling Enqueue:",
+        (
+            "Additional GRPC error information from remote target /job:worker/replica:0/task:1 "
+            "while calling Enqueue:"
+        ),
     ],
     "a device that is not there": raised(
-        "tensorflow.python.framework.errors_impl.InvalidArgumentError: Cannot assign a device for operation w: {{node w}} was explicitly "
-        "assigned to /job:worker/task:0/device:GPU:0",
-        at="with tf.train.MonitoredTrainingSession(server.target, is_chief=args.task_index == 0) as s:",
+        "tensorflow.python.framework.errors_impl.InvalidArgumentError: Cannot assign a device for "
+        "operation w: {{node w}} was explicitly assigned to /job:worker/task:0/device:GPU:0",
+        at="with tf.train.MonitoredTrainingSession(server.target, "
+        "is_chief=args.task_index == 0) as s:",
     ),
     "nothing": [],
     "a line of its own": ["training as worker 0"],
@@ -169,14 +227,26 @@ def serve(**spec: Any) -> Callable[[Any], None]:
 REAL_FAILURES: dict[str, tuple[Callable[[Any], object], str]] = {
     "a device": (run_on("/gpu:3"), "no task has the device /device:GPU:3; name CPU:0"),
     "a task": (run_on("/job:worker/task:3"), "the session reaches no device /job:worker/task:3; "),
-    "a variable": (lambda tf: tf.Session().run(tf.get_variable("v", [2], use_resource=False)), "a variable has no value; "),
-    "a resource": (lambda tf: tf.Session().run(tf.get_variable("v", [2], use_resource=True)), "a variable has no value; "),
+    "a variable": (
+        lambda tf: tf.Session().run(tf.get_variable("v", [2], use_resource=False)),
+        "a variable has no value; ",
+    ),
+    "a resource": (
+        lambda tf: tf.Session().run(tf.get_variable("v", [2], use_resource=True)),
+        "a variable has no value; ",
+    ),
     "a checkpoint": (restore_another_model, "the checkpoint of another model"),
     "a hook": (end_too_early, "ask session.should_stop() before each of them"),
     "an empty address": (serve(worker=["localhost:0"], chief=[""]), "a job with an empty address"),
     "another job": (serve(chief=["localhost:0"]), "a task that its own ClusterSpec does not have"),
-    "layers": (lambda tf: tf.layers.dense(tf.zeros([2, 2]), 3), "dense is one of Keras 2; set TF_USE_LEGACY_KERAS=1"),
-    "examples": (lambda tf: importlib.import_module("tensorflow.examples.tutorials"), "tf.keras.datasets.mnist.load_data()"),
+    "layers": (
+        lambda tf: tf.layers.dense(tf.zeros([2, 2]), 3),
+        "dense is one of Keras 2; set TF_USE_LEGACY_KERAS=1",
+    ),
+    "examples": (
+        lambda tf: importlib.import_module("tensorflow.examples.tutorials"),
+        "tf.keras.datasets.mnist.load_data()",
+    ),
     "no argument": (lambda tf: sys.argv[99], "as in '{job_name}' '{task_index}'"),
     "no variable": (lambda tf: os.environ["PS_HOSTS"], "`--env PS_HOSTS=VALUE` sets it"),
     "no terminal": (lambda tf: input(), "no terminal to read from"),
@@ -185,7 +255,9 @@ REAL_FAILURES: dict[str, tuple[Callable[[Any], object], str]] = {
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("name", REAL_FAILURES)
-def test_a_failure_of_a_newcomers_script_has_a_remedy(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_a_newcomers_script_has_a_remedy(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import tensorflow as tf
 
     monkeypatch.setattr(sys, "stdin", io.StringIO())
@@ -205,7 +277,9 @@ def test_a_script_that_builds_its_graph_eagerly_has_a_remedy(fail: str) -> None:
         "optimizer": lambda v1: v1.train.GradientDescentOptimizer(0.1).minimize(tf.constant(1.0)),
         "session": lambda v1: v1.Session(graph=tf.Graph()).run(None),
     }
-    assert "`tf.disable_v2_behavior()` right after" in (diagnose(lines_of(lambda: eagerly[fail](tf.compat.v1))).remedy or "")
+    assert "`tf.disable_v2_behavior()` right after" in (
+        diagnose(lines_of(lambda: eagerly[fail](tf.compat.v1))).remedy or ""
+    )
 
 
 @pytest.mark.tensorflow
@@ -213,8 +287,13 @@ def test_an_address_that_is_taken_has_a_remedy(monkeypatch: pytest.MonkeyPatch) 
     import tensorflow as tf
 
     monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
-    with socket.create_server(("0.0.0.0", 0)) as taken, pytest.raises(tf.errors.UnknownError) as caught:
-        tf.distribute.Server({"worker": [f"localhost:{taken.getsockname()[1]}"]}, job_name="worker", task_index=0)
+    with (
+        socket.create_server(("0.0.0.0", 0)) as taken,
+        pytest.raises(tf.errors.UnknownError) as caught,
+    ):
+        tf.distribute.Server(
+            {"worker": [f"localhost:{taken.getsockname()[1]}"]}, job_name="worker", task_index=0
+        )
     assert "repeat addresses that are written in the script under `addresses:`" in (
         diagnose([f"UnknownError: {caught.value}"]).remedy or ""
     )
@@ -223,22 +302,42 @@ def test_an_address_that_is_taken_has_a_remedy(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("lines", "part"),
     [
-        (raised("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Server'"), "no tf.train.Server; "),
-        (raised("AttributeError: module 'tensorflow' has no attribute 'placeholder'. Did you mean: 'x'?"), "no tf.placeholder; "),
-        (raised("ModuleNotFoundError: No module named 'tensorflow.contrib'"), "the package tf_slim"),
-        (raised("ModuleNotFoundError: No module named 'tensorflow_estimator'"), "as a psclust.Program"),
+        (
+            raised("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Server'"),
+            "no tf.train.Server; ",
+        ),
         (
             raised(
-                "ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.",
+                "AttributeError: "
+                "module 'tensorflow' has no attribute 'placeholder'. Did you mean: 'x'?"
+            ),
+            "no tf.placeholder; ",
+        ),
+        (
+            raised("ModuleNotFoundError: No module named 'tensorflow.contrib'"),
+            "the package tf_slim",
+        ),
+        (
+            raised("ModuleNotFoundError: No module named 'tensorflow_estimator'"),
+            "as a psclust.Program",
+        ),
+        (
+            raised(
+                "ValueError: To use this dataset, "
+                "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset.",
                 frame="/lib/site-packages/keras/src/utils/traceback_utils.py",
             ),
             "TF_USE_LEGACY_KERAS=1",
         ),
-        (raised("AttributeError: 'ShardedVariable' object has no attribute 'handle'"), "variable_partitioner"),
+        (
+            raised("AttributeError: 'ShardedVariable' object has no attribute 'handle'"),
+            "variable_partitioner",
+        ),
         (OTHER["the end of the data"], "catch tf.errors.OutOfRangeError"),
         (
             raised(
-                "tensorflow.python.framework.errors_impl.NotFoundError: m/model.ckpt-9_temp/part-00000-of-00001; No such file or directory"
+                "tensorflow.python.framework.errors_impl.NotFoundError: "
+                "m/model.ckpt-9_temp/part-00000-of-00001; No such file or directory"
             ),
             "two tasks save into one folder",
         ),
@@ -252,7 +351,10 @@ def test_what_a_program_printed_before_has_none() -> None:
     earlier = ["tried: module 'tensorflow' has no attribute 'Session'", *["step"] * 5]
     assert diagnose(earlier).remedy is None
     assert diagnose([*earlier, *raised("ValueError: no")]).remedy is None
-    dataset = "ValueError: To use this dataset, you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset."
+    dataset = (
+        "ValueError: To use this dataset, "
+        "you need to pass this dataset to ClusterCoordinator.create_per_worker_dataset."
+    )
     assert diagnose(raised(dataset)).remedy is None
 
 

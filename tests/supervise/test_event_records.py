@@ -69,8 +69,18 @@ def test_a_start_is_recorded_from_the_plan_to_the_answer() -> None:
     assert brief(first) == ["plan", "start ps:0 1"]
     assert [task["task"] for task in first[0]["tasks"]] == ["ps:0", "worker:0"]
     found = run.at(1, Started(PS, 7), Serving(PS), Started(W0, 8), Reported(W0, Stage.TRAINED))
-    assert brief(found) == ["process ps:0 1", "serving ps:0 1", "start worker:0 1", "process worker:0 1", "stage worker:0 1"]
-    assert (found[0]["pid"], found[1]["address"], found[-1]["stage"]) == (7, "127.0.0.1:2000", "trained")
+    assert brief(found) == [
+        "process ps:0 1",
+        "serving ps:0 1",
+        "start worker:0 1",
+        "process worker:0 1",
+        "stage worker:0 1",
+    ]
+    assert (found[0]["pid"], found[1]["address"], found[-1]["stage"]) == (
+        7,
+        "127.0.0.1:2000",
+        "trained",
+    )
 
 
 def test_a_death_is_recorded_with_the_decision_that_follows() -> None:
@@ -82,14 +92,21 @@ def test_a_death_is_recorded_with_the_decision_that_follows() -> None:
     assert run.at(5.5, Tick()) == []
     assert brief(run.at(7, Tick())) == ["start worker:1 2"]
     collateral = run.at(8, Exited(W0, 3))
-    assert brief(collateral) == ["exit worker:0 1 exited with code 3", "restart worker:0 1 exited with code 3"]
+    assert brief(collateral) == [
+        "exit worker:0 1 exited with code 3",
+        "restart worker:0 1 exited with code 3",
+    ]
 
 
 def test_a_failure_is_recorded_with_its_cause_and_the_end_once() -> None:
     run = Recorder(make_plan(task_plan(PS), task_plan(W0)))
     run.up()
     failed = run.at(5, Exited(W0, 3))
-    assert brief(failed) == ["exit worker:0 1 exited with code 3", "stopping worker:0 exited with code 3", "signal ps:0 1 TERM"]
+    assert brief(failed) == [
+        "exit worker:0 1 exited with code 3",
+        "stopping worker:0 exited with code 3",
+        "signal ps:0 1 TERM",
+    ]
     stopping = failed[1]
     assert (stopping["ok"], stopping["cause"], stopping["exit_code"]) == (False, "worker:0", 1)
     assert [each["kind"] for each in run.at(6, Exited(PS, -15))] == ["exit", "end"]
@@ -98,27 +115,43 @@ def test_a_failure_is_recorded_with_its_cause_and_the_end_once() -> None:
 
 def test_restarts_say_who_wanted_them() -> None:
     run = recorder()
-    assert brief(run.at(5, Restart(W0))) == ["restart worker:0 1 requested (psclust restart)", "signal worker:0 1 TERM"]
+    assert brief(run.at(5, Restart(W0))) == [
+        "restart worker:0 1 requested (psclust restart)",
+        "signal worker:0 1 TERM",
+    ]
     assert brief(run.at(6, Exited(W0, -15)))[1:] == ["start worker:0 2"]
     changed = make_plan(task_plan(PS), task_plan(W0), replace(task_plan(W1), argv=("other",)))
     found = run.at(7, Apply(changed))
     assert found[0]["changed"] == ["worker:1"]
-    assert brief(found)[1:] == ["restart worker:1 1 its plan has changed (psclust up)", "signal worker:1 1 TERM"]
+    assert brief(found)[1:] == [
+        "restart worker:1 1 its plan has changed (psclust up)",
+        "signal worker:1 1 TERM",
+    ]
 
 
 def test_hosts_notes_and_the_finishing_grace_are_recorded() -> None:
     run = Recorder(make_plan(task_plan(PS), task_plan(W0), task_plan(W1, host="b", decides=False)))
     run.up()
-    assert brief(run.at(5, HostSilent("b"), HostSilent("b"), HostSilent("b", silent=False))) == ["host_silent", "host_back"]
+    assert brief(run.at(5, HostSilent("b"), HostSilent("b"), HostSilent("b", silent=False))) == [
+        "host_silent",
+        "host_back",
+    ]
     assert run.at(5, Note("a"), Note("a")) == [{"kind": "note", "text": "a"}]
     (done,) = run.at(5, Progressed(W0, Progress(7, 0.5, phase="done", seconds={"train": 1.0})))
-    assert (done["task"], done["phase"], done["step"], done["seconds"]) == ("worker:0", "done", 7, {"train": 1.0})
+    assert (done["task"], done["phase"], done["step"], done["seconds"]) == (
+        "worker:0",
+        "done",
+        7,
+        {"train": 1.0},
+    )
     stalled = run.at(5, Explained("b", (Finding("ps:0", "frozen"),)))
     assert [each["kind"] for each in stalled] == ["stalled", "note"]
     assert stalled[0]["findings"][0]["does"] == "frozen"
     assert run.at(5, Looked(4, "c")) == []
     silence = run.at(5, Looked(5, "c", (Finding("ps:0", "frozen"),)))
-    assert [(each["kind"], each["text"], len(each["findings"])) for each in silence] == [("silence", "c", 1)]
+    assert [(each["kind"], each["text"], len(each["findings"])) for each in silence] == [
+        ("silence", "c", 1)
+    ]
     assert run.at(5, Looked(5)) == []
     finishing = run.at(6, Exited(W0, 0))[1]
     assert finishing == {"kind": "finishing", "tasks": ["worker:1"], "limit_s": 30}

@@ -13,12 +13,20 @@ from psclust.supervise.python_places import Place, Whereabouts, whereabouts
 from psclust.supervise.task_finding import Finding, render
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 
-SESSION = Frame("BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1)
+SESSION = Frame(
+    "BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1
+)
 STEP = Frame("BarrierParticipant.step", "/v/site-packages/psclust/train/sync/participant.py", 49)
 SAVE = Frame("Checkpoints.save", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 93)
-RESTORE = Frame("Checkpoints.restore", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 120)
-GENERATOR = Frame("get_iterator", "/v/site-packages/tensorflow/python/data/ops/from_generator_op.py", 1)
-COMPUTING = Frame("StepWatch._while_computing", "/v/site-packages/psclust/train/sync/step_watch.py", 60)
+RESTORE = Frame(
+    "Checkpoints.restore", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 120
+)
+GENERATOR = Frame(
+    "get_iterator", "/v/site-packages/tensorflow/python/data/ops/from_generator_op.py", 1
+)
+COMPUTING = Frame(
+    "StepWatch._while_computing", "/v/site-packages/psclust/train/sync/step_watch.py", 60
+)
 OWN = Frame("nap", "/train.py", 7)
 BARRIER = ProcessFacts("S", ((SESSION, STEP),))
 
@@ -29,7 +37,9 @@ def running(**hosts: str) -> Replay:
 
 def found(run: Replay, facts: Mapping[str, ProcessFacts], **more: object) -> dict[str, Finding]:
     seen = {W0: Seen(12, "train", 10.0), W1: Seen(12, "train", 10.0)}
-    evidence = Evidence(run.state, 20.0, **{"seen": seen, "hosts": {"localhost": HostFacts(facts)}, **more})  # type: ignore[arg-type]
+    evidence = Evidence(
+        run.state, 20.0, **{"seen": seen, "hosts": {"localhost": HostFacts(facts)}, **more}
+    )  # type: ignore[arg-type]
     return {each.task: each for each in explain(evidence)}
 
 
@@ -39,26 +49,52 @@ def test_replicas_wait_in_the_barrier_behind_the_one_that_is_elsewhere() -> None
         (ProcessFacts("S", ((OWN, STEP),)), "in its own code: nap (train.py:7)"),
         (ProcessFacts("S", ((SESSION, STEP), (SESSION, SAVE))), "writing a checkpoint"),
         (ProcessFacts("S", ((SESSION, STEP), (OWN, GENERATOR))), "reading input: nap (train.py:7)"),
-        (ProcessFacts("S", ((SESSION, STEP), (SESSION, COMPUTING))), "computing its gradient for step 13"),
-        (ProcessFacts("S", ((SESSION, STEP), (COMPUTING,), (OWN, GENERATOR))), "reading input: nap (train.py:7)"),
+        (
+            ProcessFacts("S", ((SESSION, STEP), (SESSION, COMPUTING))),
+            "computing its gradient for step 13",
+        ),
+        (
+            ProcessFacts("S", ((SESSION, STEP), (COMPUTING,), (OWN, GENERATOR))),
+            "reading input: nap (train.py:7)",
+        ),
         (ProcessFacts("S", ((OWN, STEP), (COMPUTING,))), "in its own code: nap (train.py:7)"),
     ]:
         answer = found(running(), {"worker:0": BARRIER, "worker:1": process})
-        assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in the barrier for step 13", ("worker:1",))
+        assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
+            "in the barrier for step 13",
+            ("worker:1",),
+        )
         assert (answer["worker:1"].does, answer["worker:1"].waits_for) == (does, ())
         assert answer["worker:0"].for_s == 10
 
 
 def test_a_reader_that_waits_for_another_reason_is_not_blamed() -> None:
-    answer = found(running(), {"worker:0": ProcessFacts("S", ((SESSION, STEP), (OWN, GENERATOR))), "worker:1": ProcessFacts("T")})
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in the barrier for step 13", ("worker:1",))
+    answer = found(
+        running(),
+        {
+            "worker:0": ProcessFacts("S", ((SESSION, STEP), (OWN, GENERATOR))),
+            "worker:1": ProcessFacts("T"),
+        },
+    )
+    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
+        "in the barrier for step 13",
+        ("worker:1",),
+    )
 
 
 def test_a_checkpoint_that_waits_for_a_server_is_not_blamed() -> None:
-    for threads, does in [(((SESSION, STEP), (SESSION, SAVE)), Place.SAVING), (((SESSION, RESTORE),), Place.RESTORING)]:
+    for threads, does in [
+        (((SESSION, STEP), (SESSION, SAVE)), Place.SAVING),
+        (((SESSION, RESTORE),), Place.RESTORING),
+    ]:
         saving = ProcessFacts("S", threads)
-        answer = found(running(), {"worker:0": BARRIER, "worker:1": saving, "ps:0": ProcessFacts("T")})
-        assert (answer["worker:0"].waits_for, answer["worker:1"].waits_for) == (("ps:0",), ("ps:0",))
+        answer = found(
+            running(), {"worker:0": BARRIER, "worker:1": saving, "ps:0": ProcessFacts("T")}
+        )
+        assert (answer["worker:0"].waits_for, answer["worker:1"].waits_for) == (
+            ("ps:0",),
+            ("ps:0",),
+        )
         assert answer["worker:1"].does == does.value
 
 
@@ -69,7 +105,9 @@ def test_a_training_that_makes_steps_is_not_explained_away() -> None:
 
 def test_a_gradient_is_not_computed_without_a_server() -> None:
     computing = ProcessFacts("S", ((SESSION, STEP), (COMPUTING,)))
-    answer = found(running(), {"ps:0": ProcessFacts("T"), "worker:0": BARRIER, "worker:1": computing})
+    answer = found(
+        running(), {"ps:0": ProcessFacts("T"), "worker:0": BARRIER, "worker:1": computing}
+    )
     for task in ("worker:0", "worker:1"):
         assert (answer[task].does, answer[task].waits_for) == ("in step 13", ("ps:0",))
 
@@ -82,20 +120,38 @@ def test_a_client_that_waits_for_a_step_which_another_thread_makes_is_where_that
 
 
 def test_a_call_of_tensorflow_is_shown_with_the_users_line() -> None:
-    line, function = Frame("<module>", "/train.py", 41, "s.run(train_op)"), Frame("train", "/lib/model.py", 7)
-    monitored = Frame("MonitoredSession.run", "/v/site-packages/tensorflow/python/training/monitored_session.py", 778)
-    extend = Frame("BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427)
+    line, function = (
+        Frame("<module>", "/train.py", 41, "s.run(train_op)"),
+        Frame("train", "/lib/model.py", 7),
+    )
+    monitored = Frame(
+        "MonitoredSession.run",
+        "/v/site-packages/tensorflow/python/training/monitored_session.py",
+        778,
+    )
+    extend = Frame(
+        "BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427
+    )
     execute = Frame("quick_execute", "/v/site-packages/tensorflow/python/eager/execute.py", 53)
     wait = Frame("Condition.wait", f"{sysconfig.get_paths()['stdlib']}/threading.py", 327)
-    schedule = Frame("join", "/v/site-packages/tensorflow/python/distribute/coordinator/cluster_coordinator.py", 1500)
-    join = Frame("Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369)
+    schedule = Frame(
+        "join",
+        "/v/site-packages/tensorflow/python/distribute/coordinator/cluster_coordinator.py",
+        1500,
+    )
+    join = Frame(
+        "Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369
+    )
     for stack, does in [
         ((SESSION, monitored, line, function), "in a session call: s.run(train_op) (train.py:41)"),
         ((SESSION, monitored, function, line), "in a session call: train (lib/model.py:7)"),
         ((SESSION, monitored), "in a session call"),
         (
             (SESSION, extend, line),
-            "in CreateSession: s.run(train_op) (train.py:41) (with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)",
+            (
+                "in CreateSession: s.run(train_op) (train.py:41) "
+                "(with TF_CPP_MIN_LOG_LEVEL=0 its log names the tasks it misses)"
+            ),
         ),
         ((execute, line), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
         ((wait, schedule, line), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
@@ -103,13 +159,24 @@ def test_a_call_of_tensorflow_is_shown_with_the_users_line() -> None:
         ((wait, line), "in its own code: <module> (train.py:41)"),
         ((line, execute), "in its own code: <module> (train.py:41)"),
     ]:
-        assert found(running(), {"worker:0": ProcessFacts("S", (stack,))}, seen={})["worker:0"].does == does
+        assert (
+            found(running(), {"worker:0": ProcessFacts("S", (stack,))}, seen={})["worker:0"].does
+            == does
+        )
 
 
 def test_the_queue_runner_that_coordinator_join_waits_for_is_named_by_its_thread() -> None:
-    join = Frame("Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369)
-    runner = Frame("QueueRunner._run", "/v/site-packages/tensorflow/python/training/queue_runner_impl.py", 254)
-    names = ("MainThread", "QueueRunnerThread-sync_token_q-close_on_stop", "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany")
+    join = Frame(
+        "Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369
+    )
+    runner = Frame(
+        "QueueRunner._run", "/v/site-packages/tensorflow/python/training/queue_runner_impl.py", 254
+    )
+    names = (
+        "MainThread",
+        "QueueRunnerThread-sync_token_q-close_on_stop",
+        "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany",
+    )
     threads = ((join,), (runner,), (SESSION, runner))
     assert whereabouts(threads, names) == Whereabouts(Place.THREADS, op="sync_token_q_EnqueueMany")
     assert whereabouts(threads) == Whereabouts(Place.THREADS)
@@ -117,7 +184,12 @@ def test_the_queue_runner_that_coordinator_join_waits_for_is_named_by_its_thread
 
 
 def test_a_script_that_reports_nothing_is_silent_since_its_last_output() -> None:
-    answer = found(running(), {"worker:0": ProcessFacts("S", ((OWN,),))}, seen={W1: Seen(3, "train", 12.0)}, printed={W0: 15.0, W1: 19.0})
+    answer = found(
+        running(),
+        {"worker:0": ProcessFacts("S", ((OWN,),))},
+        seen={W1: Seen(3, "train", 12.0)},
+        printed={W0: 15.0, W1: 19.0},
+    )
     assert (answer["worker:0"].for_s, answer["worker:0"].silent) == (5, True)
     assert (answer["worker:1"].for_s, answer["worker:1"].silent) == (8, False)
     assert found(running(), {}, seen={})["worker:0"].for_s == 19
@@ -132,18 +204,40 @@ def test_a_script_that_reports_nothing_is_silent_since_its_last_output() -> None
 def test_a_program_that_has_ended_and_serves_on_has_ended() -> None:
     run = running()
     run.at(5, Reported(W1, Stage.FINISHED))
-    assert found(run, {"worker:1": ProcessFacts("S", ((OWN,),))})["worker:1"].does == "has ended; its server stays for the others"
+    assert (
+        found(run, {"worker:1": ProcessFacts("S", ((OWN,),))})["worker:1"].does
+        == "has ended; its server stays for the others"
+    )
 
 
 def test_programs_wait_for_servers_in_trouble() -> None:
     session = ProcessFacts("S", ((SESSION,),))
-    answer = found(running(), {"ps:0": ProcessFacts("T"), "worker:0": session, "worker:1": BARRIER}, seen={W1: Seen(3, "train", 0.0)})
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in a session call", ("ps:0",))
+    answer = found(
+        running(),
+        {"ps:0": ProcessFacts("T"), "worker:0": session, "worker:1": BARRIER},
+        seen={W1: Seen(3, "train", 0.0)},
+    )
+    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
+        "in a session call",
+        ("ps:0",),
+    )
     assert answer["worker:1"].waits_for == ("ps:0",)
-    extend = Frame("BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427)
-    answer = found(running(), {"ps:0": ProcessFacts("T"), "worker:0": ProcessFacts("S", ((extend, SESSION),))}, seen={})
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in CreateSession", ("ps:0",))
-    cut = {"localhost": HostFacts({"worker:0": session}), "b": HostFacts({"worker:1": BARRIER}, ("127.0.0.1:2000",))}
+    extend = Frame(
+        "BaseSession._extend_graph", "/v/site-packages/tensorflow/python/client/session.py", 1427
+    )
+    answer = found(
+        running(),
+        {"ps:0": ProcessFacts("T"), "worker:0": ProcessFacts("S", ((extend, SESSION),))},
+        seen={},
+    )
+    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
+        "in CreateSession",
+        ("ps:0",),
+    )
+    cut = {
+        "localhost": HostFacts({"worker:0": session}),
+        "b": HostFacts({"worker:1": BARRIER}, ("127.0.0.1:2000",)),
+    }
     answer = found(running(host="b"), {}, hosts=cut)
     assert answer["worker:1"].waits_for == ("ps:0 (no connection from b to 127.0.0.1:2000)",)
     assert answer["ps:0"].does == "serves at 127.0.0.1:2000"
@@ -152,8 +246,13 @@ def test_programs_wait_for_servers_in_trouble() -> None:
 def test_the_tasks_that_tensorflow_misses_are_read_from_the_output() -> None:
     text = "CreateSession still waiting for response from worker: /job:ps/replica:0/task:%d\n"
     output = f"{text % 7}other\n{text % 1}{text % 0}".encode()
-    answer = found(running(), {"worker:0": ProcessFacts("S", ((SESSION,),))}, tails={W0: output}, seen={})
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("in CreateSession", ("ps:0", "ps:1"))
+    answer = found(
+        running(), {"worker:0": ProcessFacts("S", ((SESSION,),))}, tails={W0: output}, seen={}
+    )
+    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
+        "in CreateSession",
+        ("ps:0", "ps:1"),
+    )
 
 
 def test_tasks_without_a_program_that_runs_say_where_they_are() -> None:
@@ -163,7 +262,10 @@ def test_tasks_without_a_program_that_runs_say_where_they_are() -> None:
     run.at(0, Started(PS, 7))
     answer = found(run, {})
     assert answer["ps:0"].does == "not yet listening at 127.0.0.1:2000"
-    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == ("waits to be started", ("ps:0",))
+    assert (answer["worker:0"].does, answer["worker:0"].waits_for) == (
+        "waits to be started",
+        ("ps:0",),
+    )
     run.at(1, Serving(PS))
     assert found(run, {})["worker:0"].does == "not started yet: TensorFlow is being loaded for it"
     run.at(2, Started(W0, 8), Exited(W0, -9))
@@ -176,12 +278,18 @@ def test_tasks_without_a_program_that_runs_say_where_they_are() -> None:
 
 def test_without_py_spy_the_phase_is_all_that_is_known() -> None:
     answer = found(running(), {"worker:0": ProcessFacts("D", no_stack="py-spy is not installed")})
-    assert answer["worker:0"].does == "in phase train, waiting for a disk (no Python stack: py-spy is not installed)"
+    assert (
+        answer["worker:0"].does
+        == "in phase train, waiting for a disk (no Python stack: py-spy is not installed)"
+    )
 
 
 def test_facts_survive_their_way_from_a_host() -> None:
     named = ProcessFacts("S", ((Frame("f", "/train.py", 7, "f()"),),), names=("MainThread",))
-    facts = HostFacts({"worker:0": BARRIER, "worker:1": named, "ps:0": ProcessFacts("S", no_stack="no Python")}, ("a:1",))
+    facts = HostFacts(
+        {"worker:0": BARRIER, "worker:1": named, "ps:0": ProcessFacts("S", no_stack="no Python")},
+        ("a:1",),
+    )
     assert HostFacts.from_json(facts.to_json()) == facts
     finding = Finding("worker:0", "training", ("ps:0",), 1.5, 3, ("a", "b"))
     assert Finding.from_dict(finding.to_dict()) == finding

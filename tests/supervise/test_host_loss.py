@@ -1,4 +1,5 @@
-"""A lost host, by replaying histories: its tasks move if they may, and all start again; else the run ends with its name."""
+"""A lost host, by replaying histories: its tasks move if they may, and all start again; else the
+run ends with its name."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def on(host: str, task: Task, **changes: object) -> TaskPlan:
 
 def moved(plan: Plan, task: Task, host: str, lost: tuple[str, ...]) -> Plan:
     """`plan` with the task elsewhere, which every task is told of."""
-    tasks = tuple(replace(entry, host=host if entry.task == task else entry.host, env={"CLUSTER": f"{lost}"}) for entry in plan.tasks)
+    tasks = tuple(
+        replace(entry, host=host if entry.task == task else entry.host, env={"CLUSTER": f"{lost}"})
+        for entry in plan.tasks
+    )
     return replace(plan, tasks=tasks, lost=lost)
 
 
@@ -50,7 +54,9 @@ def run() -> Replay:
 
 
 def refused(run: Replay, *, vital: bool = True) -> Event:
-    return NotMoved(Move(("b",), Outcome(False, 1, TEXT, cause=W1), vital=vital), "no spare slot is left")
+    return NotMoved(
+        Move(("b",), Outcome(False, 1, TEXT, cause=W1), vital=vital), "no spare slot is left"
+    )
 
 
 def test_the_tasks_of_a_lost_host_move_and_all_start_again_once_all_have_ended(run: Replay) -> None:
@@ -65,7 +71,9 @@ def test_the_tasks_of_a_lost_host_move_and_all_start_again_once_all_have_ended(r
     assert run.state.outcome is None
 
 
-def test_nothing_starts_before_the_agent_of_the_lost_host_must_have_ended_its_tasks(run: Replay) -> None:
+def test_nothing_starts_before_the_agent_of_the_lost_host_must_have_ended_its_tasks(
+    run: Replay,
+) -> None:
     run.at(40, LOST, Apply(moved(run.plan, W1, "c", ("b",))))
     assert run.at(40.5, Exited(PS, -15), Exited(W0, -15)) == []
     assert run.at(40 + LIMITS.stop_s - 0.1, Tick()) == []
@@ -100,7 +108,9 @@ def test_what_has_ended_well_starts_again_too_because_the_others_may_need_it(run
     assert run.at(51, Serving(PS)) == ["start worker:0/2", "start worker:1/2"]
 
 
-def test_without_another_place_the_run_ends_with_the_hosts_name_and_nobody_waits_for_its_tasks(run: Replay) -> None:
+def test_without_another_place_the_run_ends_with_the_hosts_name_and_nobody_waits_for_its_tasks(
+    run: Replay,
+) -> None:
     run.at(40, LOST)
     assert run.at(40, refused(run)) == ["TERM ps:0", "TERM worker:0"]
     assert run.phase(W1) is TaskPhase.FAILED
@@ -116,21 +126,30 @@ def test_a_move_counts_as_a_restart_of_the_tasks_that_move_and_of_no_others(run:
         plan = moved(plan, W1, chr(ord(host) + 1), run.state.lost)
         run.at(100 * count, Apply(plan))
         run.at(100 * count + 1, Exited(PS, -15), Exited(W0, -15))
-        run.at(100 * count + 50, Tick(), Started(PS, 7), Serving(PS), Started(W0, 8), Started(W1, 9))
+        run.at(
+            100 * count + 50, Tick(), Started(PS, 7), Serving(PS), Started(W0, 8), Started(W1, 9)
+        )
     assert run.state.tasks[W0].restarts == ()
     assert run.at(400, HostLost("e", "silent")) == ["TERM ps:0", "TERM worker:0"]
-    assert run.outcome.text == "host e is lost, with worker:1: silent; worker:1 had used its 3 restarts within 600 s"
+    assert (
+        run.outcome.text
+        == "host e is lost, with worker:1: silent; worker:1 had used its 3 restarts within 600 s"
+    )
 
 
 @pytest.mark.parametrize("task", [W0, W1])
 def test_a_task_that_is_to_be_started_once_only_keeps_all_where_they_are(task: Task) -> None:
     once = {task: RestartPolicy("never", 3, 600, 1, 30)}
     entries = [on("a", PS), on("a", W0), on("b", W1)]
-    run = Replay(make_plan(*(replace(entry, restart=once.get(entry.task, entry.restart)) for entry in entries))).up()
+    run = Replay(
+        make_plan(
+            *(replace(entry, restart=once.get(entry.task, entry.restart)) for entry in entries)
+        )
+    ).up()
     assert run.at(40, LOST) == ["TERM ps:0", "TERM worker:0"]
     assert (
-        run.outcome.text
-        == f"{TEXT}; to move them would start all tasks again, and {task} is to be started once only (restart: when: never)"
+        run.outcome.text == f"{TEXT}; to move them would start all tasks again, "
+        f"and {task} is to be started once only (restart: when: never)"
     )
 
 
@@ -141,7 +160,9 @@ def test_a_task_that_waits_for_its_next_start_on_the_lost_host_moves_too(run: Re
     assert run.at(42, Tick()) == []
 
 
-def test_a_second_host_is_lost_while_the_tasks_of_the_first_are_about_to_start_there(run: Replay) -> None:
+def test_a_second_host_is_lost_while_the_tasks_of_the_first_are_about_to_start_there(
+    run: Replay,
+) -> None:
     first = moved(run.plan, W1, "c", ("b",))
     run.at(40, LOST, Apply(first))
     assert run.at(44, HostLost("c", "silent")) == ["move off b, c"]
@@ -209,7 +230,9 @@ def test_who_only_looks_on_is_left_behind_where_there_is_room_for_the_others_alo
     assert run.at(60, Exited(W1, 0)) == ["TERM ps:0"]
 
 
-def test_a_program_that_fails_while_a_host_is_silent_is_started_again_because_that_may_be_why(run: Replay) -> None:
+def test_a_program_that_fails_while_a_host_is_silent_is_started_again_because_that_may_be_why(
+    run: Replay,
+) -> None:
     run.at(40, HostSilent("b"))
     assert run.at(40.5, Exited(W0, 1)) == []
     assert run.phase(W0) is TaskPhase.BACKOFF
@@ -240,7 +263,10 @@ def test_servers_that_no_program_needs_any_more_are_not_missed(trained: Replay, 
     trained.at(39, end)
     assert trained.at(40, LOST) == []
     assert trained.state.notes == (
-        "host b is lost, with ps:0: its agent has not answered for 31 s; the training is over, and the run goes on without",
+        (
+            "host b is lost, with ps:0: its agent has not answered for 31 s; "
+            "the training is over, and the run goes on without"
+        ),
     )
     assert (trained.phase(PS), trained.phase(W1)) == (TaskPhase.STOPPED, TaskPhase.DONE)
     assert trained.at(50, Exited(W0, 0)) == ["end 0"]
@@ -274,7 +300,10 @@ def test_who_looks_on_may_start_again_without(trained: Replay) -> None:
 
 
 def test_a_reason_that_is_here_ends_the_run_with_it_alone(run: Replay) -> None:
-    assert run.at(40, HostLost("b", "the supervisor slept", all_hosts=True)) == ["TERM ps:0", "TERM worker:0"]
+    assert run.at(40, HostLost("b", "the supervisor slept", all_hosts=True)) == [
+        "TERM ps:0",
+        "TERM worker:0",
+    ]
     assert run.outcome == Outcome(False, 1, "the supervisor slept")
     assert run.at(40, HostLost("a", "the supervisor slept", all_hosts=True)) == ["end 1"]
 

@@ -32,7 +32,9 @@ STEPS = 50
         pytest.param(60.0, 0.5, id="a process that stood still goes on soon"),
     ],
 )
-def test_the_pause_depends_on_how_long_the_work_took(monkeypatch: pytest.MonkeyPatch, took_s: float, wait_s: float) -> None:
+def test_the_pause_depends_on_how_long_the_work_took(
+    monkeypatch: pytest.MonkeyPatch, took_s: float, wait_s: float
+) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     pace = Pace(0.1)
@@ -75,7 +77,9 @@ def test_a_step_is_not_published_as_no_status_shows_it(tmp_path: Path) -> None:
     supervisor.apply(make_plan(task_plan(Task("worker", 0), needs=())))
     wait_until(lambda: transport.step > 2, what="the first steps")
     supervisor.note("steps are made")
-    wait_until(lambda: "steps are made" in supervisor.status().notes, what="what is published before")
+    wait_until(
+        lambda: "steps are made" in supervisor.status().notes, what="what is published before"
+    )
     version, _ = supervisor.wait_for_change(-1, 0)
     first = transport.step
 

@@ -6,7 +6,19 @@ from dataclasses import replace
 
 from histories import LIMITS, PS, W0, W1, Replay, make_plan, task_plan, word
 
-from psclust.supervise.events import Action, Event, Exited, Explain, Explained, Look, Reported, Stage, Started, Stepped, Tick
+from psclust.supervise.events import (
+    Action,
+    Event,
+    Exited,
+    Explain,
+    Explained,
+    Look,
+    Reported,
+    Stage,
+    Started,
+    Stepped,
+    Tick,
+)
 from psclust.supervise.state_machine import step
 
 
@@ -37,7 +49,10 @@ def test_the_reason_is_asked_for_once_shown_and_then_the_run_ends() -> None:
     assert asked.state.notes == ("why",)
     assert asked.at(63.5, Tick()) == []
     assert asked.at(64, Tick()) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
-    assert (asked.outcome.exit_code, asked.outcome.text) == (1, "no step was made for 60 s (deadlines.progress)")
+    assert (asked.outcome.exit_code, asked.outcome.text) == (
+        1,
+        "no step was made for 60 s (deadlines.progress)",
+    )
 
 
 def test_every_step_and_every_start_begins_the_time_anew() -> None:

@@ -1,4 +1,5 @@
-"""A supervisor that loses a host, with a transport that only pretends: what is planned, reserved, started and said."""
+"""A supervisor that loses a host, with a transport that only pretends: what is planned, reserved,
+started and said."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ class Live:
         wait_until(lambda: self.on() == wanted, what=str(wanted))
 
     def end(self) -> RunStatus:
-        return wait_until(lambda: self.supervisor.status() if self.supervisor.status().ended else None, what="the end")  # type: ignore[return-value]
+        return wait_until(
+            lambda: self.supervisor.status() if self.supervisor.status().ended else None,
+            what="the end",
+        )  # type: ignore[return-value]
 
 
 @pytest.fixture
@@ -84,13 +88,22 @@ def live(tmp_path: Path) -> Iterator[Live]:
     assert not thread.is_alive()
 
 
-def test_who_was_on_the_lost_host_gets_a_port_elsewhere_and_everybody_else_keeps_his(live: Live) -> None:
+def test_who_was_on_the_lost_host_gets_a_port_elsewhere_and_everybody_else_keeps_his(
+    live: Live,
+) -> None:
     live.supervisor.host_lost("b", SILENCE)
     live.wait_for(ps="a", worker="c")
-    assert [(request.task, request.on, request.host) for request in live.transport.reserved] == [(WORKER, "c", "10.0.0.3")]
-    assert live.transport.started[2:] == [(PS, "a", "10.0.0.1:2000"), (WORKER, "c", "10.0.0.3:3000")]
+    assert [(request.task, request.on, request.host) for request in live.transport.reserved] == [
+        (WORKER, "c", "10.0.0.3")
+    ]
+    assert live.transport.started[2:] == [
+        (PS, "a", "10.0.0.1:2000"),
+        (WORKER, "c", "10.0.0.3:3000"),
+    ]
     (note,) = [note for note in live.supervisor.status().notes if "lost" in note]
-    assert note.startswith(f"host b is lost, with worker:0: {SILENCE}; moved: worker:0 to c; all tasks start again")
+    assert note.startswith(
+        f"host b is lost, with worker:0: {SILENCE}; moved: worker:0 to c; all tasks start again"
+    )
     assert Plan.from_json(live.folder.plan.read_text()).lost == ("b",)
 
 
@@ -107,7 +120,9 @@ def test_a_place_that_cannot_be_had_ends_the_run_with_both_reasons(live: Live) -
 
     live.transport.reserve = refuse  # type: ignore[method-assign]
     live.supervisor.host_lost("b", SILENCE)
-    assert live.end().text == f"host b is lost, with worker:0: {SILENCE}; c: its agent does not answer"
+    assert (
+        live.end().text == f"host b is lost, with worker:0: {SILENCE}; c: its agent does not answer"
+    )
 
 
 def test_a_plan_for_a_host_that_was_lost_meanwhile_is_refused(live: Live) -> None:

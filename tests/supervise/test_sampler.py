@@ -17,8 +17,13 @@ def reading(usage: Usage | None, *, attempt: int = 1, loss: float | None = None)
     return Reading("worker:0", "program", "a", "running", attempt, usage, loss=loss)
 
 
-def test_totals_grow_over_closed_connections_and_begin_again_with_an_attempt(tmp_path: Path) -> None:
-    sampler, path = Sampler(list, SamplesFile(tmp_path / "samples.jsonl")), tmp_path / "samples.jsonl"
+def test_totals_grow_over_closed_connections_and_begin_again_with_an_attempt(
+    tmp_path: Path,
+) -> None:
+    sampler, path = (
+        Sampler(list, SamplesFile(tmp_path / "samples.jsonl")),
+        tmp_path / "samples.jsonl",
+    )
     looks = [
         reading(None),
         reading(Usage(1.0, 50, {1: (10, 20)}), loss=0.5),
@@ -30,7 +35,10 @@ def test_totals_grow_over_closed_connections_and_begin_again_with_an_attempt(tmp
     for second, look in enumerate(looks):
         sampler.take([look], 1000.0 + second, float(second))
     found = [(each.run_s, each.tasks["worker:0"]) for each in read_samples(path)]
-    assert [(second, task.attempt, task.cpu_s, task.memory, task.sent, task.received) for second, task in found] == [
+    assert [
+        (second, task.attempt, task.cpu_s, task.memory, task.sent, task.received)
+        for second, task in found
+    ] == [
         (1, 1, 1.0, 50, 10, 20),
         (2, 1, 2.5, 60, 11, 22),
         (4, 2, 0.25, 70, 5, 6),

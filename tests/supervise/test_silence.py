@@ -8,7 +8,20 @@ import pytest
 from histories import CHIEF, PS, W0, W1, Replay, make_plan, task_plan
 
 from psclust.rundir.task_progress import Progress
-from psclust.supervise.events import Event, Exited, Look, Looked, Note, Progressed, Reported, Stage, Started, Stepped, Stop, Tick
+from psclust.supervise.events import (
+    Event,
+    Exited,
+    Look,
+    Looked,
+    Note,
+    Progressed,
+    Reported,
+    Stage,
+    Started,
+    Stepped,
+    Stop,
+    Tick,
+)
 from psclust.supervise.state_machine import step
 
 
@@ -120,7 +133,9 @@ def test_a_step_during_the_look_takes_its_answer_away() -> None:
 def test_no_look_is_needed_where_no_program_works_or_the_end_is_decided() -> None:
     joined = watched()
     joined.at(5, Reported(W0, Stage.JOINED), Reported(W1, Stage.JOINED))
-    finishing = Watched(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False)))
+    finishing = Watched(
+        make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))
+    )
     finishing.up()
     finishing.at(5, Exited(CHIEF, 0))
     stopped = watched()
@@ -136,7 +151,9 @@ def test_no_look_is_needed_where_no_program_works_or_the_end_is_decided() -> Non
 
 
 def test_a_worker_that_ends_before_its_chief_counts_although_it_decides_nothing() -> None:
-    run = Watched(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False)))
+    run = Watched(
+        make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))
+    )
     run.up()
     run.at(5, Exited(W0, 0))
     assert run.look_at(35) == Look(5, evident=True)

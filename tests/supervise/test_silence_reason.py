@@ -13,11 +13,15 @@ from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 from psclust.transport.task_usage import Usage
 
-RUN = Frame("BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1483)
+RUN = Frame(
+    "BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1483
+)
 JOIN = Frame("Coordinator.join", "/v/site-packages/tensorflow/python/training/coordinator.py", 369)
 EXECUTE = Frame("quick_execute", "/v/site-packages/tensorflow/python/eager/execute.py", 53)
 LINE = Frame("<module>", "/train.py", 41, "s.run(train_op)")
-RUNNER = Frame("QueueRunner._run", "/v/site-packages/tensorflow/python/training/queue_runner_impl.py", 254)
+RUNNER = Frame(
+    "QueueRunner._run", "/v/site-packages/tensorflow/python/training/queue_runner_impl.py", 254
+)
 SESSION = ProcessFacts("S", ((RUN, LINE),))
 NAP = ProcessFacts("S", ((LINE,),))
 MORE = "; no step and no line of output for 31 s; psclust why test says more"
@@ -31,7 +35,9 @@ def said(run: Replay, *, idle: bool = True, **facts: ProcessFacts) -> str | None
 
 
 def running(workers: int = 2) -> Replay:
-    return Replay(make_plan(task_plan(PS), *(task_plan(Task("worker", index)) for index in range(workers)))).up()
+    return Replay(
+        make_plan(task_plan(PS), *(task_plan(Task("worker", index)) for index in range(workers)))
+    ).up()
 
 
 def test_who_has_ended_and_who_is_waited_for_is_said_with_the_line() -> None:
@@ -40,48 +46,68 @@ def test_who_has_ended_and_who_is_waited_for_is_said_with_the_line() -> None:
         run.at(5, end)
         for process, where in [
             (SESSION, "in a session call: s.run(train_op) (train.py:41)"),
-            (ProcessFacts("S", ((RUN, Frame("step", "/lib/model.py", 7)),)), "in a session call: step (lib/model.py:7)"),
-            (ProcessFacts("S", ((EXECUTE, LINE),)), "in a TensorFlow call: s.run(train_op) (train.py:41)"),
+            (
+                ProcessFacts("S", ((RUN, Frame("step", "/lib/model.py", 7)),)),
+                "in a session call: step (lib/model.py:7)",
+            ),
+            (
+                ProcessFacts("S", ((EXECUTE, LINE),)),
+                "in a TensorFlow call: s.run(train_op) (train.py:41)",
+            ),
             (NAP, "in its own code: <module> (train.py:41)"),
             (ProcessFacts("T"), "frozen by a signal or a debugger (SIGSTOP)"),
             (ProcessFacts("S", no_stack="no Python"), "running (no Python stack: no Python)"),
         ]:
-            assert said(run, worker_0=process) == f"worker:1 has ended; waiting for worker:0, {where}{MORE}"
+            assert (
+                said(run, worker_0=process)
+                == f"worker:1 has ended; waiting for worker:0, {where}{MORE}"
+            )
 
 
 def test_the_op_of_a_queue_runner_that_is_waited_for_is_named() -> None:
     run = running()
     run.at(5, Exited(W1, 0))
-    names = ("MainThread", "QueueRunnerThread-sync_token_q-close_on_stop", "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany")
+    names = (
+        "MainThread",
+        "QueueRunnerThread-sync_token_q-close_on_stop",
+        "QueueRunnerThread-sync_token_q-sync_token_q_EnqueueMany",
+    )
     process = ProcessFacts("S", ((JOIN, LINE), (RUNNER,), (RUN, RUNNER)), names=names)
     where = "in Coordinator.join, while its queue runner is in sync_token_q_EnqueueMany"
-    assert said(run, worker_0=process) == f"worker:1 has ended; waiting for worker:0, {where}: s.run(train_op) (train.py:41){MORE}"
+    assert (
+        said(run, worker_0=process)
+        == f"worker:1 has ended; waiting for worker:0, {where}: s.run(train_op) (train.py:41){MORE}"
+    )
 
 
 def test_a_long_list_of_tasks_is_cut() -> None:
     run = running(9)
     run.at(5, *(Exited(Task("worker", index), 0) for index in range(3)))
     assert said(run, **{f"worker_{index}": SESSION for index in range(3, 9)}) == (
-        "worker:0, worker:1 and worker:2 have ended; waiting for worker:3, worker:4, worker:5 and 3 more, "
-        f"in a session call: s.run(train_op) (train.py:41){MORE}"
+        "worker:0, worker:1 and worker:2 have ended; waiting for worker:3, worker:4, "
+        f"worker:5 and 3 more, in a session call: s.run(train_op) (train.py:41){MORE}"
     )
 
 
 def test_where_none_has_ended_all_must_wait() -> None:
-    for processes, is_said in [((SESSION, SESSION), True), ((SESSION, ProcessFacts("T")), True), ((SESSION, NAP), False)]:
+    for processes, is_said in [
+        ((SESSION, SESSION), True),
+        ((SESSION, ProcessFacts("T")), True),
+        ((SESSION, NAP), False),
+    ]:
         found = said(running(), worker_0=processes[0], worker_1=processes[1])
         assert (found is not None) is is_said
     assert said(running(), worker_0=SESSION) is None
     assert said(running(), worker_0=SESSION, worker_1=SESSION) == (
-        "no step and no line of output for 31 s, and no task uses the CPU: worker:0 and worker:1, in a session call: s.run(train_op) "
-        "(train.py:41); psclust why test says more"
+        "no step and no line of output for 31 s, and no task uses the CPU: worker:0 and worker:1, "
+        "in a session call: s.run(train_op) (train.py:41); psclust why test says more"
     )
 
 
 def test_the_task_behind_which_others_wait_is_named() -> None:
     assert said(running(), ps_0=ProcessFacts("T"), worker_0=SESSION, worker_1=SESSION) == (
-        "no step and no line of output for 31 s, and no task uses the CPU: worker:0 and worker:1, in a session call: s.run(train_op) "
-        "(train.py:41), behind ps:0; psclust why test says more"
+        "no step and no line of output for 31 s, and no task uses the CPU: worker:0 and worker:1, "
+        "in a session call: s.run(train_op) (train.py:41), behind ps:0; psclust why test says more"
     )
 
 
@@ -99,18 +125,37 @@ def test_the_task_behind_which_others_wait_is_named() -> None:
         ({}, False),
     ],
 )
-def test_a_run_is_idle_if_no_task_does_anything(after: dict[str, Usage | None], *, idle: bool) -> None:
+def test_a_run_is_idle_if_no_task_does_anything(
+    after: dict[str, Usage | None], *, idle: bool
+) -> None:
     before: dict[str, Usage | None] = {"w": Usage(1.0, 9, {1: (10, 10)})}
     assert is_below(IDLE, before, after, 5.0) is idle
 
 
 def test_who_asks_again_and_again_whether_it_may_go_on_is_not_at_work() -> None:
     before: dict[str, Usage | None] = {"w": Usage(1.0, 9, {1: (0, 0)})}
-    after: dict[str, Usage | None] = {"w": Usage(1.1, 9, {1: (40_000, 9_000)})}  # as TensorFlow's SessionManager.wait_for_session
-    assert (is_below(IDLE, before, after, 5.0), is_below(POLLING, before, after, 5.0)) == (False, True)
-    chief = ProcessFacts("S", ((RUN, Frame("SessionManager.wait_for_session", "/tensorflow/python/training/session_manager.py", 4)),))
+    after: dict[str, Usage | None] = {
+        "w": Usage(1.1, 9, {1: (40_000, 9_000)})
+    }  # as TensorFlow's SessionManager.wait_for_session
+    assert (is_below(IDLE, before, after, 5.0), is_below(POLLING, before, after, 5.0)) == (
+        False,
+        True,
+    )
+    chief = ProcessFacts(
+        "S",
+        (
+            (
+                RUN,
+                Frame(
+                    "SessionManager.wait_for_session",
+                    "/tensorflow/python/training/session_manager.py",
+                    4,
+                ),
+            ),
+        ),
+    )
     assert said(running(), idle=False, worker_0=chief, worker_1=chief) == (
-        "no step and no line of output for 31 s: worker:0 and worker:1, waiting for the chief to prepare the variables; "
-        "psclust why test says more"
+        "no step and no line of output for 31 s: worker:0 and worker:1, "
+        "waiting for the chief to prepare the variables; psclust why test says more"
     )
     assert said(running(), idle=False, worker_0=chief, worker_1=SESSION) is None

@@ -1,4 +1,5 @@
-"""The rules of a run, by replaying histories: what happened when, and what was to be done about it."""
+"""The rules of a run, by replaying histories: what happened when, and what was to be done about
+it."""
 
 from __future__ import annotations
 
@@ -126,7 +127,9 @@ def test_a_server_that_never_answers_ends_the_run_naming_it() -> None:
     run.at(0.1, Started(PS, 7))
     assert run.at(59, Tick()) == []
     assert run.at(60.1, Tick()) == ["TERM ps:0"]
-    assert run.outcome == Outcome(False, 3, "ps:0 did not answer within 60 s (deadlines.start)", cause=PS, attempt=1)
+    assert run.outcome == Outcome(
+        False, 3, "ps:0 did not answer within 60 s (deadlines.start)", cause=PS, attempt=1
+    )
 
 
 def test_a_server_that_fails_before_it_ever_answered_is_not_tried_again() -> None:
@@ -143,7 +146,9 @@ def test_a_task_that_cannot_be_started_ends_the_run_with_the_reason() -> None:
 
 
 def test_the_chief_decides_and_workers_get_a_grace() -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))).up()
+    run = Replay(
+        make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))
+    ).up()
     assert run.at(5, Exited(CHIEF, 0)) == []
     assert run.state.phase is RunPhase.FINISHING
     assert run.at(34, Tick()) == []
@@ -154,24 +159,34 @@ def test_the_chief_decides_and_workers_get_a_grace() -> None:
 
 
 def test_a_worker_that_has_joined_its_server_is_not_waited_for_when_the_chief_is_done() -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))).up()
+    run = Replay(
+        make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))
+    ).up()
     run.at(2, Reported(W0, Stage.JOINED))
     assert run.at(5, Exited(CHIEF, 0)) == ["TERM ps:0", "TERM worker:0"]
 
 
-def test_where_only_the_first_worker_works_and_the_others_join_its_end_ends_the_run(run: Replay) -> None:
+def test_where_only_the_first_worker_works_and_the_others_join_its_end_ends_the_run(
+    run: Replay,
+) -> None:
     assert run.at(2, Reported(W1, Stage.JOINED)) == []
     assert run.at(5, Exited(W0, 0)) == ["TERM ps:0", "TERM worker:1"]
 
 
 def test_a_program_that_has_ended_well_may_serve_on_and_counts_as_done(run: Replay) -> None:
     assert run.at(2, Reported(W0, Stage.FINISHED)) == []
-    assert run.at(5, Reported(W1, Stage.FINISHED)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
+    assert run.at(5, Reported(W1, Stage.FINISHED)) == [
+        "TERM ps:0",
+        "TERM worker:0",
+        "TERM worker:1",
+    ]
     assert run.at(5.1, Exited(PS, -15), Exited(W0, -15), Exited(W1, -15)) == ["end 0"]
     assert (run.phase(W0), run.state.tasks[W0].exit_code) == (TaskPhase.DONE, 0)
 
 
-def test_a_program_that_has_ended_well_and_is_killed_while_it_serves_on_stays_done(run: Replay) -> None:
+def test_a_program_that_has_ended_well_and_is_killed_while_it_serves_on_stays_done(
+    run: Replay,
+) -> None:
     run.at(2, Reported(W0, Stage.FINISHED))
     assert run.at(3, Exited(W0, -9)) == []
     assert run.phase(W0) is TaskPhase.DONE
@@ -183,7 +198,9 @@ def test_a_run_in_which_all_have_joined_goes_on(run: Replay) -> None:
 
 
 def test_a_worker_that_fails_after_the_chief_is_done_does_not_spoil_the_run() -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))).up()
+    run = Replay(
+        make_plan(task_plan(PS), task_plan(CHIEF, decides=True), task_plan(W0, decides=False))
+    ).up()
     run.at(5, Exited(CHIEF, 0))
     assert run.at(6, Exited(W0, 1)) == ["TERM ps:0"]
     assert run.outcome.ok
@@ -198,14 +215,31 @@ def test_an_evaluator_that_gave_up_never_ends_the_run() -> None:
 
 
 USAGE = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=worker")
-BROKEN = ("Traceback (most recent call last):", '  File "e.py", line 1, in <module>', "ModuleNotFoundError: No module named 'nosuch'")
+BROKEN = (
+    "Traceback (most recent call last):",
+    '  File "e.py", line 1, in <module>',
+    "ModuleNotFoundError: No module named 'nosuch'",
+)
 
 
 @pytest.mark.parametrize(
     ("code", "lines", "plan", "why"),
     [
-        (1, BROKEN, {}, "another attempt would fail alike (ModuleNotFoundError: No module named 'nosuch')"),
-        (2, USAGE, {}, "another attempt would fail alike (train.py: error: unrecognized arguments: --job_name=worker)"),
+        (
+            1,
+            BROKEN,
+            {},
+            "another attempt would fail alike (ModuleNotFoundError: No module named 'nosuch')",
+        ),
+        (
+            2,
+            USAGE,
+            {},
+            (
+                "another attempt would fail alike (train.py: error: "
+                "unrecognized arguments: --job_name=worker)"
+            ),
+        ),
         (
             2,
             ("no held-out data",),
@@ -221,16 +255,30 @@ def test_an_evaluator_that_cannot_succeed_is_not_started_again(
     run = Replay(make_plan(task_plan(PS), task_plan(W0), task_plan(EVAL, **plan))).up()
     assert run.at(5, Exited(EVAL, code, lines)) == []
     assert run.phase(EVAL) is TaskPhase.FAILED
-    assert run.state.notes == (f"evaluator:0 exited with code {code} and is not started again: {why}; the run goes on without it",)
+    assert run.state.notes == (
+        (
+            f"evaluator:0 exited with code {code} and is not started again: {why}; "
+            "the run goes on without it"
+        ),
+    )
     assert run.at(6, Exited(W0, 0)) == ["TERM ps:0"]
 
 
-def restarts_of_evaluator(lines: tuple[str, ...], *, code: int = 1, lived_s: float = 3.0, name: str = "failure") -> int:
+def restarts_of_evaluator(
+    lines: tuple[str, ...], *, code: int = 1, lived_s: float = 3.0, name: str = "failure"
+) -> int:
     """How often an evaluator starts again that fails like this each time."""
     policy = RestartPolicy(name, 3, 600, 1, 30)  # type: ignore[arg-type]
-    run, now, restarts = Replay(make_plan(task_plan(W0), task_plan(EVAL, needs=(), restart=policy))).up(), 1.0, 0
+    run, now, restarts = (
+        Replay(make_plan(task_plan(W0), task_plan(EVAL, needs=(), restart=policy))).up(),
+        1.0,
+        0,
+    )
     while run.phase(EVAL) is not TaskPhase.FAILED:
-        run.at(now + lived_s, Exited(EVAL, code, tuple(line.replace("#", str(restarts)) for line in lines)))
+        run.at(
+            now + lived_s,
+            Exited(EVAL, code, tuple(line.replace("#", str(restarts)) for line in lines)),
+        )
         now += lived_s + 40
         restarts += len(run.at(now, Tick()))
         run.at(now, Started(EVAL, 200))
@@ -240,7 +288,9 @@ def restarts_of_evaluator(lines: tuple[str, ...], *, code: int = 1, lived_s: flo
 
 def test_an_evaluator_that_fails_twice_alike_in_a_short_life_is_not_started_a_third_time() -> None:
     assert restarts_of_evaluator((*BROKEN[:2], "ValueError: bad shape")) == 1
-    assert restarts_of_evaluator((*BROKEN[:2], "TypeError: cannot add <Thing object at 0x7f#>")) == 1
+    assert (
+        restarts_of_evaluator((*BROKEN[:2], "TypeError: cannot add <Thing object at 0x7f#>")) == 1
+    )
     assert restarts_of_evaluator(("model_fn failed on its data at m.py:3",)) == 1
 
 
@@ -250,18 +300,28 @@ def test_an_evaluator_that_fails_twice_alike_in_a_short_life_is_not_started_a_th
         ((*BROKEN[:2], "ValueError: bad shape #"), {}),
         ((*BROKEN[:2], "ValueError: bad shape"), {"lived_s": 100.0}),
         ((*BROKEN[:2], "ConnectionRefusedError: [Errno 111] Connection refused"), {}),
-        ((*BROKEN[:2], "tensorflow.python.framework.errors_impl.UnavailableError: failed to connect"), {}),
+        (
+            (
+                *BROKEN[:2],
+                "tensorflow.python.framework.errors_impl.UnavailableError: failed to connect",
+            ),
+            {},
+        ),
         ((*BROKEN[:2], "ValueError: Can't load save_path when it is None."), {}),
         (("evaluating",), {}),
         ((), {}),
         (("bad",), {"code": -9}),
     ],
 )
-def test_an_evaluator_that_may_succeed_is_started_again_until_its_limit(lines: tuple[str, ...], more: dict[str, Any]) -> None:
+def test_an_evaluator_that_may_succeed_is_started_again_until_its_limit(
+    lines: tuple[str, ...], more: dict[str, Any]
+) -> None:
     assert restarts_of_evaluator(lines, **more) == 3
 
 
-def test_a_program_that_fails_twice_alike_after_another_was_killed_is_started_again(run: Replay) -> None:
+def test_a_program_that_fails_twice_alike_after_another_was_killed_is_started_again(
+    run: Replay,
+) -> None:
     now = 5.0
     for _ in range(2):
         run.at(now, Exited(PS, -9))
@@ -271,11 +331,17 @@ def test_a_program_that_fails_twice_alike_after_another_was_killed_is_started_ag
         run.at(now, Tick(), Started(PS, 300), Serving(PS), Started(W0, 301))
     run.at(now, Exited(PS, -9))
     run.at(now + 0.1, Exited(W0, 1, BROKEN))
-    assert run.outcome.text.endswith("and worker:0 exited with code 1 after it; another attempt would fail alike")
+    assert run.outcome.text.endswith(
+        "and worker:0 exited with code 1 after it; another attempt would fail alike"
+    )
 
 
 def test_stop_is_term_and_a_second_one_kills(run: Replay) -> None:
-    assert run.at(5, Stop("Ctrl-C", exit_code=130)) == ["TERM ps:0", "TERM worker:0", "TERM worker:1"]
+    assert run.at(5, Stop("Ctrl-C", exit_code=130)) == [
+        "TERM ps:0",
+        "TERM worker:0",
+        "TERM worker:1",
+    ]
     assert run.at(5.1, Stop("again")) == []
     assert run.at(5.2, Kill("now")) == ["KILL ps:0", "KILL worker:0", "KILL worker:1"]
     assert run.at(5.3, Exited(PS, -9), Exited(W0, -9), Exited(W1, -9)) == ["end 130"]
@@ -317,7 +383,11 @@ def test_the_time_limit_ends_the_run() -> None:
 
 
 def test_a_time_limit_may_be_success() -> None:
-    run = Replay(make_plan(task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100, run_exit_code=0))).up()
+    run = Replay(
+        make_plan(
+            task_plan(PS), task_plan(W0), deadlines=replace(LIMITS, run_s=100, run_exit_code=0)
+        )
+    ).up()
     run.at(100, Tick())
     assert (run.outcome.ok, run.outcome.exit_code) == (True, 0)
 
@@ -331,7 +401,10 @@ def test_a_changed_plan_touches_only_what_differs(run: Replay) -> None:
 
 def test_a_changed_plan_adds_and_removes_tasks(run: Replay) -> None:
     other = Task("worker", 2)
-    assert run.at(5, Apply(make_plan(task_plan(PS), task_plan(W0), task_plan(other)))) == ["TERM worker:1", "start worker:2/1"]
+    assert run.at(5, Apply(make_plan(task_plan(PS), task_plan(W0), task_plan(other)))) == [
+        "TERM worker:1",
+        "start worker:2/1",
+    ]
     assert run.at(5.1, Exited(W1, -15)) == []
     assert W1 not in run.state.tasks
 
@@ -382,20 +455,34 @@ CONTROLLER = Task("controller", 0)
 
 
 def test_when_all_workers_serve_another_program_decides() -> None:
-    run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, needs=()), task_plan(W1, needs=()))).up()
+    run = Replay(
+        make_plan(
+            task_plan(CONTROLLER, decides=False, needs=()),
+            task_plan(W0, needs=()),
+            task_plan(W1, needs=()),
+        )
+    ).up()
     run.at(5, Reported(W0, Stage.JOINED), Reported(W1, Stage.JOINED))
     assert run.at(6, Exited(CONTROLLER, 0)) == ["TERM worker:0", "TERM worker:1"]
     assert run.outcome == Outcome(True, 0, "done")
 
 
 def test_workers_that_join_after_the_controller_has_ended_end_the_run() -> None:
-    run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, needs=()))).up()
+    run = Replay(
+        make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, needs=()))
+    ).up()
     assert run.at(5, Exited(CONTROLLER, 0)) == []
     assert run.at(6, Reported(W0, Stage.JOINED)) == ["TERM worker:0"]
 
 
 def test_while_a_worker_works_no_controller_decides() -> None:
-    run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, needs=()), task_plan(W1, needs=()))).up()
+    run = Replay(
+        make_plan(
+            task_plan(CONTROLLER, decides=False, needs=()),
+            task_plan(W0, needs=()),
+            task_plan(W1, needs=()),
+        )
+    ).up()
     run.at(5, Reported(W1, Stage.JOINED))
     assert run.at(6, Exited(CONTROLLER, 0)) == []
 
@@ -406,7 +493,11 @@ def test_programs_that_are_only_servers_any_more_wait_for_a_client_from_outside(
 
 
 def test_where_nobody_is_to_decide_nobody_does() -> None:
-    run = Replay(make_plan(task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, decides=False, needs=()))).up()
+    run = Replay(
+        make_plan(
+            task_plan(CONTROLLER, decides=False, needs=()), task_plan(W0, decides=False, needs=())
+        )
+    ).up()
     run.at(5, Reported(W0, Stage.JOINED))
     assert run.at(6, Exited(CONTROLLER, 0)) == []
 
@@ -414,7 +505,9 @@ def test_where_nobody_is_to_decide_nobody_does() -> None:
 def test_an_exit_code_that_is_taken_for_success_is_told() -> None:
     run = Replay(make_plan(task_plan(W0, needs=(), ok_exit_codes=(0, 1)))).up()
     run.at(5, Exited(W0, 1))
-    assert run.outcome == Outcome(True, 0, "worker:0 exited with code 1, which its ok_exit_codes allow")
+    assert run.outcome == Outcome(
+        True, 0, "worker:0 exited with code 1, which its ok_exit_codes allow"
+    )
 
 
 def test_a_failure_that_speaks_of_the_role_repeats_the_guess_that_it_may_be_due_to() -> None:
@@ -426,15 +519,34 @@ def test_a_failure_that_speaks_of_the_role_repeats_the_guess_that_it_may_be_due_
         (3, -9, (), False),
     ):
         run = Replay(
-            make_plan(task_plan(W0, needs=(), failure_hint="psclust gave it TF_CONFIG", restart=replace(task_plan(W0).restart, max=0)))
+            make_plan(
+                task_plan(
+                    W0,
+                    needs=(),
+                    failure_hint="psclust gave it TF_CONFIG",
+                    restart=replace(task_plan(W0).restart, max=0),
+                )
+            )
         )
         run.at(0, Apply(run.plan), Started(W0, 7))
         run.at(lived, Exited(W0, code, lines))
-        assert (run.outcome.text == "worker:0 exited with code 2; psclust gave it TF_CONFIG") is repeated
+        assert (
+            run.outcome.text == "worker:0 exited with code 2; psclust gave it TF_CONFIG"
+        ) is repeated
 
 
 def test_a_failure_that_is_known_has_a_remedy(run: Replay) -> None:
-    run.at(5, Exited(W1, 1, ("Traceback (most recent call last):", "AttributeError: module 'tensorflow' has no attribute 'estimator'")))
+    run.at(
+        5,
+        Exited(
+            W1,
+            1,
+            (
+                "Traceback (most recent call last):",
+                "AttributeError: module 'tensorflow' has no attribute 'estimator'",
+            ),
+        ),
+    )
     assert run.outcome.text == "worker:1 exited with code 1"
     assert "psclust.Program (docs/tasks/estimator.md)" in (run.outcome.remedy or "")
 

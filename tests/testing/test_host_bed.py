@@ -1,4 +1,5 @@
-"""The hosts that other tests run on are hosts: each its own name, address, processes and files, reached by a real sshd."""
+"""The hosts that other tests run on are hosts: each its own name, address, processes and files,
+reached by a real sshd."""
 
 from __future__ import annotations
 
@@ -18,9 +19,20 @@ from psclust.testing.wait import wait_until
 pytestmark = pytest.mark.process
 
 
-def _ssh(bed: HostBed, host: BedHost, *command: str, deadline: int = 10) -> subprocess.CompletedProcess[str]:
-    options = ["-F", str(bed.home / ".ssh" / "config"), "-o", "BatchMode=yes", "-o", f"ConnectTimeout={deadline}"]
-    return subprocess.run(["ssh", *options, host.name, *command], capture_output=True, text=True, timeout=300)
+def _ssh(
+    bed: HostBed, host: BedHost, *command: str, deadline: int = 10
+) -> subprocess.CompletedProcess[str]:
+    options = [
+        "-F",
+        str(bed.home / ".ssh" / "config"),
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        f"ConnectTimeout={deadline}",
+    ]
+    return subprocess.run(
+        ["ssh", *options, host.name, *command], capture_output=True, text=True, timeout=300
+    )
 
 
 @pytest.fixture(params=[True, False], ids=["namespaces", "loopback"])
@@ -33,7 +45,10 @@ def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[HostBed]:
 
 def test_every_host_is_reached_by_its_name_with_the_keys_of_the_bed(bed: HostBed) -> None:
     for host in bed.hosts:
-        assert _ssh(bed, host, "echo $SSH_CONNECTION").stdout.split()[2:] == [host.address, str(host.port)]
+        assert _ssh(bed, host, "echo $SSH_CONNECTION").stdout.split()[2:] == [
+            host.address,
+            str(host.port),
+        ]
 
 
 @pytest.fixture
@@ -46,8 +61,14 @@ def isolated(tmp_path: Path) -> Iterator[HostBed]:
 
 def test_a_host_has_a_name_processes_and_files_of_its_own(isolated: HostBed) -> None:
     first, second = isolated.hosts
-    assert [_ssh(isolated, host, "hostname").stdout.strip() for host in isolated.hosts] == ["h1", "h2"]
-    assert _ssh(isolated, first, "echo here > /tmp/file; echo here > ~/file; pwd").stdout.strip() == "/run/home"
+    assert [_ssh(isolated, host, "hostname").stdout.strip() for host in isolated.hosts] == [
+        "h1",
+        "h2",
+    ]
+    assert (
+        _ssh(isolated, first, "echo here > /tmp/file; echo here > ~/file; pwd").stdout.strip()
+        == "/run/home"
+    )
     assert (first.home / "file").read_text() == "here\n"
     assert _ssh(isolated, second, "ls /tmp/file ~/file").returncode != 0
     assert not Path("/tmp/file").exists()
@@ -67,16 +88,26 @@ def test_hosts_reach_each_other_until_one_is_cut_off(isolated: HostBed) -> None:
     assert first.run("sh", "-c", dial) == "SSH-"
 
 
-def test_sshd_stopped_is_refused_and_a_host_switched_off_has_no_process_left(isolated: HostBed) -> None:
+def test_sshd_stopped_is_refused_and_a_host_switched_off_has_no_process_left(
+    isolated: HostBed,
+) -> None:
     first, second = isolated.hosts
     second.stop_sshd()
     wait_until(lambda: "refused" in _ssh(isolated, second, "true").stderr, what="the refusal")
     assert second.run("hostname").strip() == "h2"
     subprocess.Popen(first.command("sleep", "1000"))
-    wait_until(lambda: any("1000" in words_of(process) for process in first.processes()), what="the process")
+    wait_until(
+        lambda: any("1000" in words_of(process) for process in first.processes()),
+        what="the process",
+    )
     processes = first.processes()
     first.switch_off()
-    wait_until(lambda: not any(process.is_running() and process.status() != "zombie" for process in processes), what="its end")
+    wait_until(
+        lambda: (
+            not any(process.is_running() and process.status() != "zombie" for process in processes)
+        ),
+        what="its end",
+    )
     # The number of its first process may be given to any other, such as this one.
     first.process.pid = os.getpid()
     assert first.processes() == []
@@ -96,6 +127,9 @@ def test_nothing_of_a_bed_is_left(tmp_path: Path) -> None:
 
 
 def _links(bridge: str) -> set[str]:
-    """The numbers of its interfaces, which are not given again; other tests have beds at the same time."""
-    listed = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout.splitlines()
+    """The numbers of its interfaces, which are not given again; other tests have beds at the same
+    time."""
+    listed = subprocess.run(
+        ["ip", "-o", "link"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return {line.partition(":")[0] for line in listed if re.search(rf"\b{bridge}\b", line)}

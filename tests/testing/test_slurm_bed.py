@@ -14,7 +14,10 @@ from psclust.testing.processes import words_of
 from psclust.testing.slurm import SlurmBed, slurm_bed
 from psclust.testing.wait import wait_until
 
-pytestmark = [pytest.mark.process, pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's daemons need root")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(os.geteuid() != 0, reason="Slurm's daemons need root"),
+]
 
 # A process that leaves its parent's session and tree.
 _STRAY = """import os, time
@@ -40,7 +43,9 @@ def test_each_node_has_its_own_name_and_address(slurm: SlurmBed) -> None:
 
 
 def test_a_task_is_given_its_own_gpu(slurm: SlurmBed) -> None:
-    found = slurm.run("srun", "-N1", "-n2", "--gpus-per-task=1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
+    found = slurm.run(
+        "srun", "-N1", "-n2", "--gpus-per-task=1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"
+    )
     assert sorted(found.split()) == ["0", "1"]
 
 
@@ -56,8 +61,13 @@ def test_a_node_that_is_cut_off_is_down_until_it_is_healed(slurm: SlurmBed) -> N
 def test_nothing_of_a_bed_is_left(tmp_path: Path, tracking: str) -> None:
     with slurm_bed(tmp_path / "slurm", 1, tracking=tracking) as slurm:  # type: ignore[arg-type]
         environ = {**os.environ, **slurm.environ}
-        job = subprocess.Popen(["srun", "-Q", sys.executable, "-c", _STRAY], env=environ, stderr=subprocess.DEVNULL)
-        wait_until(lambda: len([each for each in slurm.processes() if _STRAY in words_of(each)]) == 2, what="the job's processes")
+        job = subprocess.Popen(
+            ["srun", "-Q", sys.executable, "-c", _STRAY], env=environ, stderr=subprocess.DEVNULL
+        )
+        wait_until(
+            lambda: len([each for each in slurm.processes() if _STRAY in words_of(each)]) == 2,
+            what="the job's processes",
+        )
         assert slurm.node_states() in (["mixed"], ["allocated"])
     job.wait()
     wait_until(lambda: slurm.processes() == [], what="the end of all processes")

@@ -1,4 +1,5 @@
-"""Clusters to train on: all tasks inside this process where that is enough, or a process each that can be killed and started again."""
+"""Clusters to train on: all tasks inside this process where that is enough, or a process each that
+can be killed and started again."""
 
 from __future__ import annotations
 
@@ -35,17 +36,23 @@ def free_cluster() -> Iterator[Callable[..., ClusterSpec]]:
             holder.bind(("127.0.0.1", 0))
             return f"127.0.0.1:{holder.getsockname()[1]}"
 
-        yield lambda **counts: ClusterSpec({job: tuple(address() for _ in range(count)) for job, count in counts.items()})
+        yield lambda **counts: ClusterSpec(
+            {job: tuple(address() for _ in range(count)) for job, count in counts.items()}
+        )
 
 
 @pytest.fixture
-def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Trained]:
-    """Trains a program and returns what comes out; on a cluster in a process of its own, whose threads are the clients.
+def train_here(
+    free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Trained]:
+    """Trains a program and returns what comes out; on a cluster in a process of its own, whose
+    threads are the clients.
 
-    train_here(program, replication=None, sync=False, ps=2, workers=2, placement=PLAIN, folder=None, devices=None, backup_workers=0,
-    max_staleness=None, here=False, **options); replication None is one process alone. Each worker has so many CPU `devices`, or as a list
-    says. The model's folder is named after the way of training unless `folder` says otherwise. `here`: in this process also on a cluster,
-    for a program whose traces the test looks at.
+    train_here(program, replication=None, sync=False, ps=2, workers=2, placement=PLAIN, folder=None,
+    devices=None, backup_workers=0, max_staleness=None, here=False, **options); replication None is
+    one process alone. Each worker has so many CPU `devices`, or as a list says. The model's folder
+    is named after the way of training unless `folder` says otherwise. `here`: in this process also
+    on a cluster, for a program whose traces the test looks at.
     """
     for name, value in SERVER.items():
         monkeypatch.setenv(name, value)
@@ -70,7 +77,9 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
 
         def context(task: Task, count: int | None = None) -> TaskContext:
             control = {"backup_workers": backup_workers, "max_staleness": max_staleness}
-            return TaskContext(task, cluster, replication, sync, placement=placement, device_count=count, **control)
+            return TaskContext(
+                task, cluster, replication, sync, placement=placement, device_count=count, **control
+            )
 
         def training(*contexts: TaskContext) -> Training:
             return Training(program, contexts, Options("", **options), model_dir)
@@ -85,7 +94,10 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
             cluster = free_cluster(ps=ps, chief=chief, worker=workers)
             tasks = [task for task in cluster.tasks() if task.job != "ps"]
             counts = devices if isinstance(devices, list) else [devices] * len(tasks)
-            served, contexts = ("ps",), [context(task, count) for task, count in zip(tasks, counts, strict=True)]
+            served, contexts = (
+                ("ps",),
+                [context(task, count) for task, count in zip(tasks, counts, strict=True)],
+            )
         with _serving(cluster, *served, devices=devices if replication == "in-graph" else None):
             training(*contexts).run() if here else training(*contexts).run_apart()
         return read_checkpoint(model_dir)
@@ -95,7 +107,8 @@ def train_here(free_cluster: Callable[..., ClusterSpec], tmp_path: Path, monkeyp
 
 @contextmanager
 def _serving(cluster: ClusterSpec, *jobs: str, devices: int | None = None) -> Iterator[None]:
-    """A bare server for every task of some jobs, each a process: a server that is a thread cannot be stopped, and keeps 30 MB."""
+    """A bare server for every task of some jobs, each a process: a server that is a thread cannot
+    be stopped, and keeps 30 MB."""
     servers = [_serve(cluster, task, devices or 1) for task in cluster.tasks() if task.job in jobs]
     try:
         yield
@@ -118,7 +131,8 @@ def _serve(cluster: ClusterSpec, task: Task, devices: int = 1) -> Any:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Runs `python -m psclust.train` with some arguments and without a cluster: (exit code, output)."""
+    """Runs `python -m psclust.train` with some arguments and without a cluster: (exit code,
+    output)."""
 
     def run(*arguments: str, **environment: str) -> tuple[int, str]:
         log = tmp_path / "alone.log"
@@ -131,7 +145,8 @@ def alone(tmp_path: Path) -> Callable[..., tuple[int, str]]:
 
 @dataclass
 class Processes:
-    """A cluster with a process for each task: bare servers, and clients forked from one process that has imported TensorFlow."""
+    """A cluster with a process for each task: bare servers, and clients forked from one process
+    that has imported TensorFlow."""
 
     folder: Path
     cluster: ClusterSpec
@@ -195,10 +210,14 @@ class Processes:
         """Waits for all clients; their exit codes."""
         try:
             wait_until(
-                lambda: all(client.exitcode is not None for client in self.clients.values()), deadline_s, what="the end of all clients"
+                lambda: all(client.exitcode is not None for client in self.clients.values()),
+                deadline_s,
+                what="the end of all clients",
             )
         except TimeoutError as error:
-            raise TimeoutError(f"{error}\n" + "\n".join(f"--- {task}\n{self.log(task)}" for task in self.clients)) from None
+            raise TimeoutError(
+                f"{error}\n" + "\n".join(f"--- {task}\n{self.log(task)}" for task in self.clients)
+            ) from None
         return {task: client.exitcode for task, client in self.clients.items()}
 
     def trained(self) -> Trained:
@@ -221,13 +240,33 @@ def _answers(address: str) -> bool:
 
 
 @pytest.fixture
-def processes(free_cluster: Callable[..., ClusterSpec], tmp_path: Path) -> Iterator[Callable[..., Processes]]:
-    """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2, environment={})`; ends whatever is left."""
+def processes(
+    free_cluster: Callable[..., ClusterSpec], tmp_path: Path
+) -> Iterator[Callable[..., Processes]]:
+    """Starts `processes(replication, sync, "module:program", *options, ps=2, worker=2,
+    environment={})`; ends whatever is left."""
     with ExitStack() as started:
 
-        def start(replication: str, sync: bool, *arguments: str, environment: Mapping[str, str] | None = None, **counts: int) -> Processes:
-            counts = {"ps": 2, "worker": 2} | counts | ({"client": 1} if replication == "in-graph" else {})
-            made = Processes(tmp_path, free_cluster(**counts), replication, sync, list(arguments), environment or {})
+        def start(
+            replication: str,
+            sync: bool,
+            *arguments: str,
+            environment: Mapping[str, str] | None = None,
+            **counts: int,
+        ) -> Processes:
+            counts = (
+                {"ps": 2, "worker": 2}
+                | counts
+                | ({"client": 1} if replication == "in-graph" else {})
+            )
+            made = Processes(
+                tmp_path,
+                free_cluster(**counts),
+                replication,
+                sync,
+                list(arguments),
+                environment or {},
+            )
             started.callback(made.close)
             made.start_all()
             return made

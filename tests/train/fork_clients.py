@@ -1,5 +1,6 @@
-"""Clients and bare servers in processes of their own, forked from one that has imported TensorFlow. A module by itself, because what is
-forked is found by its module's name, and every folder's conftest has the same."""
+"""Clients and bare servers in processes of their own, forked from one that has imported TensorFlow.
+A module by itself, because what is forked is found by its module's name, and every folder's
+conftest has the same."""
 
 from __future__ import annotations
 
@@ -12,14 +13,20 @@ from typing import Any
 
 HERE = Path(__file__).parent
 # Ports are held by a bound socket for as long as a test runs; servers share them with it.
-SERVER = {"TF_GRPC_REUSE_PORT": "1", "TF_GRPC_WORKER_CACHE_QUEUES": "4", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+SERVER = {
+    "TF_GRPC_REUSE_PORT": "1",
+    "TF_GRPC_WORKER_CACHE_QUEUES": "4",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["preloaded"])
 
 
 def fork(target: Any, *args: Any) -> Any:
-    """Call `target` in a process that has loaded the modules of `preloaded`, which its fork server finds by PYTHONPATH alone."""
+    """Call `target` in a process that has loaded the modules of `preloaded`, which its fork server
+    finds by PYTHONPATH alone."""
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), path] if path else [str(HERE)])
     forkserver.ensure_running()
@@ -60,6 +67,16 @@ def run_server(arguments: list[str]) -> None:
 
 
 def fork_server(cluster: str, job: str, task: int, devices: int = 1) -> Any:
-    """Starts a bare server of the cluster spec in JSON, with so many CPU devices; it may take a moment to answer."""
-    arguments = ["--cluster", cluster, "--job", job, "--task", str(task), "--device-count", str(devices)]
+    """Starts a bare server of the cluster spec in JSON, with so many CPU devices; it may take a
+    moment to answer."""
+    arguments = [
+        "--cluster",
+        cluster,
+        "--job",
+        job,
+        "--task",
+        str(task),
+        "--device-count",
+        str(devices),
+    ]
     return fork(run_server, arguments)

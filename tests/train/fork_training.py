@@ -1,5 +1,6 @@
-"""A whole training in a process of its own, forked from one that has imported TensorFlow: the TensorFlow server of a client cannot be
-stopped, and would keep its memory for as long as the tests run. A module by itself, see `fork_clients`."""
+"""A whole training in a process of its own, forked from one that has imported TensorFlow: the
+TensorFlow server of a client cannot be stopped, and would keep its memory for as long as the tests
+run. A module by itself, see `fork_clients`."""
 
 from __future__ import annotations
 
@@ -39,14 +40,28 @@ class Training:
 
         def train(context: TaskContext) -> None:
             try:
-                modes.train(Job(self.program, context, self.options, self.model_dir, Reporter(ProgressFile(None), 60.0)))
+                modes.train(
+                    Job(
+                        self.program,
+                        context,
+                        self.options,
+                        self.model_dir,
+                        Reporter(ProgressFile(None), 60.0),
+                    )
+                )
             except BaseException as error:  # noqa: BLE001 - raised below
                 errors.append(error)
 
-        threads = [threading.Thread(target=train, args=(context,), daemon=True) for context in self.contexts]
+        threads = [
+            threading.Thread(target=train, args=(context,), daemon=True)
+            for context in self.contexts
+        ]
         for thread in threads:
             thread.start()
-        wait_until(lambda: errors or not any(thread.is_alive() for thread in threads), what="the end of the training")
+        wait_until(
+            lambda: errors or not any(thread.is_alive() for thread in threads),
+            what="the end of the training",
+        )
         if errors:
             raise errors[0]
 
@@ -56,7 +71,11 @@ class Training:
         process = fork(_run, cloudpickle.dumps(self), theirs)
         theirs.close()
         try:
-            error = cloudpickle.loads(answer.recv_bytes()) if answer.poll(PATIENCE_S) else TimeoutError("no answer")
+            error = (
+                cloudpickle.loads(answer.recv_bytes())
+                if answer.poll(PATIENCE_S)
+                else TimeoutError("no answer")
+            )
         except EOFError:
             process.join()
             error = RuntimeError(f"the process of the training ended with {process.exitcode}")

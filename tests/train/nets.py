@@ -1,4 +1,5 @@
-"""A small net with everything that could break the equivalence of replications: batch normalisation, a sparse table, regularization."""
+"""A small net with everything that could break the equivalence of replications: batch
+normalisation, a sparse table, regularization."""
 
 from __future__ import annotations
 
@@ -18,12 +19,19 @@ def _net(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclu
         with tf.compat.v1.variable_scope(name):
             penalty = tf.keras.regularizers.L2(params["l2"]) if params["l2"] else None
             start = tf.compat.v1.random_normal_initializer(seed=len(name))
-            x = tf.matmul(x, tf.compat.v1.get_variable("weights", [int(x.shape[-1]), 6], initializer=start, regularizer=penalty))
+            x = tf.matmul(
+                x,
+                tf.compat.v1.get_variable(
+                    "weights", [int(x.shape[-1]), 6], initializer=start, regularizer=penalty
+                ),
+            )
             if params["normalize"]:
                 x = psclust.batch_normalization(x, mode == psclust.ModeKeys.TRAIN, momentum=0.9)
             x = tf.nn.tanh(x)
     words = tf.compat.v1.get_variable("words", [5, 1], initializer=tf.compat.v1.ones_initializer())
-    output = tf.compat.v1.get_variable("output", [6, 1], initializer=tf.compat.v1.constant_initializer(0.3))
+    output = tf.compat.v1.get_variable(
+        "output", [6, 1], initializer=tf.compat.v1.constant_initializer(0.3)
+    )
     guess = (tf.matmul(x, output) + tf.nn.embedding_lookup(words, features["word"]))[:, 0]
     tf.compat.v1.losses.mean_squared_error(labels, guess)
     return psclust.EstimatorSpec(mode, predictions=guess, loss=tf.compat.v1.losses.get_total_loss())
@@ -31,7 +39,12 @@ def _net(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclu
 
 def net(config: psclust.TrainConfig | None = None, **params: Any) -> psclust.Program:
     return psclust.Program(
-        _net, toys._line_input, toys._line_optimizer, params={**NET, **params}, config=config or psclust.TrainConfig(), seed=1
+        _net,
+        toys._line_input,
+        toys._line_optimizer,
+        params={**NET, **params},
+        config=config or psclust.TrainConfig(),
+        seed=1,
     )
 
 
@@ -40,7 +53,8 @@ shared = net(psclust.TrainConfig(moving_statistics="sync"), points=1800, rate=0.
 
 
 def _watched(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
-    """Summarizes the words it sees, and has a NaN in its gradient, but not in its loss, for label 7."""
+    """Summarizes the words it sees, and has a NaN in its gradient, but not in its loss, for label
+    7."""
     weight = tf.compat.v1.get_variable("weight", [], initializer=tf.compat.v1.ones_initializer())
     other = tf.compat.v1.get_variable("other", [], initializer=tf.compat.v1.ones_initializer())
     x = tf.cast(features, tf.float32)
@@ -48,7 +62,9 @@ def _watched(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
     tf.compat.v1.summary.image("picture", tf.reshape(x[:1], [1, 1, 1, 1]))
     # The root of zero is zero, its derivative is not.
     broken = tf.sqrt(other * tf.reduce_mean(tf.where(tf.equal(labels, 7), 0.0, 1.0)))
-    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((weight * x - 1.0) ** 2) + 1e-30 * broken)
+    return psclust.EstimatorSpec(
+        mode, loss=tf.reduce_mean((weight * x - 1.0) ** 2) + 1e-30 * broken
+    )
 
 
 def _watched_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
@@ -58,7 +74,12 @@ def _watched_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Data
 
 
 def watched(config: psclust.TrainConfig, **params: Any) -> psclust.Program:
-    """Batches of one number each, that of the replica; the gradient of `other` is not finite at batch `broken_at`."""
+    """Batches of one number each, that of the replica; the gradient of `other` is not finite at
+    batch `broken_at`."""
     return psclust.Program(
-        _watched, _watched_input, toys._sgd, params={"rate": 0.0, "batches": 20, "broken_at": 0, **params}, config=config
+        _watched,
+        _watched_input,
+        toys._sgd,
+        params={"rate": 0.0, "batches": 20, "broken_at": 0, **params},
+        config=config,
     )

@@ -17,11 +17,15 @@ def model_fn(features, labels, mode, params, config):
     predictions = {"class": tf.argmax(logits, 1), "probabilities": tf.nn.softmax(logits)}
     if mode == tf.estimator.ModeKeys.PREDICT:
         export_outputs = {"classify": tf.estimator.export.PredictOutput(predictions)}
-        return tf.estimator.EstimatorSpec(mode, predictions=predictions, export_outputs=export_outputs)
+        return tf.estimator.EstimatorSpec(
+            mode, predictions=predictions, export_outputs=export_outputs
+        )
     loss = tf.losses.sparse_softmax_cross_entropy(labels=labels, logits=logits)
     accuracy = tf.metrics.accuracy(labels, predictions["class"])
     if mode == tf.estimator.ModeKeys.EVAL:
         return tf.estimator.EstimatorSpec(mode, loss=loss, eval_metric_ops={"accuracy": accuracy})
     optimizer = tf.train.AdamOptimizer(params["rate"])
-    train_op = optimizer.minimize(loss, global_step=tf.train.get_global_step() if params["counts"] else None)
+    train_op = optimizer.minimize(
+        loss, global_step=tf.train.get_global_step() if params["counts"] else None
+    )
     return tf.estimator.EstimatorSpec(mode, loss=loss, train_op=train_op)

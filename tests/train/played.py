@@ -1,4 +1,5 @@
-"""A tally whose input is played by a test: every batch calls back when it is read, and may wait there."""
+"""A tally whose input is played by a test: every batch calls back when it is read, and may wait
+there."""
 
 from __future__ import annotations
 
@@ -14,9 +15,13 @@ import psclust
 from psclust.testing.wait import PATIENCE_S
 
 
-def played(play: Callable[[int, int], None], batches: Sequence[int], config: psclust.TrainConfig | None = None) -> psclust.Program:
-    """Replica i reads `batches[i]` batches of i + 1 examples each, which all say i. `play(i, j)` is called when it reads batch j, and with
-    the number of its batches when it finds the end."""
+def played(
+    play: Callable[[int, int], None],
+    batches: Sequence[int],
+    config: psclust.TrainConfig | None = None,
+) -> psclust.Program:
+    """Replica i reads `batches[i]` batches of i + 1 examples each, which all say i. `play(i, j)` is
+    called when it reads batch j, and with the number of its batches when it finds the end."""
 
     def input_fn(shard: psclust.Shard) -> tf.data.Dataset:
         replica, count = shard.index, batches[shard.index]
@@ -35,7 +40,12 @@ def played(play: Callable[[int, int], None], batches: Sequence[int], config: psc
         return dataset.map(lambda index: tf.fill([replica + 1], replica)).with_options(options)
 
     return psclust.Program(
-        toys._tally, input_fn, toys._sgd, params=toys.TALLY, input_on_client=True, config=config or psclust.TrainConfig()
+        toys._tally,
+        input_fn,
+        toys._sgd,
+        params=toys.TALLY,
+        input_on_client=True,
+        config=config or psclust.TrainConfig(),
     )
 
 
@@ -58,5 +68,10 @@ class Stage:
     def await_begun(self, replica: int, batches: int) -> None:
         """Returns when `replica` has begun so many."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._begun.get(replica, 0) >= batches, PATIENCE_S):
-                raise TimeoutError(f"replica {replica} has begun {self._begun.get(replica, 0)} batches, not {batches}")
+            if not self._changed.wait_for(
+                lambda: self._begun.get(replica, 0) >= batches, PATIENCE_S
+            ):
+                raise TimeoutError(
+                    f"replica {replica} has begun {self._begun.get(replica, 0)} "
+                    f"batches, not {batches}"
+                )

@@ -1,5 +1,6 @@
-"""A net whose first layer has four parts, each trained by an optimizer of its own, with everything that could break the equivalence of
-replications: dense and sparse gradients, rows that occur twice in a batch, batch normalization, and an uneven last batch."""
+"""A net whose first layer has four parts, each trained by an optimizer of its own, with everything
+that could break the equivalence of replications: dense and sparse gradients, rows that occur twice
+in a batch, batch normalization, and an uneven last batch."""
 
 from __future__ import annotations
 
@@ -27,10 +28,19 @@ class ByScope(tf.compat.v1.train.Optimizer):
         super().__init__(False, "ByScope")
         self._optimizers = {name: make() for name, make in OPTIMIZERS.items()}
 
-    def apply_gradients(self, grads_and_vars: Sequence[tuple[Any, Any]], global_step: Any = None, name: str | None = None) -> Any:
+    def apply_gradients(
+        self,
+        grads_and_vars: Sequence[tuple[Any, Any]],
+        global_step: Any = None,
+        name: str | None = None,
+    ) -> Any:
         updates = []
         for scope, optimizer in self._optimizers.items():
-            updates.append(optimizer.apply_gradients([pair for pair in grads_and_vars if pair[1].op.name.startswith(f"{scope}/")]))
+            updates.append(
+                optimizer.apply_gradients(
+                    [pair for pair in grads_and_vars if pair[1].op.name.startswith(f"{scope}/")]
+                )
+            )
         return tf.group(*updates)
 
 
@@ -44,8 +54,12 @@ def _input(shard: psclust.Shard) -> tf.data.Dataset:
 
 
 def _part(features: Any) -> Any:
-    table = tf.compat.v1.get_variable("table", [WORDS, 4], initializer=tf.compat.v1.random_normal_initializer(0, 0.1, seed=1))
-    weights = tf.compat.v1.get_variable("weights", [11, 6], initializer=tf.compat.v1.random_normal_initializer(0, 0.3, seed=2))
+    table = tf.compat.v1.get_variable(
+        "table", [WORDS, 4], initializer=tf.compat.v1.random_normal_initializer(0, 0.1, seed=1)
+    )
+    weights = tf.compat.v1.get_variable(
+        "weights", [11, 6], initializer=tf.compat.v1.random_normal_initializer(0, 0.3, seed=2)
+    )
     words = tf.reshape(tf.nn.embedding_lookup(table, features["word"]), [-1, 8])
     return tf.matmul(tf.concat([features["x"] * 3.0 + 2.0, words], 1), weights)
 
@@ -56,15 +70,28 @@ def _model(features: Any, labels: Any, mode: str) -> psclust.EstimatorSpec:
         with tf.compat.v1.variable_scope(name):
             parts.append(_part(features))
     with tf.compat.v1.variable_scope("momentum"):
-        output = tf.compat.v1.get_variable("output", [24, 1], initializer=tf.compat.v1.random_normal_initializer(0, 0.3, seed=3))
+        output = tf.compat.v1.get_variable(
+            "output", [24, 1], initializer=tf.compat.v1.random_normal_initializer(0, 0.3, seed=3)
+        )
     with tf.compat.v1.variable_scope("adam"):
         x = tf.concat(parts, 1)
-        x = tf.nn.tanh(psclust.batch_normalization(x, mode == psclust.ModeKeys.TRAIN, momentum=0.9, name="norm"))
+        x = tf.nn.tanh(
+            psclust.batch_normalization(
+                x, mode == psclust.ModeKeys.TRAIN, momentum=0.9, name="norm"
+            )
+        )
     with tf.compat.v1.variable_scope("adagrad"):
         bias = tf.compat.v1.get_variable("bias", [1], initializer=tf.compat.v1.zeros_initializer())
-    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(((tf.matmul(x, output) + bias)[:, 0] - labels) ** 2))
+    return psclust.EstimatorSpec(
+        mode, loss=tf.reduce_mean(((tf.matmul(x, output) + bias)[:, 0] - labels) ** 2)
+    )
 
 
 program = psclust.Program(
-    _model, _input, ByScope, config=psclust.TrainConfig(moving_statistics="sync", weight_decay=0.01, clip_norm=2.0, nan_guard="gradients")
+    _model,
+    _input,
+    ByScope,
+    config=psclust.TrainConfig(
+        moving_statistics="sync", weight_decay=0.01, clip_norm=2.0, nan_guard="gradients"
+    ),
 )

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.tensorflow
     ],
     ids=["round robin", "balanced", "cut"],
 )
-def test_another_order_of_creation_is_the_same_model(train_here: Callable[..., Any], placement: PlacementSettings) -> None:
+def test_another_order_of_creation_is_the_same_model(
+    train_here: Callable[..., Any], placement: PlacementSettings
+) -> None:
     import toys
 
     alone = train_here(toys.line)
@@ -33,16 +35,24 @@ def test_another_order_of_creation_is_the_same_model(train_here: Callable[..., A
     np.testing.assert_allclose(trained.values["bias"], alone.values["bias"], rtol=1e-4)
 
 
-@pytest.mark.parametrize("replication", ["between-graph", pytest.param("in-graph", marks=pytest.mark.long)])
-def test_functions_on_the_device_of_a_variable_train_where_the_policy_put_it(train_here: Callable[..., Any], replication: str) -> None:
+@pytest.mark.parametrize(
+    "replication", ["between-graph", pytest.param("in-graph", marks=pytest.mark.long)]
+)
+def test_functions_on_the_device_of_a_variable_train_where_the_policy_put_it(
+    train_here: Callable[..., Any], replication: str
+) -> None:
     import toys
 
     trained = train_here(toys.conditional, replication, sync=False, workers=1)
-    np.testing.assert_allclose(trained.values["words"], train_here(toys.conditional).values["words"], rtol=1e-4)
+    np.testing.assert_allclose(
+        trained.values["words"], train_here(toys.conditional).values["words"], rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_other_variables_are_named_before_training_starts(train_here: Callable[..., Any], sync: bool) -> None:
+def test_other_variables_are_named_before_training_starts(
+    train_here: Callable[..., Any], sync: bool
+) -> None:
     import toys
 
     with pytest.raises(PsclustError) as caught:
@@ -53,10 +63,15 @@ def test_other_variables_are_named_before_training_starts(train_here: Callable[.
     )
 
 
-def test_a_variable_without_a_gradient_of_every_worker_is_named_where_a_step_would_wait_for_it(train_here: Callable[..., Any]) -> None:
+def test_a_variable_without_a_gradient_of_every_worker_is_named_where_a_step_would_wait_for_it(
+    train_here: Callable[..., Any],
+) -> None:
     import wide
 
-    with pytest.raises(PsclustError, match="the loss depends on bias0 in only one of worker:1 and worker:0, the chief"):
+    with pytest.raises(
+        PsclustError,
+        match="the loss depends on bias0 in only one of worker:1 and worker:0, the chief",
+    ):
         train_here(wide.program().with_params({"lazy": True}), "between-graph", sync=True)
 
 
@@ -69,7 +84,9 @@ def test_a_variable_without_a_gradient_of_every_worker_is_named_where_a_step_wou
         ("/cpu:0", "only_here on no device. Create"),
     ],
 )
-def test_variables_that_are_on_no_ps_are_named_at_once(train_here: Callable[..., Any], sync: bool, device: str | None, found: str) -> None:
+def test_variables_that_are_on_no_ps_are_named_at_once(
+    train_here: Callable[..., Any], sync: bool, device: str | None, found: str
+) -> None:
     import toys
 
     program = toys.unshared.with_params({"device": device})
@@ -77,17 +94,26 @@ def test_variables_that_are_on_no_ps_are_named_at_once(train_here: Callable[...,
         train_here(program, "between-graph", sync=sync)
 
 
-def test_one_worker_alone_may_have_its_variables_where_it_likes(train_here: Callable[..., Any]) -> None:
+def test_one_worker_alone_may_have_its_variables_where_it_likes(
+    train_here: Callable[..., Any],
+) -> None:
     import toys
 
-    assert train_here(toys.unshared.with_params({"device": None}), "between-graph", sync=True, workers=1).step == 9
+    assert (
+        train_here(
+            toys.unshared.with_params({"device": None}), "between-graph", sync=True, workers=1
+        ).step
+        == 9
+    )
 
 
 def test_both_sides_of_every_kind_of_difference_are_shown() -> None:
     from psclust.train.between_graph.agreement import differences
 
     mine = {"a": Variable("a", (2,)), "b": Variable("b", (3,)), "c": Variable("c", (4,))}
-    theirs = {"a": Variable("a", (2,)), "b": Variable("b", (3, 1), "float64")} | {f"d{i}": Variable(f"d{i}", ()) for i in range(7)}
+    theirs = {"a": Variable("a", (2,)), "b": Variable("b", (3, 1), "float64")} | {
+        f"d{i}": Variable(f"d{i}", ()) for i in range(7)
+    }
     assert differences(mine, theirs, "chief:0") == [
         "b is float32 [3] here and float64 [3, 1] on chief:0",
         "c float32 [4] is only here",

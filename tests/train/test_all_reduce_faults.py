@@ -16,22 +16,37 @@ def test_who_stops_early_leaves_nobody_waiting(train_here: Callable[..., Any]) -
 
     import psclust
 
-    # The loss is always the same: the second three steps are no better than the first, and the chief stops.
-    program = toys.levels(psclust.TrainConfig(moving_statistics="sync", stop_after=3), batches=500).with_params({"rate": 0.0})
+    # The loss is always the same: the second three steps are no better than the first, and the
+    # chief stops.
+    program = toys.levels(
+        psclust.TrainConfig(moving_statistics="sync", stop_after=3), batches=500
+    ).with_params({"rate": 0.0})
     assert train_here(program, "between-graph", sync=True).step == pytest.approx(6, abs=1)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("lost", "devices"),
-    [pytest.param("worker:1", 1, marks=pytest.mark.long), pytest.param("worker:0", 1, marks=pytest.mark.long), ("worker:1", 2)],
+    [
+        pytest.param("worker:1", 1, marks=pytest.mark.long),
+        pytest.param("worker:0", 1, marks=pytest.mark.long),
+        ("worker:1", 2),
+    ],
 )
 def test_a_killed_worker_leaves_nobody_waiting_and_changes_no_weight(
     processes: Callable[..., Any], train_here: Callable[..., Any], lost: str, devices: int
 ) -> None:
     import nets
 
-    cluster = processes("between-graph", True, "nets:shared", "--log-seconds", "0.2", "--config", f"device_count={devices}")
+    cluster = processes(
+        "between-graph",
+        True,
+        "nets:shared",
+        "--log-seconds",
+        "0.2",
+        "--config",
+        f"device_count={devices}",
+    )
     cluster.reach("worker:1", 20)
     cluster.kill(lost)
     cluster.start(lost)

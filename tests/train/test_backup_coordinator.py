@@ -1,4 +1,5 @@
-"""Backup workers with real queues and accumulators, in one local session: a gradient counts as a whole or not at all."""
+"""Backup workers with real queues and accumulators, in one local session: a gradient counts as a
+whole or not at all."""
 
 from __future__ import annotations
 
@@ -37,8 +38,11 @@ def _step(one: BarrierParticipant, other: BarrierParticipant) -> tuple[Grant, Gr
 
 
 def _values(bench: Bench) -> tuple[list[float], list[float], list[int]]:
-    """dense, sparse, positions; a step of the tally adds 1 to the first element of either variable."""
-    dense, sparse, positions = bench.session.run(["dense/Read/ReadVariableOp:0", "sparse/Read/ReadVariableOp:0", bench.state.positions])
+    """dense, sparse, positions; a step of the tally adds 1 to the first element of either
+    variable."""
+    dense, sparse, positions = bench.session.run(
+        ["dense/Read/ReadVariableOp:0", "sparse/Read/ReadVariableOp:0", bench.state.positions]
+    )
     return dense.tolist(), sparse[:, 0].tolist(), positions.tolist()
 
 
@@ -61,7 +65,9 @@ def test_half_a_gradient_that_arrives_before_the_step_is_made_is_not_in_it(bench
     assert bench.dropped == [2]
     # It goes on in the step that is being made, and nothing of the dropped gradient is left.
     bench.session.run([bench.half_pushes[2], bench.other_halves[2]], {ops.round: next_round})
-    bench.session.run(ops.send, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: next_round})
+    bench.session.run(
+        ops.send, {ops.kind: Kind.GRADIENT, ops.incarnation: 5, ops.round: next_round}
+    )
     assert one.step()[0] == Grant(True, 2, True)
     # This gradient by hand brought no examples and 7 for each variable: (-2 + 7) / 2 examples.
     assert _values(bench) == (
@@ -86,7 +92,10 @@ def test_a_lost_worker_is_replaced_and_half_of_its_gradient_forgotten(bench: Ben
 
 
 def test_a_new_chief_starts_without_what_an_earlier_one_left(bench: Bench) -> None:
-    bench.session.run([bench.half_pushes[2], bench.other_halves[2], bench.half_pushes[0]], {w.round: 7 for w in bench.workers})
+    bench.session.run(
+        [bench.half_pushes[2], bench.other_halves[2], bench.half_pushes[0]],
+        {w.round: 7 for w in bench.workers},
+    )
     bench.drive()
     one, other = bench.join(0), bench.join(1)
     third = bench.join(2)
@@ -95,7 +104,9 @@ def test_a_new_chief_starts_without_what_an_earlier_one_left(bench: Bench) -> No
     assert _values(bench)[:2] == (_ones(1.0), _ones(1.0))
 
 
-def test_a_late_worker_steps_again_and_its_batch_is_used_up_with_the_next_update(bench: Bench) -> None:
+def test_a_late_worker_steps_again_and_its_batch_is_used_up_with_the_next_update(
+    bench: Bench,
+) -> None:
     bench.drive()
     one, other, late = bench.join(0), bench.join(1), bench.join(2)
     _step(one, other)

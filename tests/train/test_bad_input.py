@@ -1,5 +1,5 @@
-"""What is wrong with a program or its data is one clear sentence, in every way of training; nobody hangs, and the last good checkpoint
-stays."""
+"""What is wrong with a program or its data is one clear sentence, in every way of training; nobody
+hangs, and the last good checkpoint stays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ pytestmark = pytest.mark.tensorflow
 
 @dataclass(frozen=True)
 class Mistake:
-    """One of the program `bad_inputs`, and the sentence (a pattern) that it ends with. saved: there is a checkpoint to keep."""
+    """One of the program `bad_inputs`, and the sentence (a pattern) that it ends with. saved: there
+    is a checkpoint to keep."""
 
     params: Mapping[str, Any]
     sentence: str
@@ -32,39 +33,49 @@ class Mistake:
 
 MISTAKES = {
     "a loss that is no scalar": Mistake(
-        {"vector_loss": True}, r"model_fn returned a loss of shape \(2,\); return a scalar, for example tf\.reduce_mean\(loss\)"
+        {"vector_loss": True},
+        r"model_fn returned a loss of shape \(2,\); return a scalar, "
+        r"for example tf\.reduce_mean\(loss\)",
     ),
     "labels of a wrong rank": Mistake(
         {"columns": 2},
-        r"model_fn failed in mode 'train' at bad_inputs\.py:\d+ \(_model\): `labels\.shape\.rank` must equal `logits\.shape\.rank - 1`\. "
-        r".*; features: float32 \(2,\), labels: float32 \(None, 2\)",
+        r"model_fn failed in mode 'train' at bad_inputs\.py:\d+ \(_model\): "
+        r"`labels\.shape\.rank` must equal `logits\.shape\.rank - 1`\. .*; features: "
+        r"float32 \(2,\), labels: float32 \(None, 2\)",
     ),
     "labels that turn out too long": Mistake(
         {"long_at": 12},
-        r"model_fn failed on its data in \S+ at bad_inputs\.py:\d+ \(_model\): Incompatible shapes: \[2\] vs\. \[3\]; "
+        r"model_fn failed on its data in \S+ at bad_inputs\.py:\d+ \(_model\): Incompatible "
+        r"shapes: \[2\] vs\. \[3\]; "
         "look at the shapes and values of the batches",
         ModelError,
         saved=True,
     ),
     "a loss that is not finite": Mistake(
         {"nan_at": 12},
-        r"step \d+: (the loss is nan|weight has values that are not finite, and no checkpoint is written); lower the learning rate, .*",
+        r"step \d+: (the loss is nan|weight has values that are not finite, "
+        r"and no checkpoint is written); lower the learning rate, .*",
         NotFiniteError,
         saved=True,
     ),
     "an empty dataset": Mistake(
         {"batches": 0},
-        "the input( of worker:[01])? has no batch at all: input_fn returned an empty dataset, or there are fewer elements than replicas",
+        "the input( of worker:[01])? has no batch at all: input_fn returned an empty dataset, "
+        "or there are fewer elements than replicas",
     ),
-    "fewer elements than replicas": Mistake({"batches": 1}, "the input of worker:1 has no batch at all: input_fn returned an empty .*"),
+    "fewer elements than replicas": Mistake(
+        {"batches": 1}, "the input of worker:1 has no batch at all: input_fn returned an empty .*"
+    ),
     "a variable of one tower": Mistake(
         {"extra": True},
-        r"model_fn asks for the variable extra at bad_inputs\.py:\d+ \(_model\), which the first tower does not have; "
+        r"model_fn asks for the variable extra at bad_inputs\.py:\d+ \(_model\), which the first "
+        r"tower does not have; "
         "model_fn must create the same variables in every tower",
     ),
     "a variable of one worker": Mistake(
         {"extra": True},
-        r"worker:1 builds other variables than worker:0, the chief: extra float32 \[3\] is only here\. "
+        r"worker:1 builds other variables than worker:0, the chief: extra float32 \[3\] is only "
+        r"here\. "
         "model_fn must create the same variables in every worker",
         PsclustError,
     ),
@@ -73,7 +84,12 @@ EVERYWHERE = list(MISTAKES)[:5]
 IN_GRAPH = list(MISTAKES)[:7]
 
 
-def _fails(train_here: Callable[..., Any], how: tuple[str | None, bool], error: type[PsclustError], params: Mapping[str, Any]) -> str:
+def _fails(
+    train_here: Callable[..., Any],
+    how: tuple[str | None, bool],
+    error: type[PsclustError],
+    params: Mapping[str, Any],
+) -> str:
     """The sentence that training ends with."""
     import bad_inputs
 
@@ -116,13 +132,16 @@ def test_a_mistake_is_one_sentence_where_there_is_one_client(
 
 
 @pytest.mark.parametrize("first", ["the lookup", "the update"])
-def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_up(train_here: Callable[..., Any], first: str) -> None:
+def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_up(
+    train_here: Callable[..., Any], first: str
+) -> None:
     def model(features: Any) -> psclust.EstimatorSpec:
         table = tf.compat.v1.get_variable("table", [300, 64])
         never = [tf.queue.FIFOQueue(1, tf.int32).dequeue()] if first == "the update" else []
         with tf.control_dependencies(never):
             rows = tf.nn.embedding_lookup(table, features, name="words")
-        # The gradient of a sum does not depend on what is looked up, so the update need not wait for it.
+        # The gradient of a sum does not depend on what is looked up, so the update need not wait
+        # for it.
         loss = tf.reduce_sum(rows if first == "the update" else tf.square(rows))
         return psclust.EstimatorSpec("train", loss=loss)
 
@@ -131,9 +150,13 @@ def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_u
 
     optimizer = lambda: tf.compat.v1.train.AdamOptimizer(0.1)  # noqa: E731
     # The op that fails is psclust's.
-    program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="bfloat16"))
+    program = psclust.Program(
+        model, data, optimizer, config=psclust.TrainConfig(wire_dtype="bfloat16")
+    )
     place = r"model_fn failed on its data in tower_\d/words at test_bad_input\.py:\d+ \(model\)"
-    with pytest.raises(ModelError, match=place + r": indices\[\d\] = 300 is not in \[0, 300\); look at .*"):
+    with pytest.raises(
+        ModelError, match=place + r": indices\[\d\] = 300 is not in \[0, 300\); look at .*"
+    ):
         train_here(program, "in-graph", sync=True, here=True)
 
 
@@ -141,13 +164,29 @@ def test_an_id_that_a_table_does_not_have_is_named_with_the_line_that_looks_it_u
 @pytest.mark.parametrize(
     ("sync", "name"),
     [
-        *((True, name) for name in ("labels that turn out too long", "a loss that is not finite", "a variable of one worker")),
-        *(pytest.param(False, name, marks=pytest.mark.long) for name in ("a loss that is not finite", "fewer elements than replicas")),
+        *(
+            (True, name)
+            for name in (
+                "labels that turn out too long",
+                "a loss that is not finite",
+                "a variable of one worker",
+            )
+        ),
+        *(
+            pytest.param(False, name, marks=pytest.mark.long)
+            for name in ("a loss that is not finite", "fewer elements than replicas")
+        ),
     ],
 )
-def test_the_worker_that_meets_a_mistake_ends_with_its_sentence(processes: Callable[..., Any], sync: bool, name: str) -> None:
+def test_the_worker_that_meets_a_mistake_ends_with_its_sentence(
+    processes: Callable[..., Any], sync: bool, name: str
+) -> None:
     mistake = MISTAKES[name]
-    settings = [part for key, value in mistake.params.items() for part in ("--set", f"{key}={str(value).lower()}")]
+    settings = [
+        part
+        for key, value in mistake.params.items()
+        for part in ("--set", f"{key}={str(value).lower()}")
+    ]
     cluster = processes("between-graph", sync, "bad_inputs:program", *settings, ps=1)
     worker = cluster.clients["worker:1"]
     code = wait_until(lambda: worker.exitcode, what="the end of worker:1")
@@ -168,7 +207,11 @@ def test_the_checkpoint_of_another_model_is_refused_and_stays(
 
     before = train_here(toys.tally, folder="model", max_steps=3)
     found = _fails(train_here, how, PsclustError, {})
-    assert re.fullmatch(r".*model\.ckpt-3 is the checkpoint of another model: weight is missing\. Choose another --model-dir", found)
+    assert re.fullmatch(
+        r".*model\.ckpt-3 is the checkpoint of another model: weight is missing\. "
+        r"Choose another --model-dir",
+        found,
+    )
     assert read_checkpoint(tmp_path / "model").step == before.step == 3
 
 
@@ -178,5 +221,7 @@ def test_a_model_folder_that_cannot_be_is_refused_before_training(
 ) -> None:
     (tmp_path / "model").write_text("in the way")
     found = _fails(train_here, how, PsclustError, {})
-    assert re.fullmatch(r".*/model: checkpoints cannot be written there \(.*\); choose another --model-dir", found)
+    assert re.fullmatch(
+        r".*/model: checkpoints cannot be written there \(.*\); choose another --model-dir", found
+    )
     assert (tmp_path / "model").read_text() == "in the way"

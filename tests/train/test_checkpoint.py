@@ -41,7 +41,12 @@ class Model:
 
 @contextmanager
 def _model(
-    folder: Path, *, shape: tuple[int, ...] = (2,), name: str = "v", replicas: int = 2, use_resource: bool = True
+    folder: Path,
+    *,
+    shape: tuple[int, ...] = (2,),
+    name: str = "v",
+    replicas: int = 2,
+    use_resource: bool = True,
 ) -> Iterator[Model]:
     with tf.Graph().as_default() as graph:
         state = create_state(DeviceLayout(0, ("",) * replicas, ""))
@@ -80,9 +85,14 @@ def test_a_graph_gets_the_ops_that_restore_when_they_are_first_needed(tmp_path: 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_named_and_not_written(tmp_path: Path, dtype: str, bad: float) -> None:
+def test_values_that_are_not_finite_are_named_and_not_written(
+    tmp_path: Path, dtype: str, bad: float
+) -> None:
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
-        good, broken = (tf.compat.v1.get_variable(name, [3], dtype, tf.ones, use_resource=True) for name in ("good", "broken"))
+        good, broken = (
+            tf.compat.v1.get_variable(name, [3], dtype, tf.ones, use_resource=True)
+            for name in ("good", "broken")
+        )
         checkpoints = Checkpoints([good, broken], tmp_path, "")
         session.run(tf.compat.v1.global_variables_initializer())
         checkpoints.save(session, 1)
@@ -98,7 +108,9 @@ def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
         model.set(7.0)
         model.checkpoints.save(model.session, 3)
         model.set(8.0)
-        tf.compat.v1.train.Saver([model.v]).restore(model.session, tf.train.latest_checkpoint(str(tmp_path)))
+        tf.compat.v1.train.Saver([model.v]).restore(
+            model.session, tf.train.latest_checkpoint(str(tmp_path))
+        )
         assert model.value == [7.0, 7.0]
 
 
@@ -117,23 +129,33 @@ def test_a_lost_variable_takes_all_back_to_the_checkpoint(tmp_path: Path) -> Non
         model.checkpoints.save(model.session, 0)
         model.set(7.0)
         model.session.run(tf.raw_ops.DestroyResourceOp(resource=model.state.global_step.handle))
-        assert [variable.op.name for variable in model.variables.missing(model.session)] == ["global_step"]
+        assert [variable.op.name for variable in model.variables.missing(model.session)] == [
+            "global_step"
+        ]
         model.variables.prepare(model.session, model.checkpoints)
         assert model.value == [1.0, 1.0]
 
 
-def test_without_a_checkpoint_only_the_lost_variable_starts_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_checkpoint_only_the_lost_variable_starts_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with _model(tmp_path) as model:
         model.variables.prepare(model.session, model.checkpoints)
         model.set(7.0)
         model.session.run(tf.raw_ops.DestroyResourceOp(resource=model.state.global_step.handle))
         model.variables.prepare(model.session, model.checkpoints)
         assert model.value == [7.0, 7.0]
-        assert "no checkpoint to restore; starting again with the initial value of global_step" in caplog.text
+        assert (
+            "no checkpoint to restore; starting again with the initial value of global_step"
+            in caplog.text
+        )
 
 
 def test_waiting_for_the_chief_has_a_deadline_and_names_what_is_missing(tmp_path: Path) -> None:
-    with _model(tmp_path) as model, pytest.raises(PsclustError, match=r"the chief has not initialized .*v; see"):
+    with (
+        _model(tmp_path) as model,
+        pytest.raises(PsclustError, match=r"the chief has not initialized .*v; see"),
+    ):
         model.variables.await_chief(model.session, 0.0)
 
 
@@ -148,12 +170,20 @@ def test_the_last_five_are_kept(tmp_path: Path) -> None:
     assert len(tf.train.get_checkpoint_state(str(tmp_path)).all_model_checkpoint_paths) == 5
 
 
-@pytest.mark.parametrize(("change", "message"), [({"name": "w"}, "w is missing"), ({"shape": (3,)}, r"v is \[2\], the model's \[3\]")])
-def test_the_checkpoint_of_another_model_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"name": "w"}, "w is missing"), ({"shape": (3,)}, r"v is \[2\], the model's \[3\]")],
+)
+def test_the_checkpoint_of_another_model_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     with _model(tmp_path) as model:
         model.variables.prepare(model.session, model.checkpoints)
         model.checkpoints.save(model.session, 3)
-    with _model(tmp_path, **change) as model, pytest.raises(PsclustError, match=f"the checkpoint of another model: {message}"):
+    with (
+        _model(tmp_path, **change) as model,
+        pytest.raises(PsclustError, match=f"the checkpoint of another model: {message}"),
+    ):
         model.variables.prepare(model.session, model.checkpoints)
 
 
@@ -167,8 +197,13 @@ def test_another_number_of_replicas_shares_what_has_been_read(tmp_path: Path) ->
         assert model.session.run(model.state.positions.value()).tolist() == [7, 6, 6]
 
 
-@pytest.mark.parametrize(("positions", "replicas", "wanted"), [([4, 3], 2, [4, 3]), ([4, 3], 1, [7]), ([5], 4, [2, 1, 1, 1])])
-def test_positions_are_spread_evenly(positions: list[int], replicas: int, wanted: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("positions", "replicas", "wanted"),
+    [([4, 3], 2, [4, 3]), ([4, 3], 1, [7]), ([5], 4, [2, 1, 1, 1])],
+)
+def test_positions_are_spread_evenly(
+    positions: list[int], replicas: int, wanted: list[int]
+) -> None:
     assert list(spread(np.array(positions), replicas)) == wanted
 
 
@@ -176,5 +211,8 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with _model(tmp_path / "file" / "model") as model:
         model.variables.prepare(model.session, model.checkpoints)
-        with pytest.raises(PsclustError, match=r"file/model: the checkpoint of step 3 cannot be written .*--model-dir"):
+        with pytest.raises(
+            PsclustError,
+            match=r"file/model: the checkpoint of step 3 cannot be written .*--model-dir",
+        ):
             model.checkpoints.save(model.session, 3)

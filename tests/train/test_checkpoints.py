@@ -1,4 +1,5 @@
-"""Checkpoints: exact resumption, across every change of cluster, and what is left when one cannot be written."""
+"""Checkpoints: exact resumption, across every change of cluster, and what is left when one cannot
+be written."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def _line(optimizer: str = "AdamOptimizer", **config: Any) -> Any:
 
     import psclust
 
-    return replace(toys.line.with_params({"optimizer": optimizer, "batch": 4}), config=psclust.TrainConfig(**config), seed=3)
+    return replace(
+        toys.line.with_params({"optimizer": optimizer, "batch": 4}),
+        config=psclust.TrainConfig(**config),
+        seed=3,
+    )
 
 
 def _shuffled(**config: Any) -> Any:
@@ -28,7 +33,12 @@ def _shuffled(**config: Any) -> Any:
     import toys
 
     program = _line(**config)
-    return replace(program, input_fn=lambda params: toys.line.input_fn("train", params, toys.psclust.Shard()).repeat(3).shuffle(9, seed=5))
+    return replace(
+        program,
+        input_fn=lambda params: (
+            toys.line.input_fn("train", params, toys.psclust.Shard()).repeat(3).shuffle(9, seed=5)
+        ),
+    )
 
 
 def _values(folder: Path) -> dict[str, Any]:
@@ -51,18 +61,23 @@ def test_forty_steps_are_twenty_and_twenty_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sharded", [pytest.param(False, marks=pytest.mark.long), True])
-def test_a_training_goes_on_in_another_kind_of_cluster(train_here: Callable[..., Any], sharded: bool) -> None:
+def test_a_training_goes_on_in_another_kind_of_cluster(
+    train_here: Callable[..., Any], sharded: bool
+) -> None:
     program = _line(sharded=sharded)
     expected = train_here(program, None)
     train_here(program, "in-graph", sync=True, ps=2, folder="moved", max_steps=10)
     trained = train_here(program, "between-graph", sync=True, ps=3, folder="moved")
     assert trained.step == expected.step == 25
     for name in ("weights", "words", "bias", "weights/Adam", "weights/Adam_1", "beta1_power"):
-        np.testing.assert_allclose(trained.values[name], expected.values[name], rtol=1e-4, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            trained.values[name], expected.values[name], rtol=1e-4, atol=1e-6, err_msg=name
+        )
 
 
 def _partitioned(shards: int) -> Any:
-    """An embedding table cut into `shards` parts, some of whose rows every step moves towards 1, with momentum."""
+    """An embedding table cut into `shards` parts, some of whose rows every step moves towards 1,
+    with momentum."""
     import tensorflow as tf
 
     import psclust
@@ -84,20 +99,30 @@ def _partitioned(shards: int) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize("sharded", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_table_may_be_cut_another_way_when_it_is_restored(train_here: Callable[..., Any], sharded: bool) -> None:
+def test_a_table_may_be_cut_another_way_when_it_is_restored(
+    train_here: Callable[..., Any], sharded: bool
+) -> None:
     import psclust
 
     config = psclust.TrainConfig(sharded=sharded)
     expected = train_here(_partitioned(1), None)
     for shards, ps, steps in ((3, 2, 10), (1, 2, 20), (4, 3, 30), (2, 2, 40)):
         trained = train_here(
-            replace(_partitioned(shards), config=config), "in-graph", sync=True, workers=1, ps=ps, folder="cut", max_steps=steps
+            replace(_partitioned(shards), config=config),
+            "in-graph",
+            sync=True,
+            workers=1,
+            ps=ps,
+            folder="cut",
+            max_steps=steps,
         )
         assert trained.step == steps
     assert set(trained.values) == set(expected.values)
     for name in ("deep/table", "deep/table/Momentum"):
         assert trained.values[name].shape == (10, 2)
-        np.testing.assert_allclose(trained.values[name], expected.values[name], rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            trained.values[name], expected.values[name], rtol=1e-5, err_msg=name
+        )
 
 
 def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
@@ -110,9 +135,17 @@ def test_tensorflows_own_saver_reads_a_checkpoint(tmp_path: Path) -> None:
         whole = v1.get_variable("deep/table", [10, 2])
         with v1.variable_scope("deep", partitioner=v1.fixed_size_partitioner(4)):
             parts = v1.get_variable("table_in_parts", [10, 2])
-        v1.train.Saver({"deep/table": whole}).restore(session, v1.train.latest_checkpoint(str(tmp_path)))
-        v1.train.Saver({"deep/table": list(parts)}).restore(session, v1.train.latest_checkpoint(str(tmp_path)))
-        assert session.run(whole).tolist() == session.run(tf.convert_to_tensor(parts)).tolist() == table.tolist()
+        v1.train.Saver({"deep/table": whole}).restore(
+            session, v1.train.latest_checkpoint(str(tmp_path))
+        )
+        v1.train.Saver({"deep/table": list(parts)}).restore(
+            session, v1.train.latest_checkpoint(str(tmp_path))
+        )
+        assert (
+            session.run(whole).tolist()
+            == session.run(tf.convert_to_tensor(parts)).tolist()
+            == table.tolist()
+        )
 
 
 def test_a_partitioned_model_is_predicted_with_uncut(tmp_path: Path) -> None:
@@ -126,12 +159,17 @@ def test_a_partitioned_model_is_predicted_with_uncut(tmp_path: Path) -> None:
         table = tf.compat.v1.get_variable("deep/table", [10, 2])
         return psclust.EstimatorSpec("infer", predictions=tf.gather(table, features))
 
-    program = psclust.Program(model_fn, lambda: None, predict_input_fn=lambda: tf.data.Dataset.range(10).batch(10))
+    program = psclust.Program(
+        model_fn, lambda: None, predict_input_fn=lambda: tf.data.Dataset.range(10).batch(10)
+    )
     assert len(list(program.predict(tmp_path))) == 10
 
 
 def _steps(folder: Path) -> list[int]:
-    return sorted(int(path.name.removeprefix("model.ckpt-").removesuffix(".index")) for path in folder.glob("*.index"))
+    return sorted(
+        int(path.name.removeprefix("model.ckpt-").removesuffix(".index"))
+        for path in folder.glob("*.index")
+    )
 
 
 def test_checkpoints_come_every_so_many_steps_and_the_last_ones_stay(tmp_path: Path) -> None:
@@ -164,12 +202,18 @@ def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("model.ckpt-7*"))
 
 
-def test_an_unwritable_folder_is_refused_before_the_training(train_here: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_refused_before_the_training(
+    train_here: Callable[..., Any], tmp_path: Path
+) -> None:
     from psclust.errors import PsclustError
 
     (tmp_path / "file").write_text("")
     for replication in (None, "between-graph"):
-        with pytest.raises(PsclustError, match=r"file/model: checkpoints cannot be written there \(.*\); choose another --model-dir"):
+        with pytest.raises(
+            PsclustError,
+            match=r"file/model: checkpoints cannot be written there \(.*\); "
+            r"choose another --model-dir",
+        ):
             train_here(_line(), replication, folder="file/model")
 
 
@@ -184,25 +228,35 @@ def _largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     import tensorflow as tf
 
     import psclust
     from psclust.errors import PsclustError
 
     def model_fn(features: Any) -> Any:
-        weights = tf.compat.v1.get_variable("weights", [1 << 20], initializer=tf.compat.v1.zeros_initializer())
+        weights = tf.compat.v1.get_variable(
+            "weights", [1 << 20], initializer=tf.compat.v1.zeros_initializer()
+        )
         return psclust.EstimatorSpec("train", loss=tf.reduce_mean(weights) * features)
 
     def optimizer() -> Any:
         return tf.compat.v1.train.GradientDescentOptimizer(1.0)
 
     config = psclust.TrainConfig(save_steps=2, save_seconds=None)
-    program = psclust.Program(model_fn, lambda: tf.data.Dataset.from_tensors(1.0).repeat(5), optimizer, config=config)
+    program = psclust.Program(
+        model_fn, lambda: tf.data.Dataset.from_tensors(1.0).repeat(5), optimizer, config=config
+    )
     program.train(tmp_path, max_steps=1)
     with (
         _largest_file(1 << 20),
-        pytest.raises(PsclustError, match=r"checkpoint of step 5 cannot be written \(File too large\); the last good one is model.ckpt-1;"),
+        pytest.raises(
+            PsclustError,
+            match=r"checkpoint of step 5 cannot be written \(File too large\); "
+            r"the last good one is model.ckpt-1;",
+        ),
     ):
         program.train(tmp_path)
     assert "the checkpoint of step 3 cannot be written" in caplog.text
@@ -216,10 +270,19 @@ def test_a_full_disk_keeps_the_last_good_checkpoint_and_says_so(tmp_path: Path, 
     ("message", "reason"),
     [
         (
-            "Node: 'checkpoint/SaveV2'\n/m/model.ckpt-0.tempstate1; No space left on device\n\t [[{{node SaveV2}}]]",
+            (
+                "Node: 'checkpoint/SaveV2'\n/m/model.ckpt-0.tempstate1; No space left on device\n"
+                "\t [[{{node SaveV2}}]]"
+            ),
             "No space left on device",
         ),
-        ("Graph execution error:\n\nFrom /job:ps/replica:0/task:1:\n/m/part-0; Disk quota exceeded", "Disk quota exceeded on ps:1"),
+        (
+            (
+                "Graph execution error:\n\nFrom /job:ps/replica:0/task:1:\n"
+                "/m/part-0; Disk quota exceeded"
+            ),
+            "Disk quota exceeded on ps:1",
+        ),
         ("OOM when allocating tensor; too large", None),
     ],
 )
@@ -238,5 +301,8 @@ def test_a_checkpoint_of_another_model_is_refused(train_here: Callable[..., Any]
     from psclust.errors import PsclustError
 
     train_here(toys.tally, None, folder="one")
-    with pytest.raises(PsclustError, match=r"the checkpoint of another model: weights is missing; .*Choose another --model-dir"):
+    with pytest.raises(
+        PsclustError,
+        match=r"the checkpoint of another model: weights is missing; .*Choose another --model-dir",
+    ):
         train_here(toys.line, None, folder="one")

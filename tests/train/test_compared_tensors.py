@@ -21,7 +21,9 @@ def model_fn(features, mode):
 """
 
 
-def model_of(comparison: str, results: list[Any], file: str = "/home/u/prog.py") -> Callable[..., Any]:
+def model_of(
+    comparison: str, results: list[Any], file: str = "/home/u/prog.py"
+) -> Callable[..., Any]:
     names: dict[str, Any] = {"tf": tf, "np": np, "psclust": psclust, "results": results}
     exec(compile(MODEL.format(comparison=comparison), file, "exec"), names)
     return names["model_fn"]  # type: ignore[no-any-return]
@@ -59,13 +61,18 @@ COMPARED = {
 
 
 @pytest.mark.parametrize("comparison", COMPARED)
-def test_a_comparison_is_named_with_its_line_and_gives_what_it_gave(comparison: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_comparison_is_named_with_its_line_and_gives_what_it_gave(
+    comparison: str, caplog: pytest.LogCaptureFixture
+) -> None:
     results: list[Any] = []
     with caplog.at_level(logging.WARNING, "psclust"):
         built(model_of(comparison, results))
     gives = COMPARED[comparison]
     operator, function = ("!=", "tf.not_equal") if "!=" in comparison else ("==", "tf.equal")
-    sentence = f"`{operator}` compares tensors as objects, so it is {gives} whatever they hold; write {function}"
+    sentence = (
+        f"`{operator}` compares tensors as objects, "
+        f"so it is {gives} whatever they hold; write {function}"
+    )
     assert caplog.messages == [f"prog.py:3 (model_fn): {sentence}"]
     assert results == [gives]
 
@@ -86,7 +93,9 @@ def test_a_comparison_is_named_with_its_line_and_gives_what_it_gave(comparison: 
         "tf.sparse.from_dense([[1]]) == None",
     ],
 )
-def test_what_means_objects_or_compares_values_is_not(comparison: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_means_objects_or_compares_values_is_not(
+    comparison: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "psclust"):
         built(model_of(comparison, []))
     assert caplog.messages == []
@@ -106,14 +115,24 @@ def test_a_line_that_several_towers_run_is_named_once(caplog: pytest.LogCaptureF
 
 
 def test_comparisons_are_tensorflows_again_afterwards() -> None:
-    before = [vars(kind)[name] for kind in (tf.Tensor, tf.Variable, tf.RaggedTensor) for name in ("__eq__", "__ne__")]
+    before = [
+        vars(kind)[name]
+        for kind in (tf.Tensor, tf.Variable, tf.RaggedTensor)
+        for name in ("__eq__", "__ne__")
+    ]
     with pytest.raises(ZeroDivisionError):
         built(model_of("1 / 0", []))
-    assert [vars(kind)[name] for kind in (tf.Tensor, tf.Variable, tf.RaggedTensor) for name in ("__eq__", "__ne__")] == before
+    assert [
+        vars(kind)[name]
+        for kind in (tf.Tensor, tf.Variable, tf.RaggedTensor)
+        for name in ("__eq__", "__ne__")
+    ] == before
     assert bool(tf.reduce_all(tf.constant([1, 2]) == tf.constant([1, 2])))
 
 
-def test_a_function_that_a_dataset_maps_and_an_optimizers_are_named_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_function_that_a_dataset_maps_and_an_optimizers_are_named_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def is_one(element: Any) -> Any:
         return tf.cast(element == 1, tf.int32)
 
@@ -130,5 +149,6 @@ def test_a_function_that_a_dataset_maps_and_an_optimizers_are_named_too(caplog: 
     first = input_fn.__code__.co_firstlineno
     places = [message.partition(": ")[0] for message in caplog.messages]
     assert places == [
-        f"{__file__.rpartition('/')[2]}:{line} ({name})" for line, name in ((first + 1, "is_one"), (first + 4, "optimizer_fn"))
+        f"{__file__.rpartition('/')[2]}:{line} ({name})"
+        for line, name in ((first + 1, "is_one"), (first + 4, "optimizer_fn"))
     ]

@@ -1,4 +1,5 @@
-"""The barrier with real queues and accumulators, in one local session: what happens around a worker that dies half-way."""
+"""The barrier with real queues and accumulators, in one local session: what happens around a worker
+that dies half-way."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
 from psclust.replication.sync.barrier_messages import Kind
-from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps, build_channel, coordinator_ops, participant_ops
+from psclust.replication.sync.barrier_ops import (
+    CoordinatorOps,
+    ParticipantOps,
+    build_channel,
+    coordinator_ops,
+    participant_ops,
+)
 from psclust.replication.towers.tower import build_tower
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.variables.places import Places
@@ -33,8 +40,8 @@ pytestmark = pytest.mark.tensorflow
 
 @dataclass
 class Bench:
-    """A chief and replicas of the tally model whose batches all say 0. half_pushes: of each, a push of 7 into one of its two accumulators;
-    other_halves: a push of 7 into the other one."""
+    """A chief and replicas of the tally model whose batches all say 0. half_pushes: of each, a push
+    of 7 into one of its two accumulators; other_halves: a push of 7 into the other one."""
 
     session: Any
     state: State
@@ -45,11 +52,15 @@ class Bench:
     ended: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
 
-    def drive(self, stop_at: int | None = None, offer: UpdateOffer | None = None) -> BarrierCoordinator:
+    def drive(
+        self, stop_at: int | None = None, offer: UpdateOffer | None = None
+    ) -> BarrierCoordinator:
         if offer is None:
             offer = UpdateOffer(0)
             offer.close()
-        barrier = new_barrier(self.chief, int(self.session.run(self.state.global_step)), max_steps=stop_at)
+        barrier = new_barrier(
+            self.chief, int(self.session.run(self.state.global_step)), max_steps=stop_at
+        )
         coordinator = BarrierCoordinator(
             self.session,
             self.chief,
@@ -60,18 +71,23 @@ class Bench:
             offer=offer,
         )
         coordinator.start()
-        # Taken out of the way, so that every introduction is made once and the tests know which messages there are.
+        # Taken out of the way, so that every introduction is made once and the tests know which
+        # messages there are.
         for worker in self.workers:
             assert self.session.run(worker.token)[0] == Kind.RESYNC
         return coordinator
 
     def join(self, replica: int, offer: UpdateOffer | None = None) -> BarrierParticipant:
         """offer: to the chief's own replica, which is the first."""
-        participant = BarrierParticipant(self.session, self.workers[replica], Hooks(), (self.chief, offer) if offer else None)
+        participant = BarrierParticipant(
+            self.session, self.workers[replica], Hooks(), (self.chief, offer) if offer else None
+        )
         assert participant.join().go
         return participant
 
-    def join_both(self, offer: UpdateOffer | None = None) -> tuple[BarrierParticipant, BarrierParticipant]:
+    def join_both(
+        self, offer: UpdateOffer | None = None
+    ) -> tuple[BarrierParticipant, BarrierParticipant]:
         """Tokens are handed out when both are there."""
         one = Background(lambda: self.join(0, offer))
         other = self.join(1)
@@ -79,22 +95,38 @@ class Bench:
 
 
 @contextmanager
-def made_bench(replicas: int, needed: int | None = None, program: psclust.Program = toys.tally) -> Iterator[Bench]:
-    """Without backup workers all replicas push into the same accumulators. program: the tally model, with any optimizer."""
+def made_bench(
+    replicas: int, needed: int | None = None, program: psclust.Program = toys.tally
+) -> Iterator[Bench]:
+    """Without backup workers all replicas push into the same accumulators. program: the tally
+    model, with any optimizer."""
     layout = DeviceLayout(ps=0, workers=("",) * replicas, client="")
     with tf.Graph().as_default() as graph:
         state = create_state(layout)
         optimizer = program.optimizer(state.global_step)
         tower = build_tower(program, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout, needed=needed)
-        workers = [participant_ops(tower, channel, layout, replica, (), program.config, chief=replica == 0) for replica in range(replicas)]
-        chief = coordinator_ops(tower, channel, optimizer, state, layout, program.config, workers[0])
+        workers = [
+            participant_ops(tower, channel, layout, replica, (), program.config, chief=replica == 0)
+            for replica in range(replicas)
+        ]
+        chief = coordinator_ops(
+            tower, channel, optimizer, state, layout, program.config, workers[0]
+        )
         halves: list[list[Any]] = [[], []]
         for replica, worker in enumerate(workers):
-            own = channel.accumulators if needed is None else own_accumulators(tower.gradients, replica)
+            own = (
+                channel.accumulators
+                if needed is None
+                else own_accumulators(tower.gradients, replica)
+            )
             for accumulator, (gradient, variable) in zip(own, tower.gradients, strict=True):
                 sparse = isinstance(gradient, tf.IndexedSlices)
-                sevens = tf.IndexedSlices(tf.fill([1, 1], 7.0), tf.constant([0], tf.int64)) if sparse else tf.fill([4], 7.0)
+                sevens = (
+                    tf.IndexedSlices(tf.fill([1, 1], 7.0), tf.constant([0], tf.int64))
+                    if sparse
+                    else tf.fill([4], 7.0)
+                )
                 halves[sparse].append(push(accumulator, sevens, variable, worker.round))
         with tf.compat.v1.Session(graph=graph) as session:
             session.run([tf.compat.v1.global_variables_initializer(), tower.input.initializer])
@@ -148,7 +180,9 @@ def test_a_worker_that_died_before_it_pushed_anything_is_simply_replaced(bench: 
     assert _dense(bench).tolist() == [1.0, 0.0, 0.0, 0.0]
 
 
-def test_a_worker_that_died_half_way_through_its_push_voids_the_round(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_died_half_way_through_its_push_voids_the_round(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.drive()
     ops = bench.workers[1]
     bench.session.run(ops.send, {ops.kind: Kind.JOIN, ops.incarnation: 5, ops.round: 0})
@@ -170,7 +204,9 @@ def _decaying() -> tf.compat.v1.train.Optimizer:
     return tf.compat.v1.train.AdamOptimizer(0.1)
 
 
-def test_a_void_round_leaves_what_an_optimizer_changes_without_a_gradient(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_void_round_leaves_what_an_optimizer_changes_without_a_gradient(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     found = []
     for dies in (False, True):
         with made_bench(2, program=replace(toys.tally, optimizer_fn=_decaying)) as bench:
@@ -184,7 +220,9 @@ def test_a_void_round_leaves_what_an_optimizer_changes_without_a_gradient(caplog
                 assert not waiting.result()[0].sure
             assert _both_step(one, other)[0].step == 2
             names = ("sparse", "sparse/Adam", "sparse/Adam_1", "beta1_power", "dense")
-            found.append([bench.session.run(f"{name}/Read/ReadVariableOp:0").tolist() for name in names])
+            found.append(
+                [bench.session.run(f"{name}/Read/ReadVariableOp:0").tolist() for name in names]
+            )
     assert found[0] == found[1]
     assert "computed again" in caplog.text
 
@@ -199,7 +237,9 @@ def _refuse(monkeypatch: pytest.MonkeyPatch, coordinator: BarrierCoordinator, *n
         monkeypatch.setattr(coordinator, name, asked)
 
 
-def test_the_chief_is_asked_about_no_update_that_it_foresees(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chief_is_asked_about_no_update_that_it_foresees(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     coordinator = bench.drive()
     one, other = bench.join_both()
     _both_step(one, other)
@@ -210,7 +250,9 @@ def test_the_chief_is_asked_about_no_update_that_it_foresees(bench: Bench, monke
     assert coordinator.error is None
 
 
-def test_the_replica_of_the_chief_makes_the_updates_in_its_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_replica_of_the_chief_makes_the_updates_in_its_steps(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offer = UpdateOffer(0)
     coordinator = bench.drive(offer=offer)
     one, other = bench.join_both(offer)
@@ -239,7 +281,9 @@ def test_when_the_replica_of_the_chief_leaves_the_others_go_on(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_a_worker_dies_while_the_replica_of_the_chief_waits_with_the_update(bench: Bench, half: bool) -> None:
+def test_a_worker_dies_while_the_replica_of_the_chief_waits_with_the_update(
+    bench: Bench, half: bool
+) -> None:
     offer = UpdateOffer(0)
     bench.drive(offer=offer)
     one, dead = bench.join_both(offer)

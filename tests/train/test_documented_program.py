@@ -1,4 +1,5 @@
-"""The program that docs/training.md shows whole is trained, exported and served as it says there."""
+"""The program that docs/training.md shows whole is trained, exported and served as it says
+there."""
 
 from __future__ import annotations
 
@@ -14,10 +15,15 @@ DOCS = Path(__file__).parents[2] / "docs" / "training.md"
 
 
 def _documented(first: str) -> str:
-    """The indented block of the documentation that begins with the line `first`, up to the next line of text."""
+    """The indented block of the documentation that begins with the line `first`, up to the next
+    line of text."""
     lines = DOCS.read_text(encoding="utf-8").splitlines()
     begin = lines.index(f"    {first}")
-    end = next(number for number in range(begin, len(lines)) if lines[number] and not lines[number].startswith("    "))
+    end = next(
+        number
+        for number in range(begin, len(lines))
+        if lines[number] and not lines[number].startswith("    ")
+    )
     return textwrap.dedent("\n".join(lines[begin:end]).partition("\n    psclust up")[0])
 
 

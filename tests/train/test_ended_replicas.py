@@ -40,6 +40,8 @@ def test_a_file_that_cannot_be_read_is_as_good_as_none(tmp_path: Path, text: str
     assert list(EndedReplicas(tmp_path / "ended.json", "run 1")) == []
 
 
-def test_a_folder_that_cannot_be_written_does_not_stop_the_training(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_cannot_be_written_does_not_stop_the_training(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert EndedReplicas(Path("/proc/nothing/ended.json"), "run 1").add([1])
     assert "cannot be written" in caplog.text

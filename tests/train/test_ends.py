@@ -1,4 +1,5 @@
-"""The end of an asynchronous replica counts when a checkpoint has its steps: a ps that dies before costs none of them."""
+"""The end of an asynchronous replica counts when a checkpoint has its steps: a ps that dies before
+costs none of them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,16 @@ WELL = {"worker:0": 0, "worker:1": 0}
 
 
 def _tally(batches: int, fewer: int, *more: str, program: str = "tally") -> list[str]:
-    return [f"toys:{program}", "--set", f"batches={batches}", "--set", f"fewer={fewer}", "--log-seconds", "0.2", *more]
+    return [
+        f"toys:{program}",
+        "--set",
+        f"batches={batches}",
+        "--set",
+        f"fewer={fewer}",
+        "--log-seconds",
+        "0.2",
+        *more,
+    ]
 
 
 def _stop_chief_until_the_other_has_ended(cluster: Any) -> int:
@@ -27,13 +37,18 @@ def _stop_chief_until_the_other_has_ended(cluster: Any) -> int:
     cluster.reach("worker:0", 1)
     chief = cluster.clients["worker:0"].pid
     os.kill(chief, signal.SIGSTOP)
-    wait_until(lambda: "worker:1 has ended its training" in cluster.log("worker:1"), what="the end of worker:1's data")
+    wait_until(
+        lambda: "worker:1 has ended its training" in cluster.log("worker:1"),
+        what="the end of worker:1's data",
+    )
     return int(chief)
 
 
 # The marks of the ends are on the first ps.
 @pytest.mark.parametrize("lost", ["ps:0", "ps:1"])
-def test_what_a_lost_ps_had_of_a_replica_that_has_ended_is_trained_again(processes: Callable[..., Any], lost: str) -> None:
+def test_what_a_lost_ps_had_of_a_replica_that_has_ended_is_trained_again(
+    processes: Callable[..., Any], lost: str
+) -> None:
     cluster = processes("between-graph", False, *_tally(3000, 2500))
     chief = _stop_chief_until_the_other_has_ended(cluster)
     cluster.kill(lost)
@@ -55,7 +70,9 @@ def test_a_ps_lost_after_a_synchronous_worker_has_left_costs_none_of_its_steps(
     processes: Callable[..., Any], lost: str, accumulate: int, backups: int
 ) -> None:
     how = _tally(600, 500, "--config", f"accumulate={accumulate}")
-    cluster = processes("between-graph", True, *how, environment={"PSCLUST_BACKUP_WORKERS": str(backups)})
+    cluster = processes(
+        "between-graph", True, *how, environment={"PSCLUST_BACKUP_WORKERS": str(backups)}
+    )
     wait_until(lambda: cluster.clients["worker:1"].exitcode is not None, what="the end of worker:1")
     cluster.kill(lost)
     cluster.serve(lost)
@@ -66,7 +83,9 @@ def test_a_ps_lost_after_a_synchronous_worker_has_left_costs_none_of_its_steps(
         # Of both, then of the first alone.
         both, alone = 100 // accumulate, 500 // accumulate
         assert trained.step == both + alone
-        assert trained.values["dense"].tolist() == pytest.approx([both / 2 + alone, both / 2, 0.0, 0.0], rel=1e-5)
+        assert trained.values["dense"].tolist() == pytest.approx(
+            [both / 2 + alone, both / 2, 0.0, 0.0], rel=1e-5
+        )
 
 
 @pytest.mark.long
@@ -87,13 +106,18 @@ def test_a_ps_lost_after_the_data_of_an_in_graph_worker_has_ended_costs_nothing(
 
 
 @pytest.mark.long
-def test_a_ps_lost_at_the_end_of_an_epoch_with_a_bound_and_accumulated_gradients_costs_nothing(processes: Callable[..., Any]) -> None:
+def test_a_ps_lost_at_the_end_of_an_epoch_with_a_bound_and_accumulated_gradients_costs_nothing(
+    processes: Callable[..., Any],
+) -> None:
     how = _tally(3000, 0, "--config", "accumulate=2")
     cluster = processes("between-graph", False, *how, environment={"PSCLUST_MAX_STALENESS": "4"})
     cluster.reach("worker:1", 1)
     chief = cluster.clients["worker:0"].pid
     # Both are near the end of their data when the ps is lost.
-    wait_until(lambda: cluster.step("worker:1") > 2800 or cluster.clients["worker:1"].exitcode is not None, what="the last steps")
+    wait_until(
+        lambda: cluster.step("worker:1") > 2800 or cluster.clients["worker:1"].exitcode is not None,
+        what="the last steps",
+    )
     os.kill(chief, signal.SIGSTOP)
     cluster.kill("ps:0")
     cluster.serve("ps:0")
@@ -103,10 +127,19 @@ def test_a_ps_lost_at_the_end_of_an_epoch_with_a_bound_and_accumulated_gradients
     assert cluster.trained().values["dense"].tolist() == [1500.0, 1500.0, 0.0, 0.0]
 
 
-def test_a_replica_stays_until_a_checkpoint_has_its_steps_and_they_outlive_all_ps(processes: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_replica_stays_until_a_checkpoint_has_its_steps_and_they_outlive_all_ps(
+    processes: Callable[..., Any], tmp_path: Path
+) -> None:
     until = tmp_path / "until"
-    cluster = processes("between-graph", False, *_tally(600, 500, "--set", f"until={until}", program="held"))
-    wait_until(lambda: cluster.step("worker:0") > 0 and "has ended its training" in cluster.log("worker:1"), what="the end of its data")
+    cluster = processes(
+        "between-graph", False, *_tally(600, 500, "--set", f"until={until}", program="held")
+    )
+    wait_until(
+        lambda: (
+            cluster.step("worker:0") > 0 and "has ended its training" in cluster.log("worker:1")
+        ),
+        what="the end of its data",
+    )
     # The first replica is held in the middle of a step, so it does not look.
     assert cluster.clients["worker:1"].exitcode is None
     until.touch()
@@ -131,9 +164,17 @@ def test_a_training_that_goes_on_without_a_replica_ends_with_an_error(
 
     monkeypatch.setattr(chief, "_SILENT_S", 0.2)
     run = Training.run
-    monkeypatch.setattr(Training, "run", lambda training: run(replace(training, contexts=training.contexts[:1])))
-    with pytest.raises(PsclustError, match=r"ended at step 20 without the rest of worker:1, which did not answer\. Start it again"):
-        train_here(toys.tally.with_params({"batches": 20}), "between-graph", here=True, folder="model")
+    monkeypatch.setattr(
+        Training, "run", lambda training: run(replace(training, contexts=training.contexts[:1]))
+    )
+    with pytest.raises(
+        PsclustError,
+        match=r"ended at step 20 without the rest of worker:1, "
+        r"which did not answer\. Start it again",
+    ):
+        train_here(
+            toys.tally.with_params({"batches": 20}), "between-graph", here=True, folder="model"
+        )
     monkeypatch.undo()
     # All of it, as the second run begins where the first has ended.
     trained = train_here(toys.tally.with_params({"batches": 20}), "between-graph", folder="model")

@@ -25,7 +25,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
 # Between-graph the towers inside workers below say the same and more.
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=LONG), 2, pytest.param(4, marks=LONG)])
 @pytest.mark.parametrize("replication", ["in-graph", pytest.param("between-graph", marks=LONG)])
-def test_towers_and_workers_train_as_one_process(train_here: Callable[..., Any], alone: Any, replication: str, workers: int) -> None:
+def test_towers_and_workers_train_as_one_process(
+    train_here: Callable[..., Any], alone: Any, replication: str, workers: int
+) -> None:
     import quartet
 
     same(alone, train_here(quartet.program, replication, sync=True, workers=workers))
@@ -45,7 +47,12 @@ def test_towers_and_workers_train_as_one_process(train_here: Callable[..., Any],
     ],
 )
 def test_towers_inside_workers_train_as_one_process(
-    train_here: Callable[..., Any], alone: Any, replication: str | None, workers: int, devices: int, split: bool
+    train_here: Callable[..., Any],
+    alone: Any,
+    replication: str | None,
+    workers: int,
+    devices: int,
+    split: bool,
 ) -> None:
     import quartet
 
@@ -64,10 +71,13 @@ def test_an_uneven_last_batch_is_weighted_by_its_examples(train_here: Callable[.
 
 
 @LONG
-def test_a_replica_with_less_data_ends_first_and_the_others_go_on(train_here: Callable[..., Any]) -> None:
+def test_a_replica_with_less_data_ends_first_and_the_others_go_on(
+    train_here: Callable[..., Any],
+) -> None:
     import toys
 
-    # 97 points in batches of 12: the first replica of two has 49 points, nine batches, the second 48, eight batches.
+    # 97 points in batches of 12: the first replica of two has 49 points, nine batches, the second
+    # 48, eight batches.
     program = toys.line.with_params({"points": 97})
     alone = train_here(program)
     assert alone.step == 9
@@ -75,4 +85,8 @@ def test_a_replica_with_less_data_ends_first_and_the_others_go_on(train_here: Ca
     between = train_here(program, "between-graph", sync=True)
     same(alone, in_graph)
     same(alone, between)
-    assert in_graph.values["psclust/positions"].tolist() == between.values["psclust/positions"].tolist() == [9, 8]
+    assert (
+        in_graph.values["psclust/positions"].tolist()
+        == between.values["psclust/positions"].tolist()
+        == [9, 8]
+    )

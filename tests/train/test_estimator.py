@@ -19,7 +19,9 @@ def test_the_old_names_are_where_an_old_model_function_looks_for_them() -> None:
     import psclust.estimator
 
     psclust.estimator.install()
-    assert tf.compat.v1.estimator.EstimatorSpec is tf.estimator.EstimatorSpec is psclust.EstimatorSpec
+    assert (
+        tf.compat.v1.estimator.EstimatorSpec is tf.estimator.EstimatorSpec is psclust.EstimatorSpec
+    )
     assert tf.estimator.ModeKeys.PREDICT == "infer"
     spec = tf.estimator.EstimatorSpec("train", loss=1.0)
     assert spec._replace(loss=2.0).loss == 2.0
@@ -41,7 +43,9 @@ def test_an_old_model_function_trains_evaluates_and_predicts(tmp_path: Path) -> 
 
 
 @pytest.mark.long
-def test_the_steps_of_a_train_op_are_counted_once_whether_or_not_it_counts_itself(train_here: Callable[..., Any]) -> None:
+def test_the_steps_of_a_train_op_are_counted_once_whether_or_not_it_counts_itself(
+    train_here: Callable[..., Any],
+) -> None:
     import old_program
 
     for counts in (True, False):
@@ -50,13 +54,20 @@ def test_the_steps_of_a_train_op_are_counted_once_whether_or_not_it_counts_itsel
         assert trained.step == trained.values["psclust/positions"].sum() == 80 * (2 + counts)
 
 
-@pytest.mark.parametrize(("replication", "sync"), [("in-graph", False), ("in-graph", True), ("between-graph", True)])
-def test_a_train_op_is_refused_where_gradients_are_combined(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+@pytest.mark.parametrize(
+    ("replication", "sync"), [("in-graph", False), ("in-graph", True), ("between-graph", True)]
+)
+def test_a_train_op_is_refused_where_gradients_are_combined(
+    train_here: Callable[..., Any], replication: str, sync: bool
+) -> None:
     import old_program
 
     from psclust.errors import UsageError
 
-    with pytest.raises(UsageError, match=r"ready train_op.*without train_op.*optimizer_fn.*between-graph and asynchronous"):
+    with pytest.raises(
+        UsageError,
+        match=r"ready train_op.*without train_op.*optimizer_fn.*between-graph and asynchronous",
+    ):
         train_here(old_program.program, replication, sync=sync)
 
 
@@ -82,7 +93,9 @@ def test_any_class_with_the_same_attributes_is_a_spec(tmp_path: Path) -> None:
         spec = toys.line.model_fn(features, labels, mode, {})
         return Spec(mode, spec.loss, spec.predictions, spec.eval_metric_ops)
 
-    program = psclust.Program(model_fn, toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE)
+    program = psclust.Program(
+        model_fn, toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE
+    )
     assert program.train(tmp_path) == 9
     assert program.evaluate(tmp_path).metrics["error"] > 0
 
@@ -93,7 +106,9 @@ def test_something_else_is_an_error_that_names_it(tmp_path: Path) -> None:
     import psclust
     from psclust.errors import UsageError
 
-    program = psclust.Program(lambda features: (1, 2), toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE)
+    program = psclust.Program(
+        lambda features: (1, 2), toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE
+    )
     with pytest.raises(UsageError, match="model_fn returned a tuple"):
         program.train(tmp_path)
 

@@ -22,7 +22,9 @@ def _tally(batches: int) -> list[str]:
     return ["toys:tally", "--set", f"batches={batches}", "--log-seconds", "0.5"]
 
 
-def test_a_killed_synchronous_worker_is_waited_for_and_comes_back(processes: Callable[..., Any]) -> None:
+def test_a_killed_synchronous_worker_is_waited_for_and_comes_back(
+    processes: Callable[..., Any],
+) -> None:
     cluster = processes("between-graph", True, *_tally(300))
     cluster.reach("worker:1", 50)
     cluster.kill("worker:1")
@@ -36,20 +38,29 @@ def test_a_killed_synchronous_worker_is_waited_for_and_comes_back(processes: Cal
 
 
 @pytest.mark.long
-def test_a_worker_that_dies_when_another_has_ended_its_data_holds_only_itself_up(processes: Callable[..., Any]) -> None:
+def test_a_worker_that_dies_when_another_has_ended_its_data_holds_only_itself_up(
+    processes: Callable[..., Any],
+) -> None:
     cluster = processes("between-graph", True, *_tally(100), "--set", "fewer=80", worker=3)
-    wait_until(lambda: cluster.clients["worker:2"].exitcode == 0, what="the end of worker:2, which has the least data")
+    wait_until(
+        lambda: cluster.clients["worker:2"].exitcode == 0,
+        what="the end of worker:2, which has the least data",
+    )
     cluster.kill("worker:1")
     cluster.start("worker:1")
     assert cluster.end() == {**WELL, "worker:2": 0}
     trained = cluster.trained()
     assert trained.values["psclust/positions"].tolist() == [100, 100, 20]
     # 20 steps of all three, 80 of two.
-    assert trained.values["dense"].tolist() == pytest.approx([20 / 3 + 40, 20 / 3 + 40, 20 / 3, 0.0], rel=1e-4)
+    assert trained.values["dense"].tolist() == pytest.approx(
+        [20 / 3 + 40, 20 / 3 + 40, 20 / 3, 0.0], rel=1e-4
+    )
 
 
 @pytest.mark.long
-def test_a_killed_synchronous_chief_finds_the_variables_alive(processes: Callable[..., Any]) -> None:
+def test_a_killed_synchronous_chief_finds_the_variables_alive(
+    processes: Callable[..., Any],
+) -> None:
     cluster = processes("between-graph", True, *_tally(300))
     cluster.reach("worker:1", 50)
     cluster.kill("worker:0")
@@ -65,14 +76,26 @@ def test_a_killed_synchronous_chief_finds_the_variables_alive(processes: Callabl
 
 def leave_half_made(cluster: Any) -> None:
     """What the first ps has of an update if the chief dies before the other one hears of it."""
-    target, alive = f"grpc://{cluster.cluster.address(Task('ps', 0))}", tf.compat.v1.ConfigProto(device_filters=["/job:ps"])
-    with tf.Graph().as_default(), tf.compat.v1.Session(target, config=alive) as session, tf.device("/job:ps/task:0"):
+    target, alive = (
+        f"grpc://{cluster.cluster.address(Task('ps', 0))}",
+        tf.compat.v1.ConfigProto(device_filters=["/job:ps"]),
+    )
+    with (
+        tf.Graph().as_default(),
+        tf.compat.v1.Session(target, config=alive) as session,
+        tf.device("/job:ps/task:0"),
+    ):
         dense, mark = (
             tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name)
-            for name, dtype, shape in [("dense", tf.float32, [4]), ("psclust/begun", tf.float64, [])]
+            for name, dtype, shape in [
+                ("dense", tf.float32, [4]),
+                ("psclust/begun", tf.float64, []),
+            ]
         )
         session.run(tf.raw_ops.AssignAddVariableOp(resource=dense, value=[1.0] * 4))
-        session.run(tf.raw_ops.AssignAddVariableOp(resource=mark, value=tf.constant(1.0, tf.float64)))
+        session.run(
+            tf.raw_ops.AssignAddVariableOp(resource=mark, value=tf.constant(1.0, tf.float64))
+        )
 
 
 def train_on(cluster: Any) -> Any:
@@ -83,17 +106,25 @@ def train_on(cluster: Any) -> Any:
     return cluster.trained()
 
 
-def test_an_update_that_a_chief_has_left_half_made_is_made_again(processes: Callable[..., Any]) -> None:
+def test_an_update_that_a_chief_has_left_half_made_is_made_again(
+    processes: Callable[..., Any],
+) -> None:
     cluster = processes("between-graph", True, *_tally(400), "--save-seconds", "0.1")
     cluster.reach("worker:1", 20)
     cluster.kill("worker:0")
     leave_half_made(cluster)
     trained = train_on(cluster)
     assert trained.step == 400
-    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [200.0, 200.0, 0.0, 0.0]
+    assert (
+        trained.values["dense"].tolist()
+        == trained.values["sparse"][:, 0].tolist()
+        == [200.0, 200.0, 0.0, 0.0]
+    )
 
 
-def test_a_worker_that_is_leaving_then_trains_again_what_was_lost(processes: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_worker_that_is_leaving_then_trains_again_what_was_lost(
+    processes: Callable[..., Any], tmp_path: Path
+) -> None:
     go_on = tmp_path / "go-on"
     data = ["toys:held", "--set", "batches=40", "--set", "fewer=20", "--set", f"until={go_on}"]
     cluster = processes("between-graph", True, *data, "--save-seconds", "1000")
@@ -105,11 +136,17 @@ def test_a_worker_that_is_leaving_then_trains_again_what_was_lost(processes: Cal
     trained = train_on(cluster)
     # 20 steps of both, from the checkpoint of step 0 on, then 20 of the chief.
     assert trained.step == 40
-    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [30.0, 10.0, 0.0, 0.0]
+    assert (
+        trained.values["dense"].tolist()
+        == trained.values["sparse"][:, 0].tolist()
+        == [30.0, 10.0, 0.0, 0.0]
+    )
 
 
 @pytest.mark.parametrize("ps", ["ps:0", pytest.param("ps:1", marks=pytest.mark.long)])
-def test_a_ps_that_comes_back_empty_is_filled_from_the_last_checkpoint(processes: Callable[..., Any], ps: str) -> None:
+def test_a_ps_that_comes_back_empty_is_filled_from_the_last_checkpoint(
+    processes: Callable[..., Any], ps: str
+) -> None:
     cluster = processes("between-graph", True, *_tally(300), "--save-seconds", "0.2")
     cluster.reach("worker:1", 50)
     cluster.kill(ps)
@@ -118,7 +155,11 @@ def test_a_ps_that_comes_back_empty_is_filled_from_the_last_checkpoint(processes
     assert "restored" in cluster.log("worker:0")
     trained = cluster.trained()
     assert trained.step == 300
-    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [150.0, 150.0, 0.0, 0.0]
+    assert (
+        trained.values["dense"].tolist()
+        == trained.values["sparse"][:, 0].tolist()
+        == [150.0, 150.0, 0.0, 0.0]
+    )
 
 
 @pytest.mark.long
@@ -134,7 +175,9 @@ def test_asynchronous_workers_recover_from_a_lost_ps_as_well(processes: Callable
 
 @pytest.mark.long
 @pytest.mark.parametrize("sync", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_an_in_graph_worker_that_is_lost_costs_no_data(processes: Callable[..., Any], sync: bool) -> None:
+def test_an_in_graph_worker_that_is_lost_costs_no_data(
+    processes: Callable[..., Any], sync: bool
+) -> None:
     cluster = processes("in-graph", sync, *_tally(3000))
     cluster.reach("client:0", 50)
     cluster.kill("worker:1")

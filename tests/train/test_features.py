@@ -25,7 +25,9 @@ def _watched(**settings: Any) -> Any:
 
     import psclust
 
-    params = {name: settings.pop(name) for name in ("broken_at", "batches", "rate") if name in settings}
+    params = {
+        name: settings.pop(name) for name in ("broken_at", "batches", "rate") if name in settings
+    }
     return nets.watched(psclust.TrainConfig(**settings), **params)
 
 
@@ -54,12 +56,20 @@ def test_summaries_have_the_same_tags_in_a_folder_for_each_tower(
     if sync or replication is None:
         assert sorted(first["seen"]) == [1, 5, 10, 15, 20]
     second = _events(trained.model_dir / "tower_1")
-    assert set(second.get("seen", {}).values()) == ({1.0} if replication == "in-graph" and sync else set())
+    assert set(second.get("seen", {}).values()) == (
+        {1.0} if replication == "in-graph" and sync else set()
+    )
 
 
 @HERE
-def test_chosen_steps_leave_a_chrome_trace(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
-    trained = train_here(_watched(profile_steps=(3,) if sync or replication is None else tuple(range(3, 30))), replication, sync=sync)
+def test_chosen_steps_leave_a_chrome_trace(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
+    trained = train_here(
+        _watched(profile_steps=(3,) if sync or replication is None else tuple(range(3, 30))),
+        replication,
+        sync=sync,
+    )
     traces = sorted(trained.model_dir.glob("trace-*.json"))
     assert traces
     if sync or replication is None:
@@ -68,18 +78,33 @@ def test_chosen_steps_leave_a_chrome_trace(train_here: Callable[..., Any], repli
 
 
 @HERE
-def test_training_stops_when_the_loss_gets_no_better(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+def test_training_stops_when_the_loss_gets_no_better(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
     # The loss never changes: the second five steps are no better than the first.
     trained = train_here(_watched(stop_after=5, batches=20000), replication, sync=sync)
-    assert trained.step == pytest.approx(10, abs=2) if sync or replication is None else trained.step < 40000
+    assert (
+        trained.step == pytest.approx(10, abs=2)
+        if sync or replication is None
+        else trained.step < 40000
+    )
 
 
 @HERE
 def test_a_gradient_that_is_not_finite_is_named_and_not_applied(
     train_here: Callable[..., Any], replication: str | None, sync: bool, tmp_path: Path
 ) -> None:
-    with pytest.raises(PsclustError, match=r"step \d+: the gradient of other is not finite, and was not applied; lower the learning rate"):
-        train_here(_watched(nan_guard="gradients", broken_at=8, rate=0.1), replication, sync=sync, folder="broken")
+    with pytest.raises(
+        PsclustError,
+        match=r"step \d+: the gradient of other is not finite, and was not applied; "
+        r"lower the learning rate",
+    ):
+        train_here(
+            _watched(nan_guard="gradients", broken_at=8, rate=0.1),
+            replication,
+            sync=sync,
+            folder="broken",
+        )
     _the_checkpoint_is_good(tmp_path / "broken")
 
 
@@ -89,7 +114,9 @@ def test_a_loss_that_is_not_finite_ends_the_training(
 ) -> None:
     import numpy as np
 
-    with pytest.raises(PsclustError, match=r"step \d+: (the loss is nan|other.* has values that are not finite)"):
+    with pytest.raises(
+        PsclustError, match=r"step \d+: (the loss is nan|other.* has values that are not finite)"
+    ):
         train_here(_watched(broken_at=8, rate=0.1), replication, sync=sync, folder="broken")
     assert np.isfinite(_the_checkpoint_is_good(tmp_path / "broken"))
 
@@ -103,8 +130,13 @@ def _the_checkpoint_is_good(folder: Path) -> float:
     return value
 
 
-def test_a_checkpoint_that_is_due_does_not_pass_over_values_that_are_not_finite(train_here: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_due_does_not_pass_over_values_that_are_not_finite(
+    train_here: Callable[..., Any], tmp_path: Path
+) -> None:
     # The guard looks at the loss of a step after it; a checkpoint of every step comes first.
-    with pytest.raises(PsclustError, match="step 8: other has values that are not finite, and no checkpoint is written"):
+    with pytest.raises(
+        PsclustError,
+        match="step 8: other has values that are not finite, and no checkpoint is written",
+    ):
         train_here(_watched(broken_at=8, rate=0.1, save_steps=1), folder="broken")
     assert sorted(tmp_path.glob("broken/model.ckpt-*.index"))[-1].name == "model.ckpt-7.index"

@@ -30,14 +30,18 @@ time.sleep(600)
 
 @contextmanager
 def another(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "taken\n"
         yield process
         process.kill()
 
 
-def test_a_folder_that_is_written_to_by_nothing_else_is_taken_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_folder_that_is_written_to_by_nothing_else_is_taken_and_left_as_it_was(
+    tmp_path: Path,
+) -> None:
     with writing_to(tmp_path, "mine", "worker:0") as lease:
         lease.check()
         assert (tmp_path / "writer.json").exists()
@@ -54,7 +58,9 @@ def test_a_writer_that_was_killed_is_not_waited_for(tmp_path: Path) -> None:
         assert time.monotonic() - began < folder_writer._LEASE_S / 2
 
 
-def test_the_next_attempt_of_a_run_takes_the_folder_over_from_the_one_before(tmp_path: Path) -> None:
+def test_the_next_attempt_of_a_run_takes_the_folder_over_from_the_one_before(
+    tmp_path: Path,
+) -> None:
     with another(tmp_path), writing_to(tmp_path, "other", "worker:0") as lease:
         lease.check()
 
@@ -65,12 +71,18 @@ def test_a_writer_that_goes_on_is_named_and_refused(
     monkeypatch.setattr(folder_writer, "_PATIENCE_S", 0.5)
     with (
         another(tmp_path),
-        pytest.raises(PsclustError, match=r"worker:0 of run other writes into this folder, on .* choose another --model-dir"),
+        pytest.raises(
+            PsclustError,
+            match=r"worker:0 of run other writes into this folder, "
+            r"on .* choose another --model-dir",
+        ),
     ):
         FolderLease(tmp_path, Writer.here("mine", "worker:0")).take()
 
 
-def test_a_writer_on_another_machine_is_waited_for_until_its_lease_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_on_another_machine_is_waited_for_until_its_lease_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     far = FolderLease(tmp_path, replace(Writer.here("other", "worker:0"), machine="another one"))
     far._renew()
     monkeypatch.setattr(folder_writer, "_LEASE_S", 0.5)

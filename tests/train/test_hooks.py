@@ -16,7 +16,10 @@ pytestmark = pytest.mark.tensorflow
 WAYS = [
     (None, False),
     ("between-graph", True),
-    *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", False), ("in-graph", True), ("between-graph", False))),
+    *(
+        pytest.param(*how, marks=pytest.mark.long)
+        for how in (("in-graph", False), ("in-graph", True), ("between-graph", False))
+    ),
 ]
 
 
@@ -48,21 +51,31 @@ def _recorder(log: list[str], name: str) -> Any:
 
 
 def _with(**fields: Callable[[], Any]) -> Any:
-    """The toy that counts gradients, with more fields in its spec, each made by a function inside the model function."""
+    """The toy that counts gradients, with more fields in its spec, each made by a function inside
+    the model function."""
     import toys
 
     import psclust
 
     def model_fn(features: Any, mode: str, params: dict[str, Any]) -> Any:
-        return toys.tally.model_fn(features, mode, params)._replace(**{name: make() for name, make in fields.items()})
+        return toys.tally.model_fn(features, mode, params)._replace(
+            **{name: make() for name, make in fields.items()}
+        )
 
-    return psclust.Program(model_fn, toys.tally.input_fn, toys.tally.optimizer_fn, params=toys.TALLY | {"batches": 20})
+    return psclust.Program(
+        model_fn, toys.tally.input_fn, toys.tally.optimizer_fn, params=toys.TALLY | {"batches": 20}
+    )
 
 
 @pytest.mark.parametrize(("replication", "sync"), WAYS)
-def test_hooks_are_called_around_every_step(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+def test_hooks_are_called_around_every_step(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
     log: list[str] = []
-    program = _with(training_hooks=lambda: [_recorder(log, "all")], training_chief_hooks=lambda: [_recorder(log, "chief")])
+    program = _with(
+        training_hooks=lambda: [_recorder(log, "all")],
+        training_chief_hooks=lambda: [_recorder(log, "chief")],
+    )
     trained = train_here(program, replication, sync=sync, here=True)
     clients = 2 if replication == "between-graph" else 1
     assert [entry for entry in log if entry.endswith("begin")].count("all begin") == clients
@@ -92,7 +105,9 @@ def test_one_hook_of_the_chief_that_requests_a_stop_ends_the_training_of_all(
 
 
 @pytest.mark.parametrize(("replication", "sync"), WAYS)
-def test_the_error_of_a_hook_comes_through(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+def test_the_error_of_a_hook_comes_through(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
     import tensorflow as tf
 
     class Failing(tf.compat.v1.train.SessionRunHook):
@@ -119,11 +134,15 @@ def test_a_hook_of_another_worker_stops_all_at_a_whole_step(train_here: Callable
 
 
 @pytest.mark.long
-def test_a_stopped_training_goes_on_when_it_is_started_again(train_here: Callable[..., Any]) -> None:
+def test_a_stopped_training_goes_on_when_it_is_started_again(
+    train_here: Callable[..., Any],
+) -> None:
     import tensorflow as tf
 
     for last, reached in ((7, 7), (12, 12), (99, 20)):
-        program = _with(training_hooks=lambda last=last: [tf.compat.v1.train.StopAtStepHook(last_step=last)])
+        program = _with(
+            training_hooks=lambda last=last: [tf.compat.v1.train.StopAtStepHook(last_step=last)]
+        )
         assert train_here(program, "between-graph", sync=True).step == reached
 
 
@@ -154,10 +173,16 @@ def test_evaluation_and_prediction_have_their_hooks(tmp_path: Path) -> None:
     log: list[str] = []
 
     def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
-        spec = toys.line.model_fn(features, features["x"][:, 0] if labels is None else labels, mode, params)
-        return spec._replace(evaluation_hooks=[_recorder(log, "eval")], prediction_hooks=[_recorder(log, "predict")])
+        spec = toys.line.model_fn(
+            features, features["x"][:, 0] if labels is None else labels, mode, params
+        )
+        return spec._replace(
+            evaluation_hooks=[_recorder(log, "eval")], prediction_hooks=[_recorder(log, "predict")]
+        )
 
-    program = psclust.Program(model_fn, toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE)
+    program = psclust.Program(
+        model_fn, toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE
+    )
     program.train(tmp_path)
     assert log == []
     program.evaluate(tmp_path)
@@ -172,8 +197,8 @@ def test_something_that_is_no_hook_is_an_error(tmp_path: Path) -> None:
 
 
 def _scaffold(called: list[str], before: Callable[[], object] = lambda: None) -> Any:
-    """Sets the first element of `dense` to 5 with its init_op, adds 1 with its init_fn, after a call of `before`, and counts sessions in a
-    local variable."""
+    """Sets the first element of `dense` to 5 with its init_op, adds 1 with its init_fn, after a
+    call of `before`, and counts sessions in a local variable."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -186,16 +211,29 @@ def _scaffold(called: list[str], before: Callable[[], object] = lambda: None) ->
         called.append("init_fn")
         session.run(more)
 
-    local = tf.group(v1.local_variables_initializer(), v1.py_func(lambda: called.append("local") or 0, [], tf.int64))
+    local = tf.group(
+        v1.local_variables_initializer(),
+        v1.py_func(lambda: called.append("local") or 0, [], tf.int64),
+    )
     return v1.train.Scaffold(
-        init_op=dense.assign(value), init_feed_dict={value: [5.0, 0.0, 0.0, 0.0]}, init_fn=init_fn, local_init_op=local
+        init_op=dense.assign(value),
+        init_feed_dict={value: [5.0, 0.0, 0.0, 0.0]},
+        init_fn=init_fn,
+        local_init_op=local,
     )
 
 
 @pytest.mark.parametrize(
-    ("replication", "sync"), [(None, False), ("between-graph", True), pytest.param("between-graph", False, marks=pytest.mark.long)]
+    ("replication", "sync"),
+    [
+        (None, False),
+        ("between-graph", True),
+        pytest.param("between-graph", False, marks=pytest.mark.long),
+    ],
 )
-def test_a_scaffold_starts_a_training_once_and_every_session(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+def test_a_scaffold_starts_a_training_once_and_every_session(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
     called: list[str] = []
     program = _with(scaffold=lambda: _scaffold(called))
     for steps in (10, 20):
@@ -208,7 +246,9 @@ def test_a_scaffold_starts_a_training_once_and_every_session(train_here: Callabl
 
 
 def test_a_worker_that_looks_while_the_chief_initializes_keeps_its_session(
-    train_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    train_here: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     from psclust.train.between_graph.replica import Replica
 
@@ -246,8 +286,12 @@ def test_a_scaffolds_saver_restores_averages_in_place_of_the_variables(tmp_path:
         if mode == "eval":
             saver = v1.train.Saver(averages.variables_to_restore([weight]))
             metrics = {"weight": (weight.read_value(), tf.no_op())}
-            return psclust.EstimatorSpec(mode, loss=loss, eval_metric_ops=metrics, scaffold=v1.train.Scaffold(saver=saver))
-        with tf.control_dependencies([v1.train.GradientDescentOptimizer(1.0).minimize(loss, v1.train.get_global_step())]):
+            return psclust.EstimatorSpec(
+                mode, loss=loss, eval_metric_ops=metrics, scaffold=v1.train.Scaffold(saver=saver)
+            )
+        with tf.control_dependencies(
+            [v1.train.GradientDescentOptimizer(1.0).minimize(loss, v1.train.get_global_step())]
+        ):
             return psclust.EstimatorSpec(mode, loss=loss, train_op=averages.apply([weight]))
 
     program = psclust.Program(model_fn, lambda mode: tf.data.Dataset.from_tensors([1.0]).repeat(3))

@@ -1,4 +1,5 @@
-"""A worker whose queues have stamps that an earlier process of it has not taken: it pulls once more, then steps as before."""
+"""A worker whose queues have stamps that an earlier process of it has not taken: it pulls once
+more, then steps as before."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ def test_it_takes_what_is_left_and_pulls_once() -> None:
         groups = [tf.compat.v1.get_variable(name, []) for name in "ab"]
         kind, incarnation, round_ = (tf.compat.v1.placeholder(tf.int64, []) for _ in range(3))
         # In place of the chief: a token for the next round whenever one is asked for.
-        known, rounds, pulls = (tf.compat.v1.Variable(tf.constant(value, tf.int64), use_resource=True) for value in (0, 100, 0))
+        known, rounds, pulls = (
+            tf.compat.v1.Variable(tf.constant(value, tf.int64), use_resource=True)
+            for value in (0, 100, 0)
+        )
         token = tf.stack([tf.constant(Kind.GO, tf.int64), known, rounds.assign_add(1), 0])
         taken = [stamped([group], 0) for group in groups]
         ops = ParticipantOps(
@@ -73,13 +77,17 @@ def test_the_first_barrier_leaves_none(train_here: Callable[..., Any]) -> None:
     noted: list[list[int]] = []
 
     def model(features: Any) -> psclust.EstimatorSpec:
-        weights = tf.compat.v1.get_variable("weights", [600, 600], initializer=tf.compat.v1.zeros_initializer())
+        weights = tf.compat.v1.get_variable(
+            "weights", [600, 600], initializer=tf.compat.v1.zeros_initializer()
+        )
         loss = tf.reduce_mean(tf.matmul(features, weights))
         return psclust.EstimatorSpec("train", loss=loss, training_hooks=[Waiting(weights, noted)])
 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(4)
 
-    program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01))
+    program = psclust.Program(
+        model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)
+    )
     train_here(program, "between-graph", sync=True, here=True)
     assert noted == [[0, 0], [0, 0]]

@@ -51,20 +51,26 @@ def test_a_program_is_found_by_module_and_name(module: Callable[[str, str], None
         ("wanted_two:number", "wanted_two:number is a int; it must be a psclust.Program"),
     ],
 )
-def test_what_is_not_there_is_said_in_one_sentence(module: Callable[[str, str], None], spec: str, message: str) -> None:
+def test_what_is_not_there_is_said_in_one_sentence(
+    module: Callable[[str, str], None], spec: str, message: str
+) -> None:
     module("wanted_two", MODULE)
     with pytest.raises(UsageError) as error:
         load_program(spec)
     assert message in str(error.value)
 
 
-def test_the_nearest_name_is_offered_where_a_module_has_no_program(module: Callable[[str, str], None]) -> None:
+def test_the_nearest_name_is_offered_where_a_module_has_no_program(
+    module: Callable[[str, str], None],
+) -> None:
     module("wanted_three", "progam = 1")
     with pytest.raises(UsageError, match="did you mean 'progam'"):
         load_program("wanted_three:program")
 
 
-def test_an_import_that_fails_inside_the_module_keeps_its_own_error(module: Callable[[str, str], None]) -> None:
+def test_an_import_that_fails_inside_the_module_keeps_its_own_error(
+    module: Callable[[str, str], None],
+) -> None:
     module("wanted_four", "import there_is_no_such_thing")
     with pytest.raises(ModuleNotFoundError, match="there_is_no_such_thing"):
         load_program("wanted_four:program")

@@ -15,7 +15,8 @@ from psclust.errors import PsclustError, UsageError
 
 pytestmark = pytest.mark.tensorflow
 
-# The ways with several towers that step together, each with its number of workers; a worker has two devices.
+# The ways with several towers that step together, each with its number of workers; a worker has two
+# devices.
 ALONE, BETWEEN, IN_GRAPH = (None, 1), ("between-graph", 1), ("in-graph", 1)
 LONG = pytest.mark.long
 PAIRS = [("between-graph", 2), pytest.param("in-graph", 2, marks=LONG)]
@@ -29,12 +30,16 @@ def _config(**settings: Any) -> psclust.TrainConfig:
     return psclust.TrainConfig(**settings)
 
 
-@pytest.mark.parametrize(("replication", "workers"), [ALONE, pytest.param(*BETWEEN, marks=LONG), *PAIRS])
-def test_towers_end_their_data_at_different_steps(train_here: Callable[..., Any], replication: str | None, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("replication", "workers"), [ALONE, pytest.param(*BETWEEN, marks=LONG), *PAIRS]
+)
+def test_towers_end_their_data_at_different_steps(
+    train_here: Callable[..., Any], replication: str | None, workers: int
+) -> None:
     import toys
 
-    # 97 points in batches of 12: of two towers the first has 49 points, nine batches, the second 48, eight. Of four, one has 25, in nine
-    # batches of 3, the others 24.
+    # 97 points in batches of 12: of two towers the first has 49 points, nine batches, the second
+    # 48, eight. Of four, one has 25, in nine batches of 3, the others 24.
     program = toys.line.with_params({"points": 97})
     alone = train_here(program, folder="alone")
     trained = train_here(program, replication, sync=True, workers=workers, devices=2)
@@ -48,11 +53,16 @@ def test_towers_end_their_data_at_different_steps(train_here: Callable[..., Any]
     ("replication", "split"),
     [
         (None, False),
-        *(pytest.param(*how, marks=LONG) for how in ((None, True), ("between-graph", False), ("between-graph", True))),
+        *(
+            pytest.param(*how, marks=LONG)
+            for how in ((None, True), ("between-graph", False), ("between-graph", True))
+        ),
         *(pytest.param("in-graph", split, marks=LONG) for split in (False, True)),
     ],
 )
-def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[..., Any], replication: str | None, split: bool) -> None:
+def test_accumulated_batches_of_towers_are_one_large_batch(
+    train_here: Callable[..., Any], replication: str | None, split: bool
+) -> None:
     import toys
 
     # 100 points in batches of 12: nine batches, of which three make an update.
@@ -71,7 +81,12 @@ def test_accumulated_batches_of_towers_are_one_large_batch(train_here: Callable[
         *(pytest.param("between-graph", 2, 1, split, marks=LONG) for split in (False, True)),
         *(
             pytest.param(*how, marks=LONG)
-            for how in ((None, 1, 2, True), ("between-graph", 2, 2, False), ("in-graph", 2, 1, False), ("in-graph", 2, 1, True))
+            for how in (
+                (None, 1, 2, True),
+                ("between-graph", 2, 2, False),
+                ("in-graph", 2, 1, False),
+                ("in-graph", 2, 1, True),
+            )
         ),
     ],
 )
@@ -80,11 +95,13 @@ def test_what_is_uneven_is_dropped_where_that_is_asked_for(
 ) -> None:
     import nets
 
-    # 107 points: eight batches of 12, and 11 points. Of several towers the last one has fewer batches than the others; who waits for its
-    # moments is let go.
+    # 107 points: eight batches of 12, and 11 points. Of several towers the last one has fewer
+    # batches than the others; who waits for its moments is let go.
     even = train_here(nets.net(_config(moving_statistics="sync"), points=96), folder="alone")
     assert even.step == 8
-    dropping = nets.net(_config(moving_statistics="sync", drop_uneven=True, split_batch=split), points=107)
+    dropping = nets.net(
+        _config(moving_statistics="sync", drop_uneven=True, split_batch=split), points=107
+    )
     same(even, train_here(dropping, replication, sync=True, workers=workers, devices=devices))
 
 
@@ -95,12 +112,17 @@ def test_asynchronous_workers_apply_one_gradient_of_all_their_towers(
 ) -> None:
     import toys
 
-    # Tower i adds 1 to element i of either variable with each of its gradients, a half where two towers are averaged.
+    # Tower i adds 1 to element i of either variable with each of its gradients, a half where two
+    # towers are averaged.
     trained = train_here(toys.tally, replication, workers=workers, devices=2)
     towers = 2 * workers
     each, steps = (50.0, 100 * workers) if replication == "between-graph" else (100.0, 100 * towers)
     assert trained.step == steps
-    assert trained.values["dense"].tolist() == trained.values["sparse"][:, 0].tolist() == [each] * towers + [0.0] * (4 - towers)
+    assert (
+        trained.values["dense"].tolist()
+        == trained.values["sparse"][:, 0].tolist()
+        == [each] * towers + [0.0] * (4 - towers)
+    )
     assert _positions(trained) == [100] * towers
 
 
@@ -113,11 +135,14 @@ def test_asynchronous_workers_with_several_towers_keep_pace(train_here: Callable
 
 
 @LONG
-def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(train_here: Callable[..., Any]) -> None:
+def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(
+    train_here: Callable[..., Any],
+) -> None:
     import toys
 
     trained = train_here(toys.tally, "between-graph", sync=True, devices=2, backup_workers=1)
-    # One worker or both in each step: a half for each tower of one, a quarter for each tower of both.
+    # One worker or both in each step: a half for each tower of one, a quarter for each tower of
+    # both.
     added = trained.values["dense"]
     assert (added[0], added[2]) == (added[1], added[3])
     assert added.sum() == pytest.approx(trained.step)
@@ -134,20 +159,32 @@ def test_late_gradients_of_all_towers_of_a_worker_are_dropped_as_one(train_here:
     ],
 )
 def test_a_training_goes_on_where_it_was_with_as_many_batches_as_are_left(
-    train_here: Callable[..., Any], first: tuple[str | None, int], then: tuple[str | None, int], split: bool, steps: int
+    train_here: Callable[..., Any],
+    first: tuple[str | None, int],
+    then: tuple[str | None, int],
+    split: bool,
+    steps: int,
 ) -> None:
     import toys
 
     program = toys.tally.with_config([f"split_batch={split}"])
-    train_here(program, first[0], sync=True, workers=first[1], devices=2, max_steps=40, folder="model")
-    assert train_here(program, then[0], sync=True, workers=then[1], devices=2, folder="model").step == steps
+    train_here(
+        program, first[0], sync=True, workers=first[1], devices=2, max_steps=40, folder="model"
+    )
+    assert (
+        train_here(program, then[0], sync=True, workers=then[1], devices=2, folder="model").step
+        == steps
+    )
 
 
 @LONG
-def test_moving_statistics_are_those_of_the_first_tower_or_of_all(train_here: Callable[..., Any]) -> None:
+def test_moving_statistics_are_those_of_the_first_tower_or_of_all(
+    train_here: Callable[..., Any],
+) -> None:
     import toys
 
-    # Tower i of four sees the constant 10 * (i + 1), ten times; each update moves the mean by half of the way.
+    # Tower i of four sees the constant 10 * (i + 1), ten times; each update moves the mean by half
+    # of the way.
     for moving, expected in (("first", 10.0), ("mean", 25.0)):
         program = toys.levels(_config(moving_statistics=moving))
         trained = train_here(program, "between-graph", sync=True, devices=2, folder=moving)
@@ -156,7 +193,9 @@ def test_moving_statistics_are_those_of_the_first_tower_or_of_all(train_here: Ca
 
 @LONG
 @pytest.mark.parametrize("split", [True, pytest.param(False, marks=LONG)])
-def test_towers_that_have_ended_stay_for_those_that_wait_for_their_moments(train_here: Callable[..., Any], split: bool) -> None:
+def test_towers_that_have_ended_stay_for_those_that_wait_for_their_moments(
+    train_here: Callable[..., Any], split: bool
+) -> None:
     import nets
 
     # 97 points: the second worker, and three of four towers, have nothing left in the last step.
@@ -166,13 +205,27 @@ def test_towers_that_have_ended_stay_for_those_that_wait_for_their_moments(train
 
 
 @LONG
-def test_workers_may_have_different_numbers_of_devices_where_they_split_their_batches(train_here: Callable[..., Any]) -> None:
+def test_workers_may_have_different_numbers_of_devices_where_they_split_their_batches(
+    train_here: Callable[..., Any],
+) -> None:
     import toys
 
-    with pytest.raises(PsclustError, match=r"(2|3) devices for towers and worker:0, the chief, has 2, .* split_batch=True"):
+    with pytest.raises(
+        PsclustError,
+        match=r"(2|3) devices for towers and worker:0, the chief, has 2, .* split_batch=True",
+    ):
         train_here(toys.line, "between-graph", sync=True, devices=[2, 3])
     alone = train_here(toys.line, folder="alone")
-    same(alone, train_here(toys.line.with_config(["split_batch=True"]), "between-graph", sync=True, devices=[2, 3], folder="split"))
+    same(
+        alone,
+        train_here(
+            toys.line.with_config(["split_batch=True"]),
+            "between-graph",
+            sync=True,
+            devices=[2, 3],
+            folder="split",
+        ),
+    )
 
 
 @LONG
@@ -189,14 +242,21 @@ def test_every_tower_writes_its_summaries(train_here: Callable[..., Any]) -> Non
 def _seen(folder: Path) -> set[float]:
     files = folder.glob("events.*")
     events = (event for file in files for event in tf.compat.v1.train.summary_iterator(str(file)))
-    return {value.simple_value for event in events for value in event.summary.value if value.tag == "seen"}
+    return {
+        value.simple_value
+        for event in events
+        for value in event.summary.value
+        if value.tag == "seen"
+    }
 
 
 # ---- what is refused
 
 
 @pytest.mark.parametrize(("replication", "workers"), [ALONE, BETWEEN, IN_GRAPH])
-def test_a_tower_without_any_data_is_named(train_here: Callable[..., Any], replication: str | None, workers: int) -> None:
+def test_a_tower_without_any_data_is_named(
+    train_here: Callable[..., Any], replication: str | None, workers: int
+) -> None:
     import toys
 
     empty = toys.tally.with_params({"fewer": 100})
@@ -205,24 +265,39 @@ def test_a_tower_without_any_data_is_named(train_here: Callable[..., Any], repli
         train_here(empty, replication, sync=True, workers=workers, devices=2)
 
 
-def test_a_server_with_fewer_devices_than_asked_for_is_named_with_the_remedy(train_here: Callable[..., Any]) -> None:
+def test_a_server_with_fewer_devices_than_asked_for_is_named_with_the_remedy(
+    train_here: Callable[..., Any],
+) -> None:
     import toys
 
     program = toys.line.with_config(["device_count=3"])
-    with pytest.raises(UsageError, match=r"worker:0 has 2 CPU devices: .* jobs: \{worker: \{device_count: 3\}\}"):
+    with pytest.raises(
+        UsageError, match=r"worker:0 has 2 CPU devices: .* jobs: \{worker: \{device_count: 3\}\}"
+    ):
         train_here(program, "in-graph", sync=True, devices=2)
-    limited = train_here(toys.line.with_config(["device_count=1"]), "in-graph", sync=True, devices=2)
+    limited = train_here(
+        toys.line.with_config(["device_count=1"]), "in-graph", sync=True, devices=2
+    )
     assert len(_positions(limited)) == 2
 
 
 def test_a_ready_train_op_is_refused_on_several_devices(train_here: Callable[..., Any]) -> None:
     import toys
 
-    def model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    def model(
+        features: Any, labels: Any, mode: str, params: dict[str, Any]
+    ) -> psclust.EstimatorSpec:
         spec = toys._line(features, labels, mode, params)
-        return spec._replace(train_op=tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(spec.loss))
+        return spec._replace(
+            train_op=tf.compat.v1.train.GradientDescentOptimizer(0.1).minimize(spec.loss)
+        )
 
     program = psclust.Program(model, toys._line_input, params=toys.LINE)
-    for replication, where in ((None, "one process with several devices"), ("between-graph", "a worker with several devices")):
-        with pytest.raises(UsageError, match=f"in {where} the gradients of all replicas are combined"):
+    for replication, where in (
+        (None, "one process with several devices"),
+        ("between-graph", "a worker with several devices"),
+    ):
+        with pytest.raises(
+            UsageError, match=f"in {where} the gradients of all replicas are combined"
+        ):
             train_here(program, replication, devices=2)

@@ -10,7 +10,15 @@ import tensorflow as tf
 
 from psclust.errors import PsclustError, StartError
 from psclust.spec.cluster import ClusterSpec, Task
-from psclust.train.session import answers, brief, is_lost_peer, recover, session_config, start_server, wait_for_peers
+from psclust.train.session import (
+    answers,
+    brief,
+    is_lost_peer,
+    recover,
+    session_config,
+    start_server,
+    wait_for_peers,
+)
 from psclust.train.task_context import TaskContext
 
 pytestmark = pytest.mark.tensorflow
@@ -24,7 +32,9 @@ ABORTED: From /job:ps/replica:0/task:1:
 Session handle is not found: 7f634da7fa84277a.
 =====================
 """
-NOWHERE = TaskContext(Task("worker", 0), ClusterSpec({"ps": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",)}))
+NOWHERE = TaskContext(
+    Task("worker", 0), ClusterSpec({"ps": ("127.0.0.1:1",), "worker": ("127.0.0.1:2",)})
+)
 ALIVE = TaskContext(Task("worker", 0), ClusterSpec({"worker": ("127.0.0.1:2",)}))
 
 
@@ -35,7 +45,12 @@ ALIVE = TaskContext(Task("worker", 0), ClusterSpec({"worker": ("127.0.0.1:2",)})
         (tf.errors.AbortedError(None, None, "device incarnation"), True),
         (tf.errors.FailedPreconditionError(None, None, "Could not find variable w"), True),
         (tf.errors.InvalidArgumentError(None, None, SEVERAL), True),
-        (tf.errors.InvalidArgumentError(None, None, "Graph execution error:\nIncompatible shapes"), False),
+        (
+            tf.errors.InvalidArgumentError(
+                None, None, "Graph execution error:\nIncompatible shapes"
+            ),
+            False,
+        ),
         (tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"), False),
     ],
 )
@@ -45,7 +60,8 @@ def test_lost_servers_are_told_from_other_errors(error: tf.errors.OpError, lost:
 
 def test_a_page_of_an_error_is_told_in_a_line() -> None:
     assert brief(tf.errors.InvalidArgumentError(None, None, SEVERAL)) == (
-        "InvalidArgumentError: INVALID_ARGUMENT: From /job:worker/replica:0/task:1: RecvFromRemoteAsync is cancelled."
+        "InvalidArgumentError: INVALID_ARGUMENT: From /job:worker/replica:0/task:1: "
+        "RecvFromRemoteAsync is cancelled."
     )
 
 
@@ -102,7 +118,9 @@ def test_nothing_is_tried_before_all_servers_answer() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        context = TaskContext(Task("worker", 0), ClusterSpec({"ps": (address,), "worker": ("127.0.0.1:2",)}))
+        context = TaskContext(
+            Task("worker", 0), ClusterSpec({"ps": (address,), "worker": ("127.0.0.1:2",)})
+        )
         threading.Timer(0.3, server.listen).start()
         assert not answers(address)
         seen: list[bool] = []
@@ -111,7 +129,9 @@ def test_nothing_is_tried_before_all_servers_answer() -> None:
 
 
 def test_waiting_for_servers_has_a_deadline_and_names_them() -> None:
-    with pytest.raises(PsclustError, match=r"worker:0: no answer for 0 s from ps:0 \(127\.0\.0\.1:1\)"):
+    with pytest.raises(
+        PsclustError, match=r"worker:0: no answer for 0 s from ps:0 \(127\.0\.0\.1:1\)"
+    ):
         wait_for_peers(NOWHERE, 0.0)
 
 
@@ -129,5 +149,7 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         address = f"127.0.0.1:{holder.getsockname()[1]}"
-        with pytest.raises(StartError, match=rf"worker:0: no TensorFlow server could be started on {address}"):
+        with pytest.raises(
+            StartError, match=rf"worker:0: no TensorFlow server could be started on {address}"
+        ):
             start_server(TaskContext(Task("worker", 0), ClusterSpec({"worker": (address,)})))

@@ -24,7 +24,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _predictor() -> Any:
-    """Predicts in mode PREDICT for three points, from features only or with labels that it must ignore."""
+    """Predicts in mode PREDICT for three points, from features only or with labels that it must
+    ignore."""
     import tensorflow as tf
     import toys
 
@@ -32,16 +33,28 @@ def _predictor() -> Any:
 
     def predict_input() -> tf.data.Dataset:
         x = tf.constant([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-        return tf.data.Dataset.from_tensor_slices({"x": x, "word": tf.constant([0, 0, 0], tf.int64)}).batch(2)
+        return tf.data.Dataset.from_tensor_slices(
+            {"x": x, "word": tf.constant([0, 0, 0], tf.int64)}
+        ).batch(2)
 
-    def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+    def model_fn(
+        features: Any, labels: Any, mode: str, params: dict[str, Any]
+    ) -> psclust.EstimatorSpec:
         if mode != psclust.ModeKeys.PREDICT:
             return toys.line.model_fn(features, labels, mode, params)
         assert labels is None
         spec = toys.line.model_fn(features, tf.zeros([tf.shape(features["x"])[0]]), mode, params)
-        return psclust.EstimatorSpec(mode, predictions={"guess": spec.predictions, "word": tf.as_string(features["word"])})
+        return psclust.EstimatorSpec(
+            mode, predictions={"guess": spec.predictions, "word": tf.as_string(features["word"])}
+        )
 
-    return psclust.Program(model_fn, toys.line.input_fn, toys.line.optimizer_fn, params=toys.LINE, predict_input_fn=predict_input)
+    return psclust.Program(
+        model_fn,
+        toys.line.input_fn,
+        toys.line.optimizer_fn,
+        params=toys.LINE,
+        predict_input_fn=predict_input,
+    )
 
 
 def test_evaluate_weights_the_last_batch_by_its_examples(trained: Path) -> None:
@@ -79,7 +92,11 @@ def test_predictions_without_names_are_yielded_as_they_are(trained: Path) -> Non
     def model_fn(features: Any) -> psclust.EstimatorSpec:
         return psclust.EstimatorSpec("infer", predictions=features * 2.0)
 
-    program = psclust.Program(model_fn, lambda: None, predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]))
+    program = psclust.Program(
+        model_fn,
+        lambda: None,
+        predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]),
+    )
     assert [value.tolist() for value in program.predict(trained)] == [[2.0], [4.0]]
 
 
@@ -90,9 +107,15 @@ def test_a_prediction_of_another_length_than_the_batch_is_an_error(trained: Path
     from psclust.errors import UsageError
 
     def model_fn(features: Any) -> psclust.EstimatorSpec:
-        return psclust.EstimatorSpec("infer", predictions={"all": features, "sum": tf.reduce_sum(features)})
+        return psclust.EstimatorSpec(
+            "infer", predictions={"all": features, "sum": tf.reduce_sum(features)}
+        )
 
-    program = psclust.Program(model_fn, lambda: None, predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]))
+    program = psclust.Program(
+        model_fn,
+        lambda: None,
+        predict_input_fn=lambda: tf.data.Dataset.from_tensors([[1.0], [2.0]]),
+    )
     with pytest.raises(UsageError, match=r"one row for each example.*sum: \(\)"):
         list(program.predict(trained))
 
@@ -114,9 +137,13 @@ def test_an_exported_model_is_read_by_tensorflow_2_and_1(trained: Path, tmp_path
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
         signature = meta.signature_def["serving_default"]
         feed = {signature.inputs["x"].name: x, signature.inputs["word"].name: word}
-        assert session.run(signature.outputs["guess"].name, feed) == pytest.approx(expected, rel=1e-5)
+        assert session.run(signature.outputs["guess"].name, feed) == pytest.approx(
+            expected, rel=1e-5
+        )
     assert tf.executing_eagerly()
-    outputs = tf.saved_model.load(str(path)).signatures["serving_default"](x=tf.constant(x), word=tf.constant(word, tf.int64))
+    outputs = tf.saved_model.load(str(path)).signatures["serving_default"](
+        x=tf.constant(x), word=tf.constant(word, tf.int64)
+    )
     assert outputs["guess"].numpy() == pytest.approx(expected, rel=1e-5)
     assert outputs["word"].numpy().tolist() == [b"0"] * 3
 
@@ -128,10 +155,15 @@ def test_signatures_for_serialized_examples(trained: Path, tmp_path: Path) -> No
     from psclust.errors import UsageError
 
     export = psclust.estimator.export
-    receiver = export.build_parsing_serving_input_receiver_fn({"x": tf.io.FixedLenFeature([], tf.float32)})
+    receiver = export.build_parsing_serving_input_receiver_fn(
+        {"x": tf.io.FixedLenFeature([], tf.float32)}
+    )
 
     def model_fn(features: Any) -> psclust.EstimatorSpec:
-        outputs = {"serving_default": export.RegressionOutput(features["x"]), "both": export.ClassificationOutput(features["x"][:, None])}
+        outputs = {
+            "serving_default": export.RegressionOutput(features["x"]),
+            "both": export.ClassificationOutput(features["x"][:, None]),
+        }
         return psclust.EstimatorSpec("infer", predictions=features["x"], export_outputs=outputs)
 
     program = psclust.Program(model_fn, lambda: None, serving_input_receiver_fn=receiver)
@@ -141,7 +173,9 @@ def test_signatures_for_serialized_examples(trained: Path, tmp_path: Path) -> No
         signature = meta.signature_def["serving_default"]
         assert signature.method_name == "tensorflow/serving/regress"
         assert meta.signature_def["both"].method_name == "tensorflow/serving/classify"
-        example = tf.train.Example(features=tf.train.Features(feature={"x": tf.train.Feature(float_list={"value": [3.0]})}))
+        example = tf.train.Example(
+            features=tf.train.Features(feature={"x": tf.train.Feature(float_list={"value": [3.0]})})
+        )
         fed = {signature.inputs["inputs"].name: [example.SerializeToString()]}
         assert session.run(signature.outputs["outputs"].name, fed).tolist() == [3.0]
     raw = export.build_raw_serving_input_receiver_fn({"x": tf.TensorSpec([None], tf.float32)})
@@ -169,10 +203,16 @@ def test_what_is_missing_is_said_in_one_sentence(trained: Path, tmp_path: Path) 
         toys.line.train()
     with pytest.raises(UsageError, match="the held-out data is empty"):
         toys.line.with_params({"points": 0}).evaluate(trained)
-    endless = psclust.Program(toys.line.model_fn, lambda: None, eval_input_fn=lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat())
+    endless = psclust.Program(
+        toys.line.model_fn,
+        lambda: None,
+        eval_input_fn=lambda: tf.data.Dataset.from_tensors(([1.0], [1.0])).repeat(),
+    )
     with pytest.raises(UsageError, match="never ends"):
         endless.evaluate(trained)
-    with pytest.raises(PsclustError, match=r"checkpoint of another model: dense is missing; sparse is missing"):
+    with pytest.raises(
+        PsclustError, match=r"checkpoint of another model: dense is missing; sparse is missing"
+    ):
         toys.tally.evaluate(trained)
 
 
@@ -183,7 +223,9 @@ def test_metrics_that_are_no_pairs_are_an_error(trained: Path) -> None:
     from psclust.errors import UsageError
 
     def model_fn(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> Any:
-        return toys.line.model_fn(features, labels, mode, params)._replace(eval_metric_ops={"error": 3})
+        return toys.line.model_fn(features, labels, mode, params)._replace(
+            eval_metric_ops={"error": 3}
+        )
 
     with pytest.raises(UsageError, match=r"eval_metric_ops\['error'\] is a int"):
         psclust.Program(model_fn, toys.line.input_fn, params=toys.LINE).evaluate(trained)
@@ -191,7 +233,9 @@ def test_metrics_that_are_no_pairs_are_an_error(trained: Path) -> None:
 
 @pytest.mark.process
 def test_the_chief_alone_evaluates_and_predicts(processes: Callable[..., Any]) -> None:
-    cluster = processes("between-graph", False, "old_program:program", "--do", "train", "--max-steps", "20")
+    cluster = processes(
+        "between-graph", False, "old_program:program", "--do", "train", "--max-steps", "20"
+    )
     assert set(cluster.end().values()) == {0}
     model_dir = cluster.folder / "model"
     assert not (model_dir / "evaluation.json").exists()
@@ -200,13 +244,17 @@ def test_the_chief_alone_evaluates_and_predicts(processes: Callable[..., Any]) -
         cluster.start("worker:0")
         cluster.start("worker:1")
         assert cluster.end() == {"worker:0": 0, "worker:1": 0}
-        assert f"worker:1 has nothing to do: --do {do} is for worker:0 only" in cluster.log("worker:1")
+        assert f"worker:1 has nothing to do: --do {do} is for worker:0 only" in cluster.log(
+            "worker:1"
+        )
         assert (model_dir / made).exists()
     saved = model_dir / "export"
     cluster.arguments[2] = "export"
     cluster.start("worker:0")
     assert cluster.end()["worker:0"] == 0
     assert [(path / "saved_model.pb").exists() for path in saved.iterdir()] == [True]
-    lines = [json.loads(line) for line in (model_dir / "predictions.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) for line in (model_dir / "predictions.jsonl").read_text().splitlines()
+    ]
     assert len(lines) == 64
     assert sum(lines[0]["probabilities"]) == pytest.approx(1.0)

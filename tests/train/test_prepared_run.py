@@ -21,7 +21,9 @@ V1 = tf.compat.v1
 
 @pytest.fixture(params=["in this process", "by a server"])
 def session(request: pytest.FixtureRequest) -> Iterator[Any]:
-    target = "" if request.param == "in this process" else V1.train.Server.create_local_server().target
+    target = (
+        "" if request.param == "in this process" else V1.train.Server.create_local_server().target
+    )
     with V1.Session(target, graph=tf.Graph()) as session:
         yield session
 

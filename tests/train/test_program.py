@@ -24,8 +24,15 @@ def _program(**changes: Any) -> psclust.Program:
 def test_an_input_function_takes_any_subset_of_mode_params_and_shard() -> None:
     assert _program(input_fn=lambda: "all").dataset("train", SHARD) == "all"
     assert _program(input_fn=lambda shard: shard).dataset("train", SHARD) == SHARD
-    assert _program(input_fn=lambda params, mode: (mode, params)).dataset("train", SHARD) == ("train", {"rate": 0.5})
-    assert _program(input_fn=lambda **kwargs: sorted(kwargs)).dataset("train", SHARD) == ["mode", "params", "shard"]
+    assert _program(input_fn=lambda params, mode: (mode, params)).dataset("train", SHARD) == (
+        "train",
+        {"rate": 0.5},
+    )
+    assert _program(input_fn=lambda **kwargs: sorted(kwargs)).dataset("train", SHARD) == [
+        "mode",
+        "params",
+        "shard",
+    ]
 
 
 def _seen(function: Callable[..., Any], labels: Any = "y", mode: str = "train") -> Any:
@@ -42,8 +49,15 @@ def test_a_model_function_takes_labels_mode_and_params_where_it_names_them() -> 
     assert _seen(lambda features: features) == "x"
     assert _seen(lambda features, labels: labels) == "y"
     assert _seen(lambda x, mode, y: (x, mode, y)) == ("x", "train", "y")
-    assert _seen(lambda *both, **rest: (both, sorted(rest))) == (("x", "y"), ["config", "mode", "params"])
-    assert _seen(lambda features, labels, mode, params: (labels, mode, params), None, "eval") == (None, "eval", {"rate": 0.5})
+    assert _seen(lambda *both, **rest: (both, sorted(rest))) == (
+        ("x", "y"),
+        ["config", "mode", "params"],
+    )
+    assert _seen(lambda features, labels, mode, params: (labels, mode, params), None, "eval") == (
+        None,
+        "eval",
+        {"rate": 0.5},
+    )
 
 
 def test_a_parameter_that_is_neither_offered_nor_has_a_default_is_the_users_type_error() -> None:
@@ -79,10 +93,16 @@ def test_functions_may_change_the_params_they_are_given_without_effect_on_others
 
 
 def test_an_optimizer_that_cannot_compute_gradients_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"optimizer_fn returned a builtins\.str; return one of tf\.compat\.v1\.train"):
+    with pytest.raises(
+        UsageError,
+        match=r"optimizer_fn returned a builtins\.str; return one of tf\.compat\.v1\.train",
+    ):
         _program(optimizer_fn=lambda: "adam").optimizer(None)
 
 
 def test_what_is_no_function_is_refused_at_once() -> None:
-    with pytest.raises(UsageError, match=r"optimizer_fn=SimpleNamespace\(\.\.\.\) is no function; give one that returns it"):
+    with pytest.raises(
+        UsageError,
+        match=r"optimizer_fn=SimpleNamespace\(\.\.\.\) is no function; give one that returns it",
+    ):
         _program(optimizer_fn=SimpleNamespace(compute_gradients=None))

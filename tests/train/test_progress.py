@@ -8,6 +8,7 @@ import os
 import time
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,8 @@ class _Clock:
         return self.now
 
 
-def step_in(path: Path) -> int | None:
-    return json.loads(path.read_text())["step"] if path.exists() else None  # type: ignore[no-any-return]
+def step_in(path: Path) -> Any:
+    return json.loads(path.read_text())["step"] if path.exists() else None
 
 
 def test_the_file_is_replaced_at_most_twice_a_second(tmp_path: Path) -> None:
@@ -53,7 +54,10 @@ def test_no_step_waits_for_the_file(tmp_path: Path) -> None:
     slow = path.with_name(f".p.json.{os.getpid()}")
     os.mkfifo(slow)  # it is open for writing when somebody reads
     file = ProgressFile(path)
-    steps = Thread(target=lambda: [file.write(lambda step=step: Progress(step)) for step in range(100)], daemon=True)
+    steps = Thread(
+        target=lambda: [file.write(lambda step=step: Progress(step)) for step in range(100)],
+        daemon=True,
+    )
     steps.start()
     steps.join(PATIENCE_S)
     assert not steps.is_alive()
@@ -97,7 +101,10 @@ def test_a_line_is_logged_at_the_interval(caplog: pytest.LogCaptureFixture) -> N
         for step in range(1, 6):
             clock.now += 1.0
             reporter.step(step, 0.25, 10)
-    assert [record.getMessage() for record in caplog.records] == ["step 2 loss 0.25 10 examples/s", "step 4 loss 0.25 10 examples/s"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "step 2 loss 0.25 10 examples/s",
+        "step 4 loss 0.25 10 examples/s",
+    ]
 
 
 def test_a_loss_of_minus_zero_is_zero(caplog: pytest.LogCaptureFixture) -> None:
@@ -131,7 +138,9 @@ def test_asynchronous_steps_that_arrive_out_of_order_never_count_down() -> None:
     assert (reporter.progress.step, reporter.steps) == (7, 2)
 
 
-def test_stale_updates_and_late_gradients_are_part_of_the_line_and_of_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_stale_updates_and_late_gradients_are_part_of_the_line_and_of_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     clock = _Clock()
     reporter = Reporter(ProgressFile(tmp_path / "p.json"), 2.0, clock)
     with caplog.at_level(logging.INFO):
@@ -147,7 +156,11 @@ def test_stale_updates_and_late_gradients_are_part_of_the_line_and_of_the_file(t
         " 1 late staleness 0.0 (max 0)",
         " 1 late staleness 7.0 (max 7)",
     ]
-    assert json.loads((tmp_path / "p.json").read_text())["metrics"] == {"late_gradients": 1, "staleness": 17 / 6, "staleness_max": 7}
+    assert json.loads((tmp_path / "p.json").read_text())["metrics"] == {
+        "late_gradients": 1,
+        "staleness": 17 / 6,
+        "staleness_max": 7,
+    }
     assert reporter.remarks == ", 1 late gradient dropped, staleness 2.8 (max 7)"
 
 

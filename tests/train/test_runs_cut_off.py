@@ -1,4 +1,5 @@
-"""What is left of a run whose client dies as it begins: a server may execute what needs nothing that is fed, and nothing else."""
+"""What is left of a run whose client dies as it begins: a server may execute what needs nothing
+that is fed, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
 
     program = wide.trained.with_params({"width": width})
     with tf.Graph().as_default():
-        ops = build_between_graph(program, DeviceLayout(2, WORKERS, WORKERS[0]), 0, sync=True, chief=True).coordinator
+        ops = build_between_graph(
+            program, DeviceLayout(2, WORKERS, WORKERS[0]), 0, sync=True, chief=True
+        ).coordinator
         assert ops is not None
         assert (ops.stream is not None) is streamed
         feeds = {order.op.name for order in (ops.order, ops.orders)}
@@ -32,9 +35,14 @@ def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
         written = set()
         for run in runs:
             # A fed op waits for nothing.
-            within = reached([getattr(fetch, "op", fetch) for fetch in run], lambda one: [] if one.name in feeds else before(one))
+            within = reached(
+                [getattr(fetch, "op", fetch) for fetch in run],
+                lambda one: [] if one.name in feeds else before(one),
+            )
             for variable in tf.compat.v1.global_variables():
                 for writer in writers(variable, set(within)):
-                    assert not feeds.isdisjoint(reached([writer], before)), f"{writer.name} writes {variable.name} before it is told to"
+                    assert not feeds.isdisjoint(reached([writer], before)), (
+                        f"{writer.name} writes {variable.name} before it is told to"
+                    )
                     written.add(variable.op.name)
         assert {"global_step", "psclust/positions", "layer0", "bias3", "layer2/Momentum"} <= written

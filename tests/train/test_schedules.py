@@ -30,16 +30,24 @@ def test_each_schedule_is_its_formula() -> None:
     def near(values: list[float]) -> Any:
         return pytest.approx(values, rel=1e-5, abs=1e-7)
 
-    assert _rates(lambda step: s.exponential(0.1, step, 10, 0.5), [0, 5, 20]) == near([0.1, 0.1 * 0.5**0.5, 0.025])
-    assert _rates(lambda step: s.exponential(0.1, step, 10, 0.5, staircase=True), [9, 10, 29]) == near([0.1, 0.05, 0.025])
-    assert _rates(lambda step: s.polynomial(1.0, step, 100, end=0.1, power=2.0), [0, 50, 100, 500]) == near([1.0, 0.325, 0.1, 0.1])
-    assert _rates(lambda step: s.piecewise(step, [10, 20], [1.0, 0.5, 0.1]), [0, 10, 11, 20, 21]) == near([1.0, 1.0, 0.5, 0.5, 0.1])
+    assert _rates(lambda step: s.exponential(0.1, step, 10, 0.5), [0, 5, 20]) == near(
+        [0.1, 0.1 * 0.5**0.5, 0.025]
+    )
+    assert _rates(
+        lambda step: s.exponential(0.1, step, 10, 0.5, staircase=True), [9, 10, 29]
+    ) == near([0.1, 0.05, 0.025])
+    assert _rates(
+        lambda step: s.polynomial(1.0, step, 100, end=0.1, power=2.0), [0, 50, 100, 500]
+    ) == near([1.0, 0.325, 0.1, 0.1])
+    assert _rates(
+        lambda step: s.piecewise(step, [10, 20], [1.0, 0.5, 0.1]), [0, 10, 11, 20, 21]
+    ) == near([1.0, 1.0, 0.5, 0.5, 0.1])
     assert _rates(lambda step: s.cosine(1.0, step, 100, end=0.2), [0, 25, 50, 100, 200]) == near(
         [1.0, 0.2 + 0.4 * (1 + math.cos(math.pi / 4)), 0.6, 0.2, 0.2]
     )
-    assert _rates(lambda step: s.warm_up(s.cosine(1.0, step, 100), step, 10, start=0.5), [0, 5, 50]) == near(
-        [0.5, 0.75 * 0.5 * (1 + math.cos(math.pi * 0.05)), 0.5]
-    )
+    assert _rates(
+        lambda step: s.warm_up(s.cosine(1.0, step, 100), step, 10, start=0.5), [0, 5, 50]
+    ) == near([0.5, 0.75 * 0.5 * (1 + math.cos(math.pi * 0.05)), 0.5])
 
 
 def test_a_schedule_that_cannot_be_is_refused() -> None:
@@ -58,13 +66,19 @@ def test_a_schedule_that_cannot_be_is_refused() -> None:
     [
         (None, False),
         ("in-graph", False),
-        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", True), ("between-graph", True), ("between-graph", False))),
+        *(
+            pytest.param(*how, marks=pytest.mark.long)
+            for how in (("in-graph", True), ("between-graph", True), ("between-graph", False))
+        ),
     ],
 )
-def test_every_replication_follows_the_schedule(train_here: Callable[..., Any], replication: str | None, sync: bool) -> None:
+def test_every_replication_follows_the_schedule(
+    train_here: Callable[..., Any], replication: str | None, sync: bool
+) -> None:
     import toys
 
-    # Every update adds the rate of its step, shared out over the replicas: 1 up to step 9, then 0.1.
+    # Every update adds the rate of its step, shared out over the replicas: 1 up to step 9, then
+    # 0.1.
     trained = train_here(toys.falling, replication, sync=sync)
     total = float(np.sum(trained.values["dense"]))
     assert trained.step == (100 if sync or replication is None else 200)

@@ -1,4 +1,5 @@
-"""Asynchronous training: how stale updates are, and how far a replica may be ahead of the slowest."""
+"""Asynchronous training: how stale updates are, and how far a replica may be ahead of the
+slowest."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_an_update_knows_how_many_others_were_made_since_its_variables_were_read
     assert mean == pytest.approx(greatest / 21 if replication == "in-graph" else greatest, abs=0.06)
 
 
-def test_one_replica_alone_is_never_stale(train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_one_replica_alone_is_never_stale(
+    train_here: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
     import toys
 
     with caplog.at_level(logging.INFO, "psclust"):
@@ -61,7 +64,10 @@ def test_one_replica_alone_is_never_stale(train_here: Callable[..., Any], caplog
     ("replication", "bound"),
     [
         ("between-graph", 0),
-        *(pytest.param(*how, marks=pytest.mark.long) for how in (("in-graph", 3), ("in-graph", 0), ("between-graph", 3))),
+        *(
+            pytest.param(*how, marks=pytest.mark.long)
+            for how in (("in-graph", 3), ("in-graph", 0), ("between-graph", 3))
+        ),
     ],
 )
 def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
@@ -74,14 +80,17 @@ def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
 
     def play(replica: int, batch: int) -> None:
         if replica == 1:
-            # As slow as can be: a batch only when the other has gone as far as it may, having made `bound` steps more.
+            # As slow as can be: a batch only when the other has gone as far as it may, having made
+            # `bound` steps more.
             stage.await_begun(0, min(batch + bound, batches) + 1)
         stage.begin(replica)
         with lock:
             if replica == 0 and batch < batches:
                 leads.append(batch - stage.begun(1))
 
-    trained = train_here(played(play, [batches, batches]), replication, max_staleness=bound, here=True)
+    trained = train_here(
+        played(play, [batches, batches]), replication, max_staleness=bound, here=True
+    )
     assert trained.values["psclust/positions"].tolist() == [batches, batches]
     # A batch begins when the slowest has made at least that many steps less.
     assert max(leads) <= bound
@@ -91,16 +100,22 @@ def test_nobody_runs_further_ahead_of_the_slowest_than_allowed_but_that_far(
 def test_who_has_ended_holds_nobody_up(train_here: Callable[..., Any], replication: str) -> None:
     import toys
 
-    trained = train_here(toys.tally.with_params({"fewer": 60}), replication, max_staleness=2, here=True)
+    trained = train_here(
+        toys.tally.with_params({"fewer": 60}), replication, max_staleness=2, here=True
+    )
     assert trained.values["psclust/positions"].tolist() == [100, 40]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("replication", WAYS)
-def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(train_here: Callable[..., Any], replication: str) -> None:
+def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(
+    train_here: Callable[..., Any], replication: str
+) -> None:
     import toys
 
-    trained = train_here(toys.tally, replication, workers=3, max_staleness=0, max_steps=30, here=True)
+    trained = train_here(
+        toys.tally, replication, workers=3, max_staleness=0, max_steps=30, here=True
+    )
     assert 30 <= trained.step <= 32
     first, *others = trained.values["psclust/positions"].tolist()
     assert all(abs(other - first) <= 1 for other in others)
@@ -108,18 +123,32 @@ def test_in_lockstep_the_wanted_number_of_steps_ends_the_training_of_all(train_h
 
 @pytest.mark.long
 @pytest.mark.process
-def test_a_killed_worker_is_waited_for_where_staleness_is_bounded(processes: Callable[..., Any]) -> None:
+def test_a_killed_worker_is_waited_for_where_staleness_is_bounded(
+    processes: Callable[..., Any],
+) -> None:
     import tensorflow as tf
 
     cluster = processes(
-        *("between-graph", False, "toys:tally", "--set", "batches=400", "--log-seconds", "0.5", "--save-seconds", "0.2"),
+        *(
+            "between-graph",
+            False,
+            "toys:tally",
+            "--set",
+            "batches=400",
+            "--log-seconds",
+            "0.5",
+            "--save-seconds",
+            "0.2",
+        ),
         environment={"PSCLUST_MAX_STALENESS": "5"},
     )
     cluster.reach("worker:1", 50)
     cluster.kill("worker:1")
 
     def lead(model: Path = cluster.folder / "model") -> int:
-        first, second = tf.train.load_checkpoint(str(model)).get_tensor("psclust/positions").tolist()
+        first, second = (
+            tf.train.load_checkpoint(str(model)).get_tensor("psclust/positions").tolist()
+        )
         assert first < 400
         return int(first - second)
 

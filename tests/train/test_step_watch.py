@@ -33,7 +33,9 @@ def _watches() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "step watch"}
 
 
-def test_nothing_watches_the_steps_of_a_session_that_has_failed(train_here: Callable[..., Any]) -> None:
+def test_nothing_watches_the_steps_of_a_session_that_has_failed(
+    train_here: Callable[..., Any],
+) -> None:
     before = _watches()
 
     def model(features: Any) -> psclust.EstimatorSpec:

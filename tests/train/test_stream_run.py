@@ -1,4 +1,5 @@
-"""Who makes a stream: a step of the chief's own replica, or a thread; never both, and never nobody."""
+"""Who makes a stream: a step of the chief's own replica, or a thread; never both, and never
+nobody."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ class Bench:
     def __init__(self, session: Any) -> None:
         order = tf.compat.v1.placeholder(tf.int64, [3])
         rounds = tf.queue.FIFOQueue(-1, [tf.int64], [[]])
-        ops: Any = SimpleNamespace(workers=2, orders=[order], zeros=[], stream=[rounds.enqueue(order[0]), tf.equal(order[0], 100)])
+        ops: Any = SimpleNamespace(
+            workers=2,
+            orders=[order],
+            zeros=[],
+            stream=[rounds.enqueue(order[0]), tf.equal(order[0], 100)],
+        )
         self._session, self._all = session, rounds.dequeue_many(rounds.size())
         self.errors: list[Exception] = []
         self.run = StreamRun(session, ops, self.errors.append)

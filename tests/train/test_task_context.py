@@ -31,7 +31,9 @@ def test_between_graph_the_first_worker_is_chief() -> None:
     first, second = _read("worker:0"), _read("worker:1", PSCLUST_UPDATE="sync")
     assert (first.is_chief, second.is_chief) == (True, False)
     assert (first.sync, second.sync) == (False, True)
-    assert second.layout == DeviceLayout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1")
+    assert second.layout == DeviceLayout(
+        2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:worker/task:1"
+    )
     assert second.peers == (Task("ps", 0), Task("ps", 1))
 
 
@@ -39,7 +41,10 @@ def test_a_worker_has_the_devices_it_is_told_of() -> None:
     assert _read("worker:1", PSCLUST_DEVICE_COUNT="2").device_count == 2
     found = replace(_read("worker:1"), devices=("/device:CPU:0", "/device:CPU:1")).layout
     assert (len(found.workers), found.devices) == (2, ("/device:CPU:0", "/device:CPU:1"))
-    assert found.towers.workers[2:] == ("/job:worker/task:1/device:CPU:0", "/job:worker/task:1/device:CPU:1")
+    assert found.towers.workers[2:] == (
+        "/job:worker/task:1/device:CPU:0",
+        "/job:worker/task:1/device:CPU:1",
+    )
     with pytest.raises(UsageError, match="PSCLUST_DEVICE_COUNT is 'two'"):
         _read("worker:1", PSCLUST_DEVICE_COUNT="two")
 
@@ -53,8 +58,15 @@ def test_a_chief_job_trains_too_and_comes_first() -> None:
 
 
 def test_in_graph_the_client_drives_towers_on_all_workers() -> None:
-    context = _read("client:0", CLUSTER | {"client": ["c:2"]}, PSCLUST_REPLICATION="in-graph", PSCLUST_UPDATE="sync")
-    assert context.layout == DeviceLayout(2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:client/task:0")
+    context = _read(
+        "client:0",
+        CLUSTER | {"client": ["c:2"]},
+        PSCLUST_REPLICATION="in-graph",
+        PSCLUST_UPDATE="sync",
+    )
+    assert context.layout == DeviceLayout(
+        2, ("/job:worker/task:0", "/job:worker/task:1"), "/job:client/task:0"
+    )
     assert context.peers == (Task("ps", 0), Task("ps", 1), Task("worker", 0), Task("worker", 1))
     assert context.is_chief
 
@@ -68,22 +80,41 @@ def test_who_waits_for_whom_is_in_the_environment_too() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"PSCLUST_CLUSTER": "not json", "PSCLUST_TASK": "worker:0"}, "PSCLUST_CLUSTER or PSCLUST_TASK cannot be read"),
+        (
+            {"PSCLUST_CLUSTER": "not json", "PSCLUST_TASK": "worker:0"},
+            "PSCLUST_CLUSTER or PSCLUST_TASK cannot be read",
+        ),
         ({"PSCLUST_CLUSTER": "[]", "PSCLUST_TASK": "worker:0"}, "cannot be read"),
         ({"PSCLUST_CLUSTER": json.dumps(CLUSTER)}, "is not a task"),
-        ({"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:2"}, "PSCLUST_TASK is worker:2, which is not in PSCLUST_CLUSTER"),
-        ({"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "ps:0"}, "PSCLUST_TASK is ps:0: between-graph, the program runs on"),
         (
-            {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_UPDATE": "fast"},
+            {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:2"},
+            "PSCLUST_TASK is worker:2, which is not in PSCLUST_CLUSTER",
+        ),
+        (
+            {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "ps:0"},
+            "PSCLUST_TASK is ps:0: between-graph, the program runs on",
+        ),
+        (
+            {
+                "PSCLUST_CLUSTER": json.dumps(CLUSTER),
+                "PSCLUST_TASK": "worker:0",
+                "PSCLUST_UPDATE": "fast",
+            },
             "PSCLUST_UPDATE is 'fast'; it must be one of async, sync",
         ),
         (
-            {"PSCLUST_CLUSTER": json.dumps(CLUSTER), "PSCLUST_TASK": "worker:0", "PSCLUST_MAX_STALENESS": "-1"},
+            {
+                "PSCLUST_CLUSTER": json.dumps(CLUSTER),
+                "PSCLUST_TASK": "worker:0",
+                "PSCLUST_MAX_STALENESS": "-1",
+            },
             "PSCLUST_MAX_STALENESS is '-1'; it must be a whole number, 0 or more",
         ),
     ],
 )
-def test_an_environment_that_makes_no_sense_is_a_usage_error(environment: dict[str, str], message: str) -> None:
+def test_an_environment_that_makes_no_sense_is_a_usage_error(
+    environment: dict[str, str], message: str
+) -> None:
     with pytest.raises(UsageError) as error:
         read_context(environment)
     assert message in str(error.value)

@@ -18,7 +18,14 @@ Alone = Callable[..., tuple[int, str]]
 
 def test_a_program_runs_alone_and_is_evaluated(alone: Alone, tmp_path: Path) -> None:
     progress = tmp_path / "progress.json"
-    code, output = alone("toys:line", "--model-dir", str(tmp_path / "m"), "--set", "points=200", PSCLUST_PROGRESS=str(progress))
+    code, output = alone(
+        "toys:line",
+        "--model-dir",
+        str(tmp_path / "m"),
+        "--set",
+        "points=200",
+        PSCLUST_PROGRESS=str(progress),
+    )
     assert code == 0, output
     lines = [line for line in output.splitlines() if "0000 00" not in line]
     assert lines[-3] == "trained to step 17"
@@ -26,23 +33,41 @@ def test_a_program_runs_alone_and_is_evaluated(alone: Alone, tmp_path: Path) -> 
     assert lines[-2].endswith("(200 examples) at step 17")
     assert lines[-1] == f"the model is in {tmp_path / 'm'}"
     found = json.loads((tmp_path / "m" / "evaluation.json").read_text())
-    assert (found["step"], found["examples"], sorted(found["metrics"])) == (17, 200, ["error", "loss"])
+    assert (found["step"], found["examples"], sorted(found["metrics"])) == (
+        17,
+        200,
+        ["error", "loss"],
+    )
     told = json.loads(progress.read_text())
     assert (told["phase"], told["step"], told["metrics"]) == ("done", 17, found["metrics"])
 
 
-@pytest.mark.parametrize(("level", "quiet"), [(None, True), pytest.param("0", False, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("level", "quiet"), [(None, True), pytest.param("0", False, marks=pytest.mark.long)]
+)
 def test_tensorflows_notices_are_left_out_of_a_plain_start(level: str | None, quiet: bool) -> None:
     env = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    env |= {"PYTHONPATH": str(Path(__file__).parent)} | ({"TF_CPP_MIN_LOG_LEVEL": level} if level else {})
+    env |= {"PYTHONPATH": str(Path(__file__).parent)} | (
+        {"TF_CPP_MIN_LOG_LEVEL": level} if level else {}
+    )
     argv = [sys.executable, "-m", "psclust.train", "toys:line", "--max-steps", "2", "--do", "train"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "trained to step 2\n"
-    assert ("cpu_feature_guard" not in done.stderr and "absl::InitializeLog()" not in done.stderr) is quiet, done.stderr
+    assert (
+        "cpu_feature_guard" not in done.stderr and "absl::InitializeLog()" not in done.stderr
+    ) is quiet, done.stderr
 
 
 def test_one_process_may_have_several_devices(alone: Alone, tmp_path: Path) -> None:
-    code, output = alone("toys:tally", "--config", "device_count=3", "--config", "summary_steps=50", "--model-dir", str(tmp_path / "m"))
+    code, output = alone(
+        "toys:tally",
+        "--config",
+        "device_count=3",
+        "--config",
+        "summary_steps=50",
+        "--model-dir",
+        str(tmp_path / "m"),
+    )
     assert code == 0, output
     assert sorted(path.name for path in (tmp_path / "m").glob("tower_*")) == ["tower_1", "tower_2"]
 
@@ -70,7 +95,9 @@ def test_a_finished_training_is_not_done_again(alone: Alone, tmp_path: Path) -> 
         (["toys:line", "--set", "points=0"], "the input has no batch at all"),
     ],
 )
-def test_a_users_mistake_is_one_sentence_and_exit_code_2(alone: Alone, arguments: list[str], message: str) -> None:
+def test_a_users_mistake_is_one_sentence_and_exit_code_2(
+    alone: Alone, arguments: list[str], message: str
+) -> None:
     code, output = alone(*arguments)
     assert code == 2, output
     assert message in output
@@ -85,22 +112,32 @@ def test_an_exception_of_the_users_own_code_keeps_its_traceback(alone: Alone) ->
 
 
 @pytest.mark.parametrize(("task", "says"), [("chief:0", 1), ("worker:0", 0), ("evaluator:0", 1)])
-def test_only_the_chief_warns_of_a_mistake_in_a_function_that_all_call(alone: Alone, task: str, says: int) -> None:
+def test_only_the_chief_warns_of_a_mistake_in_a_function_that_all_call(
+    alone: Alone, task: str, says: int
+) -> None:
     cluster = {"ps": ["localhost:1"], "chief": ["localhost:2"], "worker": ["localhost:3"]}
-    code, output = alone("--describe", "toys:compares", PSCLUST_TASK=task, PSCLUST_CLUSTER=json.dumps(cluster))
+    code, output = alone(
+        "--describe", "toys:compares", PSCLUST_TASK=task, PSCLUST_CLUSTER=json.dumps(cluster)
+    )
     assert code == 0, output
     assert output.count("compares tensors as objects") == says
 
 
 def test_the_traceback_of_a_users_own_mistake_begins_in_the_users_code() -> None:
     command = [sys.executable, "-m", "psclust.train", "toys:broken"]
-    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 1
     shown = done.stderr.partition("Traceback (most recent call last):\n")[2]
-    assert [line.rpartition(" in ")[2] for line in shown.splitlines() if line.startswith("  File ")] == ["_broken_model"]
+    assert [
+        line.rpartition(" in ")[2] for line in shown.splitlines() if line.startswith("  File ")
+    ] == ["_broken_model"]
 
 
-def test_a_model_folder_that_cannot_be_written_is_one_sentence(alone: Alone, tmp_path: Path) -> None:
+def test_a_model_folder_that_cannot_be_written_is_one_sentence(
+    alone: Alone, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     code, output = alone("toys:line", "--model-dir", str(tmp_path / "file" / "m"))
     assert code == 1
@@ -110,7 +147,11 @@ def test_a_model_folder_that_cannot_be_written_is_one_sentence(alone: Alone, tmp
 
 def test_the_module_is_a_command(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "psclust.train", "nowhere:program"], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", "psclust.train", "nowhere:program"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     assert done.returncode == 2
     assert "nowhere:program: there is no module 'nowhere'" in done.stderr

@@ -48,10 +48,15 @@ def test_what_such_a_client_cannot_do_is_told(monkeypatch: pytest.MonkeyPatch) -
 
     with pytest.raises(UsageError, match="at least one ps and one worker"):
         toys.line.train(cluster=_Servers(ps=["127.0.0.1:1"]))
-    on_client = psclust.Program(toys.line.model_fn, toys.line.input_fn, toys.line.optimizer_fn, input_on_client=True)
+    on_client = psclust.Program(
+        toys.line.model_fn, toys.line.input_fn, toys.line.optimizer_fn, input_on_client=True
+    )
     with pytest.raises(UsageError, match=r"input_on_client=True: .* use `psclust up`"):
         on_client.train(cluster=_Servers(ps=["127.0.0.1:1"], worker=["127.0.0.1:2"]))
-    for name, value in {"PSCLUST_CLUSTER": '{"ps": ["a:1"], "worker": ["a:2"]}', "PSCLUST_TASK": "worker:0"}.items():
+    for name, value in {
+        "PSCLUST_CLUSTER": '{"ps": ["a:1"], "worker": ["a:2"]}',
+        "PSCLUST_TASK": "worker:0",
+    }.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match="this process is a task of a run"):
         toys.line.train(cluster=_Servers(ps=["127.0.0.1:1"], worker=["127.0.0.1:2"]))

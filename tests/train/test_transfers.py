@@ -1,4 +1,5 @@
-"""What travels between a ps and a worker in one step, by whichever wire, as TensorFlow's own trace of that step tells."""
+"""What travels between a ps and a worker in one step, by whichever wire, as TensorFlow's own trace
+of that step tells."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _BYTES = _ROWS * 2 * 4
 
 
 class Transfers(tf.compat.v1.train.SessionRunHook):
-    """Counts the transfers from task to task in a step, `size`: of as many bytes. The most of any step, because a trace that ends with its
-    step may lack what was on its way just then."""
+    """Counts the transfers from task to task in a step, `size`: of as many bytes. The most of any
+    step, because a trace that ends with its step may lack what was on its way just then."""
 
     def __init__(self, size: int | None = None) -> None:
         self.size = size
@@ -51,7 +52,10 @@ class Transfers(tf.compat.v1.train.SessionRunHook):
 
     def counts(self, of: Counter[tuple[str, str]] | None = None) -> dict[str, int]:
         """`ps0 worker0`, `worker0 ps0` -> number of transfers, or what `of` says."""
-        return {" ".join(f"{job}{index}" for job, index in way): count for way, count in (of or self.seen).items()}
+        return {
+            " ".join(f"{job}{index}" for job, index in way): count
+            for way, count in (of or self.seen).items()
+        }
 
 
 def _way(device: str, node: Any) -> tuple[tuple[str, str], ...]:
@@ -68,21 +72,33 @@ def _bytes(tensor: Any) -> int:
     return tf.TensorShape(tensor.shape).num_elements() * tf.as_dtype(tensor.dtype).size
 
 
-def _transfers(train_here: Callable[..., Any], replication: str, *, sync: bool, **counts: int) -> dict[str, int]:
+def _transfers(
+    train_here: Callable[..., Any], replication: str, *, sync: bool, **counts: int
+) -> dict[str, int]:
     """How often the weights, or their gradients, were sent in one step."""
     transfers = Transfers(_BYTES)
 
     def model(features: Any) -> psclust.EstimatorSpec:
-        weights = tf.compat.v1.get_variable("weights", [_ROWS, 2], initializer=tf.compat.v1.ones_initializer())
+        weights = tf.compat.v1.get_variable(
+            "weights", [_ROWS, 2], initializer=tf.compat.v1.ones_initializer()
+        )
         # Three times used, forward alone.
-        loss = tf.reduce_mean(tf.matmul(features, weights) ** 2) + 0.1 * tf.nn.l2_loss(weights) + tf.reduce_sum(weights)
+        loss = (
+            tf.reduce_mean(tf.matmul(features, weights) ** 2)
+            + 0.1 * tf.nn.l2_loss(weights)
+            + tf.reduce_sum(weights)
+        )
         return psclust.EstimatorSpec("train", loss=loss, training_hooks=[transfers])
 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.ones([4, _ROWS])).repeat(20)
 
     train_here(
-        psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)), replication, sync=sync, here=True, **counts
+        psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)),
+        replication,
+        sync=sync,
+        here=True,
+        **counts,
     )
     return transfers.counts()
 
@@ -97,59 +113,86 @@ def test_a_worker_pulls_a_variable_and_pushes_its_gradient_once_whatever_its_tow
 
 
 @pytest.mark.parametrize("size", [None, 600 * 600 * 4], ids=["all", "large"])
-def test_a_streamed_step_sends_stamps_and_no_more_than_one_that_pulls_first(train_here: Callable[..., Any], size: int | None) -> None:
+def test_a_streamed_step_sends_stamps_and_no_more_than_one_that_pulls_first(
+    train_here: Callable[..., Any], size: int | None
+) -> None:
     transfers: list[Transfers] = []
     for copies in (True, False):
         transfers.append(Transfers(size))
 
         def model(features: Any) -> psclust.EstimatorSpec:
             for name in ("first", "second"):
-                weights = tf.compat.v1.get_variable(name, [600, 600], initializer=tf.compat.v1.constant_initializer(0.001))
-                bias = tf.compat.v1.get_variable(f"{name}_bias", [600], initializer=tf.compat.v1.zeros_initializer())
+                weights = tf.compat.v1.get_variable(
+                    name, [600, 600], initializer=tf.compat.v1.constant_initializer(0.001)
+                )
+                bias = tf.compat.v1.get_variable(
+                    f"{name}_bias", [600], initializer=tf.compat.v1.zeros_initializer()
+                )
                 features = tf.nn.tanh(tf.matmul(features, weights) + bias)
-            return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features**2), training_hooks=[transfers[-1]])
+            return psclust.EstimatorSpec(
+                "train", loss=tf.reduce_mean(features**2), training_hooks=[transfers[-1]]
+            )
 
         def data() -> tf.data.Dataset:
             return tf.data.Dataset.from_tensors(tf.ones([4, 600])).repeat(20)
 
         config = psclust.TrainConfig(local_copies=copies)
-        program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01), config=config)
+        program = psclust.Program(
+            model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01), config=config
+        )
         train_here(program, "between-graph", sync=True, here=True, folder=f"copies-{copies}")
     streamed, pulled = (each.counts() for each in transfers)
-    # The stamps that a step has taken on a ps come in one message, of eight bytes for each of its two groups of variables; from the first
-    # ps with the token. The chief's order for each ps has three numbers.
+    # The stamps that a step has taken on a ps come in one message, of eight bytes for each of its
+    # two groups of variables; from the first ps with the token. The chief's order for each ps has
+    # three numbers.
     stamps = 0 if size else 1
-    assert streamed == {way: count + stamps * bool(re.match(r"ps1 worker", way)) for way, count in pulled.items()}
-    assert sum(transfers[0].bytes.values()) <= sum(transfers[1].bytes.values()) + 4 * 2 * 8 + 2 * 3 * 8
+    assert streamed == {
+        way: count + stamps * bool(re.match(r"ps1 worker", way)) for way, count in pulled.items()
+    }
+    assert (
+        sum(transfers[0].bytes.values()) <= sum(transfers[1].bytes.values()) + 4 * 2 * 8 + 2 * 3 * 8
+    )
     if size is not None:
         assert set(streamed.values()) == {1}
 
 
 @pytest.mark.parametrize(
-    ("replication", "sync", "pushed"), [("between-graph", False, 1), ("in-graph", True, 1), ("between-graph", True, 2)]
+    ("replication", "sync", "pushed"),
+    [("between-graph", False, 1), ("in-graph", True, 1), ("between-graph", True, 2)],
 )
-def test_small_variables_of_a_ps_travel_in_one_message(train_here: Callable[..., Any], replication: str, sync: bool, pushed: int) -> None:
+def test_small_variables_of_a_ps_travel_in_one_message(
+    train_here: Callable[..., Any], replication: str, sync: bool, pushed: int
+) -> None:
     transfers = Transfers()
 
     def model(features: Any) -> psclust.EstimatorSpec:
-        weights = [tf.compat.v1.get_variable(f"weight_{i}", [i + 1, 3], initializer=tf.compat.v1.ones_initializer()) for i in range(6)]
+        weights = [
+            tf.compat.v1.get_variable(
+                f"weight_{i}", [i + 1, 3], initializer=tf.compat.v1.ones_initializer()
+            )
+            for i in range(6)
+        ]
         loss = sum(tf.reduce_mean(features) * tf.nn.l2_loss(weight) for weight in weights)
         return psclust.EstimatorSpec("train", loss=loss, training_hooks=[transfers])
 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(20)
 
-    program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01))
+    program = psclust.Program(
+        model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)
+    )
     trained = train_here(program, replication, sync=sync, here=True, workers=1)
     found = transfers.counts()
-    # To the worker three variables and, where it is the client, what the first ps says of the step; from it their gradients and, at a
-    # barrier, a report that tells the number of the round.
+    # To the worker three variables and, where it is the client, what the first ps says of the step;
+    # from it their gradients and, at a barrier, a report that tells the number of the round.
     assert found["ps1 worker0"] == 1
     assert found["worker0 ps1"] == pushed
     assert found["ps0 worker0"] == (1 if replication == "in-graph" else 2)
     assert found["worker0 ps0"] == pushed
     for i in range(6):
-        np.testing.assert_allclose(trained.values[f"weight_{i}"], np.full([i + 1, 3], 0.99**20), rtol=1e-5)
+        np.testing.assert_allclose(
+            trained.values[f"weight_{i}"], np.full([i + 1, 3], 0.99**20), rtol=1e-5
+        )
 
 
 @pytest.mark.parametrize(
@@ -169,8 +212,14 @@ def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
     transfers = Transfers()
 
     def model(features: Any) -> psclust.EstimatorSpec:
-        weights = tf.compat.v1.get_variable("weights", [rows, 100], initializer=tf.compat.v1.ones_initializer())
-        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features) * tf.nn.l2_loss(weights), training_hooks=[transfers])
+        weights = tf.compat.v1.get_variable(
+            "weights", [rows, 100], initializer=tf.compat.v1.ones_initializer()
+        )
+        return psclust.EstimatorSpec(
+            "train",
+            loss=tf.reduce_mean(features) * tf.nn.l2_loss(weights),
+            training_hooks=[transfers],
+        )
 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.ones([4])).repeat(20)
@@ -179,7 +228,8 @@ def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
     program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="int8"))
     trained = train_here(program, replication, sync=sync, here=True, workers=1, ps=1)
     found = transfers.counts(transfers.bytes)
-    # In blocks of a thousand values with a scale each; then the round of a barrier, or what the client is told of the step.
+    # In blocks of a thousand values with a scale each; then the round of a barrier, or what the
+    # client is told of the step.
     assert pulled <= found["ps0 worker0"] <= pulled + 100
     # The message to the barrier, and the chief's orders.
     assert rows // 10 * 1004 <= found["worker0 ps0"] <= rows // 10 * 1004 + 8 * (5 + 13 + 2)
@@ -187,22 +237,37 @@ def test_as_int8_a_large_variable_takes_a_byte_for_each_value(
 
 
 @pytest.mark.parametrize(
-    ("replication", "sync"), [("between-graph", False), ("in-graph", True), pytest.param("between-graph", True, marks=pytest.mark.long)]
+    ("replication", "sync"),
+    [
+        ("between-graph", False),
+        ("in-graph", True),
+        pytest.param("between-graph", True, marks=pytest.mark.long),
+    ],
 )
-def test_a_row_travels_once_however_often_a_batch_has_its_id(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+def test_a_row_travels_once_however_often_a_batch_has_its_id(
+    train_here: Callable[..., Any], replication: str, sync: bool
+) -> None:
     transfers = Transfers()
 
     def model(features: Any) -> psclust.EstimatorSpec:
-        table = tf.compat.v1.get_variable("table", [300, 64], initializer=tf.compat.v1.glorot_uniform_initializer(seed=1))
+        table = tf.compat.v1.get_variable(
+            "table", [300, 64], initializer=tf.compat.v1.glorot_uniform_initializer(seed=1)
+        )
         rows = tf.nn.embedding_lookup(table, features)
         assert rows.shape == [16, 5, 64]
-        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(tf.sin(rows) * rows), training_hooks=[transfers])
+        return psclust.EstimatorSpec(
+            "train", loss=tf.reduce_mean(tf.sin(rows) * rows), training_hooks=[transfers]
+        )
 
     def data() -> tf.data.Dataset:
-        return tf.data.Dataset.from_tensors(tf.constant([[3, 4, 4, 299, 0]] * 15 + [[3, 3, 3, 3, 3]], tf.int64)).repeat(10)
+        return tf.data.Dataset.from_tensors(
+            tf.constant([[3, 4, 4, 299, 0]] * 15 + [[3, 3, 3, 3, 3]], tf.int64)
+        ).repeat(10)
 
     optimizer = lambda: tf.compat.v1.train.AdamOptimizer(0.1)  # noqa: E731
-    program = psclust.Program(model, data, optimizer, config=psclust.TrainConfig(wire_dtype="bfloat16"))
+    program = psclust.Program(
+        model, data, optimizer, config=psclust.TrainConfig(wire_dtype="bfloat16")
+    )
     trained = train_here(program, replication, sync=sync, here=True, workers=1, ps=1)
     # Four of the eighty, each way with their ids.
     ids, rows = 4 * 8, 4 * 64 * 2
@@ -211,15 +276,26 @@ def test_a_row_travels_once_however_often_a_batch_has_its_id(train_here: Callabl
     same(train_here(program), trained, rtol=0.02)
 
 
-# A trace has the update where the client that is traced makes it, which the chief of a barrier does in another run.
+# A trace has the update where the client that is traced makes it, which the chief of a barrier does
+# in another run.
 @pytest.mark.parametrize(("replication", "sync"), [("between-graph", False), ("in-graph", True)])
-def test_what_travels_between_the_ps_does_not_grow_with_the_variables(train_here: Callable[..., Any], replication: str, sync: bool) -> None:
+def test_what_travels_between_the_ps_does_not_grow_with_the_variables(
+    train_here: Callable[..., Any], replication: str, sync: bool
+) -> None:
     found = []
     for layers in (4, 12):
         transfers = Transfers()
-        train_here(_layers(layers, transfers), replication, sync=sync, here=True, folder=f"layers-{layers}")
-        between = {way: count for way, count in transfers.counts().items() if re.fullmatch(r"ps\d ps\d", way)}
-        moved = [count for way, count in transfers.counts(transfers.bytes).items() if way in between]
+        train_here(
+            _layers(layers, transfers), replication, sync=sync, here=True, folder=f"layers-{layers}"
+        )
+        between = {
+            way: count
+            for way, count in transfers.counts().items()
+            if re.fullmatch(r"ps\d ps\d", way)
+        }
+        moved = [
+            count for way, count in transfers.counts(transfers.bytes).items() if way in between
+        ]
         assert between
         # Numbers, not variables of 40 kB.
         assert sum(moved) < 500
@@ -228,35 +304,52 @@ def test_what_travels_between_the_ps_does_not_grow_with_the_variables(train_here
 
 
 def _layers(layers: int, transfers: Transfers) -> psclust.Program:
-    """With all that an update can do with a variable beside the optimizer; Adam reads its powers of beta for each."""
+    """With all that an update can do with a variable beside the optimizer; Adam reads its powers of
+    beta for each."""
 
     def model(features: Any) -> psclust.EstimatorSpec:
         for layer in range(layers):
-            weights = tf.compat.v1.get_variable(f"layer{layer}", [100, 100], initializer=tf.compat.v1.constant_initializer(0.01))
+            weights = tf.compat.v1.get_variable(
+                f"layer{layer}", [100, 100], initializer=tf.compat.v1.constant_initializer(0.01)
+            )
             features = tf.nn.tanh(tf.matmul(features, weights))
-        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features**2), training_hooks=[transfers])
+        return psclust.EstimatorSpec(
+            "train", loss=tf.reduce_mean(features**2), training_hooks=[transfers]
+        )
 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.ones([4, 100])).repeat(30)
 
-    config = psclust.TrainConfig(average_decay=0.9, clip_norm=1.0, nan_guard="gradients", weight_decay=0.01)
-    return psclust.Program(model, data, lambda: tf.compat.v1.train.AdamOptimizer(0.01), config=config)
+    config = psclust.TrainConfig(
+        average_decay=0.9, clip_norm=1.0, nan_guard="gradients", weight_decay=0.01
+    )
+    return psclust.Program(
+        model, data, lambda: tf.compat.v1.train.AdamOptimizer(0.01), config=config
+    )
 
 
-@pytest.mark.parametrize(("replication", "sync"), [("between-graph", False), ("between-graph", True), ("in-graph", True)])
+@pytest.mark.parametrize(
+    ("replication", "sync"), [("between-graph", False), ("between-graph", True), ("in-graph", True)]
+)
 @pytest.mark.parametrize("width", [8, 600], ids=["small", "streamed"])
-def test_nothing_of_a_step_is_left_to_tensorflows_wire(train_here: Callable[..., Any], replication: str, sync: bool, width: int) -> None:
+def test_nothing_of_a_step_is_left_to_tensorflows_wire(
+    train_here: Callable[..., Any], replication: str, sync: bool, width: int
+) -> None:
     transfers = Transfers()
 
     def model(features: Any) -> psclust.EstimatorSpec:
         for name in ("first", "second"):
             features = tf.matmul(features, tf.compat.v1.get_variable(name, [width, width]))
-        return psclust.EstimatorSpec("train", loss=tf.reduce_mean(features**2), training_hooks=[transfers])
+        return psclust.EstimatorSpec(
+            "train", loss=tf.reduce_mean(features**2), training_hooks=[transfers]
+        )
 
     def data() -> tf.data.Dataset:
         return tf.data.Dataset.from_tensors(tf.ones([4, width])).repeat(10)
 
-    program = psclust.Program(model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01))
+    program = psclust.Program(
+        model, data, lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01)
+    )
     train_here(program, replication, sync=sync, here=True, ps=2)
     assert transfers.seen
     assert transfers.by_tensorflow == 0

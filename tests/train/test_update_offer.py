@@ -1,4 +1,5 @@
-"""Offers between two threads: each side waits for the other's word, and never for one that will not come."""
+"""Offers between two threads: each side waits for the other's word, and never for one that will not
+come."""
 
 from __future__ import annotations
 
@@ -109,7 +110,7 @@ def test_an_answer_is_heard_after_the_end_and_a_next_offer_that_nobody_takes_is_
     assert offers.answered() is None
 
 
-def test_the_replica_may_see_the_next_offer_before_and_waits_until_it_is_known_whether_there_is_one() -> None:
+def test_the_replica_may_see_the_next_offer_early_and_waits_until_it_is_known() -> None:
     offers, following = UpdateOffer(0), Offer([3, 4], Token(Kind.GO, 10, 102, 9))
     with ThreadPoolExecutor() as threads:
         for round_, offered in ((100, following), (103, None)):

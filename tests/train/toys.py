@@ -17,17 +17,22 @@ def _sgd(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
 
 
 def _tally_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
-    """Batches that say whose they are. The last replica has `fewer` batches less than the others."""
+    """Batches that say whose they are. The last replica has `fewer` batches less than the
+    others."""
     batches = params["batches"] - (params["fewer"] if shard.index == shard.count - 1 else 0)
     return tf.data.Dataset.from_tensors(tf.constant([shard.index, shard.index])).repeat(batches)
 
 
 def _tally(features: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """The gradient of either variable is -1 at the index of the replica: with a rate of 1, every gradient of replica i that a step
-    averages over n adds 1 / n to element i."""
+    """The gradient of either variable is -1 at the index of the replica: with a rate of 1, every
+    gradient of replica i that a step averages over n adds 1 / n to element i."""
     dense = tf.compat.v1.get_variable("dense", [4], initializer=tf.compat.v1.zeros_initializer())
-    sparse = tf.compat.v1.get_variable("sparse", [4, 1], initializer=tf.compat.v1.zeros_initializer())
-    loss = -tf.reduce_mean(tf.linalg.matvec(tf.one_hot(features, 4), dense)) - tf.reduce_mean(tf.nn.embedding_lookup(sparse, features))
+    sparse = tf.compat.v1.get_variable(
+        "sparse", [4, 1], initializer=tf.compat.v1.zeros_initializer()
+    )
+    loss = -tf.reduce_mean(tf.linalg.matvec(tf.one_hot(features, 4), dense)) - tf.reduce_mean(
+        tf.nn.embedding_lookup(sparse, features)
+    )
     return psclust.EstimatorSpec(mode, loss=loss)
 
 
@@ -36,7 +41,8 @@ tally = psclust.Program(_tally, _tally_input, _sgd, params=TALLY)
 
 
 def _held_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
-    """As the tally's. After as many batches as the last replica has, the first one waits until there is a file `until`."""
+    """As the tally's. After as many batches as the last replica has, the first one waits until
+    there is a file `until`."""
 
     def wait(number: Any, batch: Any) -> Any:
         while number >= params["batches"] - params["fewer"] and not Path(params["until"]).exists():
@@ -54,8 +60,9 @@ held = psclust.Program(_tally, _held_input, _sgd, params=TALLY | {"until": ""})
 
 
 def _line_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.Dataset:
-    """Points of a line in two dimensions with a word each; replica i of n reads every n-th, in batches such that the batches of all
-    replicas together are the batches that one replica alone would read."""
+    """Points of a line in two dimensions with a word each; replica i of n reads every n-th, in
+    batches such that the batches of all replicas together are the batches that one replica alone
+    would read."""
     points = params["points"]
     x = tf.random.stateless_normal([points, 2], [1, 2])
     y = tf.linalg.matvec(x, [2.0, -3.0]) + 0.5
@@ -65,26 +72,46 @@ def _line_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.d
 
 
 def _line(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    weights = tf.compat.v1.get_variable("weights", [2], initializer=tf.compat.v1.zeros_initializer())
+    weights = tf.compat.v1.get_variable(
+        "weights", [2], initializer=tf.compat.v1.zeros_initializer()
+    )
     words = tf.compat.v1.get_variable("words", [5, 1], initializer=tf.compat.v1.ones_initializer())
     bias = tf.compat.v1.get_variable("bias", [], initializer=tf.compat.v1.zeros_initializer())
-    guess = tf.linalg.matvec(features["x"], weights) + bias + tf.nn.embedding_lookup(words, features["word"])[:, 0]
+    guess = (
+        tf.linalg.matvec(features["x"], weights)
+        + bias
+        + tf.nn.embedding_lookup(words, features["word"])[:, 0]
+    )
     error = guess - labels
     metrics = {"error": tf.compat.v1.metrics.mean_absolute_error(labels, guess)}
-    return psclust.EstimatorSpec(mode, predictions=guess, loss=tf.reduce_mean(error**2), eval_metric_ops=metrics)
+    return psclust.EstimatorSpec(
+        mode, predictions=guess, loss=tf.reduce_mean(error**2), eval_metric_ops=metrics
+    )
 
 
 def _line_optimizer(params: dict[str, Any]) -> tf.compat.v1.train.Optimizer:
     kind = getattr(tf.compat.v1.train, params["optimizer"])
-    return kind(params["rate"], 0.9) if kind is tf.compat.v1.train.MomentumOptimizer else kind(params["rate"])
+    return (
+        kind(params["rate"], 0.9)
+        if kind is tf.compat.v1.train.MomentumOptimizer
+        else kind(params["rate"])
+    )
 
 
-def _conditional(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
+def _conditional(
+    features: Any, labels: Any, mode: str, params: dict[str, Any]
+) -> psclust.EstimatorSpec:
     """`_line` with a condition whose branches are on the device of a variable."""
     spec = _line(features, labels, mode, params)
-    words = next(variable for variable in tf.compat.v1.global_variables() if variable.op.name == "words")
+    words = next(
+        variable for variable in tf.compat.v1.global_variables() if variable.op.name == "words"
+    )
     with tf.device(words.device):
-        decay = tf.cond(tf.reduce_sum(labels) > 1.0, lambda: tf.nn.l2_loss(words), lambda: 2.0 * tf.nn.l2_loss(words))
+        decay = tf.cond(
+            tf.reduce_sum(labels) > 1.0,
+            lambda: tf.nn.l2_loss(words),
+            lambda: 2.0 * tf.nn.l2_loss(words),
+        )
     return psclust.EstimatorSpec(mode, loss=spec.loss + 0.01 * decay)
 
 
@@ -104,7 +131,9 @@ def _compares(features: Any) -> psclust.EstimatorSpec:
 
 compares = psclust.Program(_compares, _line_input, _sgd, params=LINE)
 broken = psclust.Program(_broken_model, _line_input, _sgd, params=LINE)
-no_loss = psclust.Program(lambda features, mode: psclust.EstimatorSpec(mode), _line_input, _sgd, params=LINE)
+no_loss = psclust.Program(
+    lambda features, mode: psclust.EstimatorSpec(mode), _line_input, _sgd, params=LINE
+)
 
 
 def _after_a_while() -> np.int64:
@@ -117,7 +146,9 @@ def _slowly(mode: str, params: dict[str, Any], shard: psclust.Shard) -> tf.data.
     if mode != psclust.ModeKeys.TRAIN:
         return dataset
     # A batch takes a tenth of a second: the time that a training would take that has more to do.
-    wait = tf.data.Dataset.range(1 << 30).map(lambda _: tf.compat.v1.py_func(_after_a_while, [], tf.int64))
+    wait = tf.data.Dataset.range(1 << 30).map(
+        lambda _: tf.compat.v1.py_func(_after_a_while, [], tf.int64)
+    )
     return tf.data.Dataset.zip((dataset, wait)).map(lambda batch, _: batch)
 
 
@@ -126,13 +157,26 @@ slow_line = psclust.Program(_line, _slowly, _line_optimizer, params=LINE)
 not_a_program = 3
 
 
-def _shuffled(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """`_line`, but the replica that calls it last creates its variables in another order, as a model that walks through a set might."""
-    with tf.compat.v1.variable_scope(tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE):
-        names = ["words", "bias", "weights"] if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST) else []
+def _shuffled(
+    features: Any, labels: Any, mode: str, params: dict[str, Any]
+) -> psclust.EstimatorSpec:
+    """`_line`, but the replica that calls it last creates its variables in another order, as a
+    model that walks through a set might."""
+    with tf.compat.v1.variable_scope(
+        tf.compat.v1.get_variable_scope(), reuse=tf.compat.v1.AUTO_REUSE
+    ):
+        names = (
+            ["words", "bias", "weights"]
+            if _LAST in tf.compat.v1.get_default_graph().get_collection(_LAST)
+            else []
+        )
         for name in names:
             shape = {"bias": [], "words": [5, 1], "weights": [2]}[name]
-            initializer = tf.compat.v1.ones_initializer() if name == "words" else tf.compat.v1.zeros_initializer()
+            initializer = (
+                tf.compat.v1.ones_initializer()
+                if name == "words"
+                else tf.compat.v1.zeros_initializer()
+            )
             tf.compat.v1.get_variable(name, shape, initializer=initializer)
         if params["extra"] and names:
             tf.compat.v1.get_variable("extra", [3], initializer=tf.compat.v1.zeros_initializer())
@@ -148,7 +192,9 @@ def _shuffled_input(mode: str, params: dict[str, Any], shard: psclust.Shard) -> 
     return _line_input(mode, params, shard)
 
 
-shuffled = psclust.Program(_shuffled, _shuffled_input, _line_optimizer, params=LINE | {"extra": False})
+shuffled = psclust.Program(
+    _shuffled, _shuffled_input, _line_optimizer, params=LINE | {"extra": False}
+)
 
 
 class _Counts(tf.compat.v1.train.SessionRunHook):
@@ -158,39 +204,61 @@ class _Counts(tf.compat.v1.train.SessionRunHook):
         tf.compat.v1.get_variable("only_here", [], initializer=tf.compat.v1.zeros_initializer())
 
 
-def _unshared(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psclust.EstimatorSpec:
-    """`_line` with a variable on a device of its own, a metric, which belongs on the worker, and a hook with a variable."""
+def _unshared(
+    features: Any, labels: Any, mode: str, params: dict[str, Any]
+) -> psclust.EstimatorSpec:
+    """`_line` with a variable on a device of its own, a metric, which belongs on the worker, and a
+    hook with a variable."""
     with tf.device(params["device"]):
-        table = tf.compat.v1.get_variable("table", [2], initializer=tf.compat.v1.zeros_initializer())
+        table = tf.compat.v1.get_variable(
+            "table", [2], initializer=tf.compat.v1.zeros_initializer()
+        )
     line = _line(features, labels, mode, params)
     tf.compat.v1.metrics.mean(line.loss)
-    return psclust.EstimatorSpec(mode, loss=line.loss + tf.reduce_sum(table**2), training_hooks=[_Counts()])
+    return psclust.EstimatorSpec(
+        mode, loss=line.loss + tf.reduce_sum(table**2), training_hooks=[_Counts()]
+    )
 
 
-unshared = psclust.Program(_unshared, _line_input, _line_optimizer, params=LINE | {"optimizer": "MomentumOptimizer", "device": None})
+unshared = psclust.Program(
+    _unshared,
+    _line_input,
+    _line_optimizer,
+    params=LINE | {"optimizer": "MomentumOptimizer", "device": None},
+)
 
 
 def _levels_input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors(tf.fill([4, 1], 10.0 * (shard.index + 1))).repeat(params["batches"])
+    return tf.data.Dataset.from_tensors(tf.fill([4, 1], 10.0 * (shard.index + 1))).repeat(
+        params["batches"]
+    )
 
 
 def _levels(features: Any, mode: str) -> psclust.EstimatorSpec:
-    x = psclust.batch_normalization(features, mode == psclust.ModeKeys.TRAIN, momentum=0.5, name="norm")
+    x = psclust.batch_normalization(
+        features, mode == psclust.ModeKeys.TRAIN, momentum=0.5, name="norm"
+    )
     return psclust.EstimatorSpec(mode, loss=tf.reduce_mean(x))
 
 
 def levels(config: psclust.TrainConfig, batches: int = 10) -> psclust.Program:
     """Replica i sees so many batches of the constant 10 * (i + 1), normalized."""
-    return psclust.Program(_levels, _levels_input, _sgd, params={"rate": 0.1, "batches": batches}, config=config)
+    return psclust.Program(
+        _levels, _levels_input, _sgd, params={"rate": 0.1, "batches": batches}, config=config
+    )
 
 
 def clipped(norm: float) -> psclust.Program:
     """The tally, with updates no longer than `norm`."""
-    return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(clip_norm=norm))
+    return psclust.Program(
+        _tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(clip_norm=norm)
+    )
 
 
 def _falling(global_step: Any) -> tf.compat.v1.train.Optimizer:
-    return tf.compat.v1.train.GradientDescentOptimizer(psclust.schedules.piecewise(global_step, [9], [1.0, 0.1]))
+    return tf.compat.v1.train.GradientDescentOptimizer(
+        psclust.schedules.piecewise(global_step, [9], [1.0, 0.1])
+    )
 
 
 falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)
@@ -198,4 +266,6 @@ falling = psclust.Program(_tally, _tally_input, _falling, params=TALLY)
 
 def averaged(decay: float) -> psclust.Program:
     """The tally, with moving averages of the weights."""
-    return psclust.Program(_tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(average_decay=decay))
+    return psclust.Program(
+        _tally, _tally_input, _sgd, params=TALLY, config=psclust.TrainConfig(average_decay=decay)
+    )

@@ -28,27 +28,39 @@ def read_checkpoint(model_dir: Path) -> Trained:
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(model_dir))
-    return Trained({name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}, model_dir)
+    return Trained(
+        {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}, model_dir
+    )
 
 
 def same(one: Trained, other: Trained, *, rtol: float = 1e-4) -> None:
-    """The same variables with the same values, to `rtol` of the size of what each was computed from.
+    """The same variables with the same values, to `rtol` of the size of what each was computed
+    from.
 
-    `rtol` is what rounding can do on any CPU, whose vectors decide in which order a sum is made: float32 rounds by u = 2**-24, so a sum of
-    n terms is off by at most n * u of their sizes, and T steps that all err the same way by T * n * u. The longest training here has T = 50
-    and batches of n = 12: 3.6e-5, rounded up to 1e-4. (With oneDNN on and off, with SSE4.1 and with AVX2 only, and in one thread, no
-    difference was more than a twentieth of what is allowed.) A replica that normalizes by moments of its own, or an uneven batch that is
-    not weighted by its examples, makes a difference above 1e-3.
+    `rtol` is what rounding can do on any CPU, whose vectors decide in which order a sum is made:
+    float32 rounds by u = 2**-24, so a sum of n terms is off by at most n * u of their sizes, and T
+    steps that all err the same way by T * n * u. The longest training here has T = 50 and batches
+    of n = 12: 3.6e-5, rounded up to 1e-4. (With oneDNN on and off, with SSE4.1 and with AVX2 only,
+    and in one thread, no difference was more than a twentieth of what is allowed.) A replica that
+    normalizes by moments of its own, or an uneven batch that is not weighted by its examples, makes
+    a difference above 1e-3.
     """
     names = {name for name in one.values if not name.startswith("psclust/")}
     assert names == {name for name in other.values if not name.startswith("psclust/")}
     for name in names:
-        np.testing.assert_allclose(other.values[name], one.values[name], rtol=0, atol=rtol * _size(one, name) + 1e-7, err_msg=name)
+        np.testing.assert_allclose(
+            other.values[name],
+            one.values[name],
+            rtol=0,
+            atol=rtol * _size(one, name) + 1e-7,
+            err_msg=name,
+        )
 
 
 def _size(trained: Trained, name: str) -> float:
-    """The largest value of a variable; more where it is what is left of larger ones: a mean is a sum of values as large as their deviation,
-    and an optimizer's slot one of gradients that have been large and of either sign."""
+    """The largest value of a variable; more where it is what is left of larger ones: a mean is a
+    sum of values as large as their deviation, and an optimizer's slot one of gradients that have
+    been large and of either sign."""
     largest = float(np.abs(trained.values[name]).max())
     if name.endswith("/moving_mean"):
         variance = trained.values[name.replace("/moving_mean", "/moving_variance")]

@@ -1,5 +1,5 @@
-"""A net of several layers of 1 MB each, large enough for its steps to be streamed; a module by itself, because the process that trains it
-imports it."""
+"""A net of several layers of 1 MB each, large enough for its steps to be streamed; a module by
+itself, because the process that trains it imports it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ BATCH, LAYERS = 12, 4
 OPTIMIZERS: dict[str, Any] = {
     "sgd": lambda: tf.compat.v1.train.GradientDescentOptimizer(0.01),
     "momentum": lambda: tf.compat.v1.train.MomentumOptimizer(0.003, 0.9),
-    # With its own epsilon, 1e-8, it moves a weight whose gradient is next to nothing by what rounding has left of that, which depends on
-    # the CPU: two of 250,000 weights by 1.5e-5 on one with AVX2 alone.
+    # With its own epsilon, 1e-8, it moves a weight whose gradient is next to nothing by what
+    # rounding has left of that, which depends on the CPU: two of 250,000 weights by 1.5e-5 on one
+    # with AVX2 alone.
     "adam": lambda: tf.compat.v1.train.AdamOptimizer(0.001, epsilon=1e-5),
 }
 
@@ -35,27 +36,42 @@ def _input(shard: psclust.Shard, params: dict[str, Any]) -> tf.data.Dataset:
     y = tf.sin(x[:, :1])
     if shard.index == 1:
         tf.compat.v1.add_to_collection(_SECOND, _SECOND)
-    dataset = tf.data.Dataset.from_tensor_slices((x, y)).shard(shard.count, shard.index).batch(BATCH // shard.count)
-    return dataset.take(params["steps"] - (params["fewer"] if shard.index == params["quitter"] else 0))
+    dataset = (
+        tf.data.Dataset.from_tensor_slices((x, y))
+        .shard(shard.count, shard.index)
+        .batch(BATCH // shard.count)
+    )
+    return dataset.take(
+        params["steps"] - (params["fewer"] if shard.index == params["quitter"] else 0)
+    )
 
 
 def _mortal(x: Any, params: dict[str, Any]) -> Any:
-    """`x`; in backpropagation, the task `mortal` kills itself once, at its batch number `dies_at`: when the last layer has been updated,
-    whose gradient it has pushed, and none of the gradients of the layers before has left."""
+    """`x`; in backpropagation, the task `mortal` kills itself once, at its batch number `dies_at`:
+    when the last layer has been updated, whose gradient it has pushed, and none of the gradients of
+    the layers before has left."""
     seen = [0]
 
     def perhaps_die(slope: Any, last: Any) -> Any:
         seen[0] += 1
         mark = Path(params["mark"])
-        if os.environ.get("PSCLUST_TASK") == params["mortal"] and seen[0] == params["dies_at"] and not mark.exists():
+        if (
+            os.environ.get("PSCLUST_TASK") == params["mortal"]
+            and seen[0] == params["dies_at"]
+            and not mark.exists()
+        ):
             mark.touch()
             _await_another(_LAST, last)
             os.kill(os.getpid(), signal.SIGKILL)
         return np.float32(slope)
 
     def gradient(slope: Any) -> Any:
-        (last,) = [variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST]
-        return tf.ensure_shape(tf.compat.v1.py_func(perhaps_die, [slope, last], tf.float32), x.shape)
+        (last,) = [
+            variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST
+        ]
+        return tf.ensure_shape(
+            tf.compat.v1.py_func(perhaps_die, [slope, last], tf.float32), x.shape
+        )
 
     @tf.custom_gradient
     def identity(x: Any) -> Any:
@@ -87,14 +103,19 @@ class CopiesAreAsSent(tf.compat.v1.train.SessionRunHook):
 
 
 class Ghost(tf.compat.v1.train.SessionRunHook):
-    """Pushes, after `step` steps, a gradient of an older round for the second worker, as a process of it that was thought dead may."""
+    """Pushes, after `step` steps, a gradient of an older round for the second worker, as a process
+    of it that was thought dead may."""
 
     def __init__(self, step: int) -> None:
         self.steps_left = step
 
     def begin(self) -> None:
-        (variable,) = [variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST]
-        self.push = arrivals_of(variable, 2).push(1, tf.ones(variable.shape), tf.constant(7, tf.int64))
+        (variable,) = [
+            variable for variable in tf.compat.v1.trainable_variables() if variable.op.name == _LAST
+        ]
+        self.push = arrivals_of(variable, 2).push(
+            1, tf.ones(variable.shape), tf.constant(7, tf.int64)
+        )
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         self.steps_left -= 1
@@ -115,25 +136,59 @@ def _model(features: Any, labels: Any, mode: str, params: dict[str, Any]) -> psc
         if layer == LAYERS // 2 and params["mortal"]:
             x = _mortal(x, params)
         start = tf.compat.v1.glorot_uniform_initializer(seed=layer)
-        x = tf.matmul(x, tf.compat.v1.get_variable(f"layer{layer}", [x.shape[-1], params["width"]], initializer=start))
-        bias = tf.compat.v1.get_variable(f"bias{layer}", [params["width"]], initializer=tf.compat.v1.zeros_initializer())
+        x = tf.matmul(
+            x,
+            tf.compat.v1.get_variable(
+                f"layer{layer}", [x.shape[-1], params["width"]], initializer=start
+            ),
+        )
+        bias = tf.compat.v1.get_variable(
+            f"bias{layer}", [params["width"]], initializer=tf.compat.v1.zeros_initializer()
+        )
         unused = params["lazy"] and layer == 0 and tf.compat.v1.get_collection(_SECOND)
         x = tf.nn.tanh(x if unused else x + bias)
-    hooks: list[Any] = [tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"])] if params["stop_at"] else []
+    hooks: list[Any] = (
+        [tf.compat.v1.train.StopAtStepHook(last_step=params["stop_at"])]
+        if params["stop_at"]
+        else []
+    )
     hooks += [CopiesAreAsSent()] if params["as_sent"] else []
-    hooks += [Ghost(params["haunted_at"])] if params["haunted_at"] and tf.compat.v1.get_collection(_SECOND) else []
-    return psclust.EstimatorSpec(mode, loss=tf.reduce_mean((x[:, :1] - labels) ** 2), training_hooks=hooks)
+    hooks += (
+        [Ghost(params["haunted_at"])]
+        if params["haunted_at"] and tf.compat.v1.get_collection(_SECOND)
+        else []
+    )
+    return psclust.EstimatorSpec(
+        mode, loss=tf.reduce_mean((x[:, :1] - labels) ** 2), training_hooks=hooks
+    )
 
 
-PARAMS = {"steps": 20, "fewer": 0, "width": 500, "stop_at": 0, "mortal": "", "dies_at": 5, "mark": "", "lazy": False}
+PARAMS = {
+    "steps": 20,
+    "fewer": 0,
+    "width": 500,
+    "stop_at": 0,
+    "mortal": "",
+    "dies_at": 5,
+    "mark": "",
+    "lazy": False,
+}
 PARAMS |= {"as_sent": False, "haunted_at": 0, "quitter": 1}
 
 
 def program(optimizer: str = "momentum", **config: Any) -> psclust.Program:
-    """The replica `quitter` has `fewer` batches than the others, and the second, if it is `lazy`, a loss that does not depend on the first
-    bias; a hook in every worker asks all to stop at the step `stop_at`, one of a program that is `as_sent` fails where a copy is not, and
-    after the step `haunted_at` there is a gradient of an older round."""
-    return psclust.Program(_model, _input, OPTIMIZERS[optimizer], params=PARAMS, config=psclust.TrainConfig(**config), seed=1)
+    """The replica `quitter` has `fewer` batches than the others, and the second, if it is `lazy`, a
+    loss that does not depend on the first bias; a hook in every worker asks all to stop at the step
+    `stop_at`, one of a program that is `as_sent` fails where a copy is not, and after the step
+    `haunted_at` there is a gradient of an older round."""
+    return psclust.Program(
+        _model,
+        _input,
+        OPTIMIZERS[optimizer],
+        params=PARAMS,
+        config=psclust.TrainConfig(**config),
+        seed=1,
+    )
 
 
 trained = program()

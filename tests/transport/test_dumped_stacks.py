@@ -1,4 +1,5 @@
-"""Programs that write the stacks of their threads when asked, for hosts without py-spy; others are left alone."""
+"""Programs that write the stacks of their threads when asked, for hosts without py-spy; others are
+left alone."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def running(folder: Path, more: str = "", **variables: str) -> Iterator[subproce
     """The program, which must have ended well at the end."""
     env = {**os.environ, "PSCLUST_PROGRESS": str(folder / "worker-0.json"), **variables}
     command = [sys.executable, "-c", PROGRAM.format(more=more)]
-    with subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=folder, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin
         assert process.stdout
         assert process.stdout.readline() == "up\n"
@@ -82,7 +85,13 @@ def test_of_two_dumps_the_first_is_taken() -> None:
 
 
 def test_of_very_many_threads_the_main_thread_may_be_missing() -> None:
-    many = "".join(f'Thread 0x{i:x} (most recent call first):\n  File "a.py", line 1 in f\n\n' for i in range(100)) + "...\n"
+    many = (
+        "".join(
+            f'Thread 0x{i:x} (most recent call first):\n  File "a.py", line 1 in f\n\n'
+            for i in range(100)
+        )
+        + "...\n"
+    )
     found = parse_stacks(f"{many}{many}")
     assert (found[0], len(found)) == ((), 101)
 
@@ -110,22 +119,41 @@ def test_a_program_that_uses_the_signal_keeps_it(tmp_path: Path) -> None:
     ignore = "import signal; signal.signal(63, signal.SIG_IGN)\n"
     program = ignore + PROGRAM.format(more="print(signal.getsignal(63) is signal.SIG_IGN)")
     env = {**os.environ, "PSCLUST_PROGRESS": str(tmp_path / "worker-0.json")}
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=env, input="", capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=env,
+        input="",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "True\nup\nwell\n"
     assert not (tmp_path / "worker-0.stacks").exists()
 
 
 def test_outside_a_run_nothing_is_offered(tmp_path: Path) -> None:
-    with running(tmp_path, PSCLUST_PROGRESS=str(tmp_path / "no" / "such" / "folder.json")) as process:
+    with running(
+        tmp_path, PSCLUST_PROGRESS=str(tmp_path / "no" / "such" / "folder.json")
+    ) as process:
         assert dumped_stacks(process.pid) == ()
 
 
-def test_without_py_spy_the_program_is_asked_unless_it_is_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_py_spy_the_program_is_asked_unless_it_is_frozen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(tmp_path) as process:
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
         monkeypatch.setenv("PATH", "/nonexistent")
-        main = lambda: [frame.function for frame in process_facts(process.pid, stacks=True).main_thread]  # noqa: E731
+
+        def main() -> list[str]:
+            found = process_facts(process.pid, stacks=True)
+            return [frame.function for frame in found.main_thread]
+
         wait_until(lambda: main() == MAIN, what="its place")
         process.send_signal(signal.SIGSTOP)
         wait_until(lambda: process_facts(process.pid, stacks=False).is_frozen, what="the stop")
-        assert process_facts(process.pid, stacks=True).no_stack == "py-spy is not installed beside /nonexistent/python"
+        assert (
+            process_facts(process.pid, stacks=True).no_stack
+            == "py-spy is not installed beside /nonexistent/python"
+        )

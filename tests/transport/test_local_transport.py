@@ -1,4 +1,5 @@
-"""Fork servers that cannot load what tasks need, and why: the interpreter, how it ended, its last output."""
+"""Fork servers that cannot load what tasks need, and why: the interpreter, how it ended, its last
+output."""
 
 from __future__ import annotations
 
@@ -57,7 +58,20 @@ class Bed:
         argv = (str(python), "-c", "print('ran')")
         task = Task("worker", 0)
         plan = TaskPlan(
-            task, "localhost", None, argv, env or {}, "/", "tensorflow", "program", False, (), True, (0,), never, recovery_wait_s=None
+            task,
+            "localhost",
+            None,
+            argv,
+            env or {},
+            "/",
+            "tensorflow",
+            "program",
+            False,
+            (),
+            True,
+            (0,),
+            never,
+            recovery_wait_s=None,
         )
         self.transport.start(plan, 1, self.folder / "log")
 
@@ -103,7 +117,9 @@ def test_the_last_lines_of_an_interpreter_that_fails_are_shown(here: Bed) -> Non
     python = interpreter(here.folder, "seq 100; echo 'SyntaxError: invalid syntax' >&2; exit 7")
     here.start(python)
     reason = here.reason()
-    assert reason.startswith(f"{python} exited with code 7 before it had loaded TensorFlow, and printed:\n  92\n")
+    assert reason.startswith(
+        f"{python} exited with code 7 before it had loaded TensorFlow, and printed:\n  92\n"
+    )
     assert "\n  100\n  SyntaxError: invalid syntax\nName a Python" in reason
     assert "SyntaxError" in (here.folder / "complaints").read_text()
 
@@ -111,13 +127,18 @@ def test_the_last_lines_of_an_interpreter_that_fails_are_shown(here: Bed) -> Non
 def test_one_that_is_killed_while_it_loads_is_tried_once_more_and_named(here: Bed) -> None:
     python = interpreter(here.folder, f"echo once >> {here.folder}/tries; kill -9 $$")
     here.start(python)
-    assert here.reason().startswith(f"{python} was killed by SIGKILL before it had loaded TensorFlow")
+    assert here.reason().startswith(
+        f"{python} was killed by SIGKILL before it had loaded TensorFlow"
+    )
     assert (here.folder / "tries").read_text() == "once\n" * 2
 
 
 def test_an_interpreter_that_is_not_there_is_a_sentence(here: Bed) -> None:
     here.start("/no/such/python")
-    assert here.reason() == "/no/such/python: No such file or directory. Name an interpreter that exists (`python:`)."
+    assert (
+        here.reason() == "/no/such/python: No such file or directory. "
+        "Name an interpreter that exists (`python:`)."
+    )
 
 
 @pytest.mark.tensorflow
@@ -133,14 +154,23 @@ def test_an_interpreter_without_room_for_tensorflow_says_so(here: Bed) -> None:
 @pytest.mark.tensorflow
 def test_one_fork_server_serves_all_tasks_of_an_environment(here: Bed) -> None:
     before = {child.pid for child in psutil.Process().children()}
-    for env in ({"TF_USE_LEGACY_KERAS": "1", "A": "1"}, {"TF_USE_LEGACY_KERAS": "1", "A": "2"}, {"A": "1"}, {"OPENBLAS_NUM_THREADS": "1"}):
+    for env in (
+        {"TF_USE_LEGACY_KERAS": "1", "A": "1"},
+        {"TF_USE_LEGACY_KERAS": "1", "A": "2"},
+        {"A": "1"},
+        {"OPENBLAS_NUM_THREADS": "1"},
+    ):
         here.transport.warm(sys.executable, "tensorflow", env)
     assert len({child.pid for child in psutil.Process().children()} - before) == 2
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("wanted", [{}, {"TF_USE_LEGACY_KERAS": "1"}], ids=["as wanted", "another environment"])
-def test_a_fork_server_that_was_started_before_serves_tasks_that_want_one_like_it(here: Bed, wanted: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "wanted", [{}, {"TF_USE_LEGACY_KERAS": "1"}], ids=["as wanted", "another environment"]
+)
+def test_a_fork_server_that_was_started_before_serves_tasks_that_want_one_like_it(
+    here: Bed, wanted: dict[str, str]
+) -> None:
     early = EarlyForkServer(sys.executable, "tensorflow", here.environ)
     assert early.process.pid is not None
     before = {child.pid for child in psutil.Process().children()}
@@ -149,7 +179,9 @@ def test_a_fork_server_that_was_started_before_serves_tasks_that_want_one_like_i
     here.transport.end_unused()
     here.start(sys.executable, wanted)
     wait_until(lambda: here.listener.pids, what="the task's pid")
-    others = {child.pid for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE} - before
+    children = psutil.Process().children()
+    alive = {child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE}
+    others = alive - before
     assert len(others) == (1 if wanted else 0)
 
     def settled() -> bool:

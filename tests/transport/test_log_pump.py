@@ -36,12 +36,16 @@ def test_a_task_prints_on_when_the_disk_is_full(pump: LogPump, tmp_path: Path) -
     write, sink = pump.add(log)
     os.write(write, b"one\n")
     os.write(write, b"two\n")
-    wait_until(lambda: sink.output == Output(b"one\ntwo\n", 8, b"one\ntwo\n"), what="both lines in memory")
+    wait_until(
+        lambda: sink.output == Output(b"one\ntwo\n", 8, b"one\ntwo\n"), what="both lines in memory"
+    )
     os.close(write)
     assert sink.ended.wait(300)
 
 
-def test_a_log_for_whose_name_there_was_no_room_is_begun_when_there_is_some(pump: LogPump, tmp_path: Path) -> None:
+def test_a_log_for_whose_name_there_was_no_room_is_begun_when_there_is_some(
+    pump: LogPump, tmp_path: Path
+) -> None:
     log = tmp_path / "logs" / "log"
     write, sink = pump.add(log)
     os.write(write, b"lost\n")

@@ -30,11 +30,16 @@ def request(task: Task, wanted: str = "auto") -> PortRequest:
     return PortRequest(task, "127.0.0.1", wanted)
 
 
-def test_a_reserved_port_is_refused_to_others_and_given_to_the_server(ports: PortReservations) -> None:
+def test_a_reserved_port_is_refused_to_others_and_given_to_the_server(
+    ports: PortReservations,
+) -> None:
     port = ports.reserve([request(A)])[A]
     with pytest.raises(OSError, match="in use"):
         socket.create_server(("127.0.0.1", port))
-    with socket.create_server(("127.0.0.1", port), reuse_port=True) as server, socket.create_connection(("127.0.0.1", port)):
+    with (
+        socket.create_server(("127.0.0.1", port), reuse_port=True) as server,
+        socket.create_connection(("127.0.0.1", port)),
+    ):
         assert server.accept()
 
 
@@ -53,7 +58,9 @@ def test_nothing_answers_on_a_reserved_port(ports: PortReservations) -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_a_second_reservation_of_a_fixed_port_is_refused_although_it_is_shareable(ports: PortReservations) -> None:
+def test_a_second_reservation_of_a_fixed_port_is_refused_although_it_is_shareable(
+    ports: PortReservations,
+) -> None:
     port = ports.reserve([request(A)])[A]
     other = PortReservations()
     with pytest.raises(PortBusyError):
@@ -64,10 +71,14 @@ def test_a_listener_that_would_share_its_port_is_found_and_named(ports: PortRese
     gaps = [os.open(os.devnull, os.O_RDONLY) for _ in range(8)]
     with socket.create_server(("127.0.0.1", 0), reuse_port=True) as server:
         port = server.getsockname()[1]
-        # What lists the files of this process gets a lower number than the socket, and is gone when it is looked at.
+        # What lists the files of this process gets a lower number than the socket, and is gone when
+        # it is looked at.
         for gap in gaps:
             os.close(gap)
-        with pytest.raises(PortBusyError, match=rf"worker:0: 127\.0\.0\.1:{port} is already in use by .*\(pid {os.getpid()}\)"):
+        with pytest.raises(
+            PortBusyError,
+            match=rf"worker:0: 127\.0\.0\.1:{port} is already in use by .*\(pid {os.getpid()}\)",
+        ):
             ports.reserve([request(A, str(port))])
 
 
@@ -108,8 +119,14 @@ def test_an_extra_port_is_taken_by_any_server_and_by_no_other_run(ports: PortRes
     extra = extra_port(A)
     found = ports.reserve([request(A), request(extra)])
     assert found[A] != found[extra]
-    with pytest.raises(PortBusyError, match=r"\{free_port\} of worker:1: .*in use"), closing(PortReservations()) as other:
+    with (
+        pytest.raises(PortBusyError, match=r"\{free_port\} of worker:1: .*in use"),
+        closing(PortReservations()) as other,
+    ):
         other.reserve([request(extra_port(B), str(found[extra]))])
-    with socket.create_server(("127.0.0.1", found[extra])), socket.create_connection(("127.0.0.1", found[extra])):
+    with (
+        socket.create_server(("127.0.0.1", found[extra])),
+        socket.create_connection(("127.0.0.1", found[extra])),
+    ):
         pass
     assert ports.reserve([request(extra)]) == {extra: found[extra]}

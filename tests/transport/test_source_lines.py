@@ -16,7 +16,9 @@ from psclust.transport.process_facts import process_facts
 from psclust.transport.source_lines import source_line
 
 LONG = "value = " + "1 + " * 40 + "1"
-SOURCE = f"import sys\nif True:\n    print(len(sys.argv))  # caf\u00e9\n{LONG}\n\nsys.stdin.read()\n"
+SOURCE = (
+    f"import sys\nif True:\n    print(len(sys.argv))  # caf\u00e9\n{LONG}\n\nsys.stdin.read()\n"
+)
 
 
 @pytest.fixture
@@ -25,20 +27,34 @@ def pid(tmp_path: Path) -> Iterator[int]:
     (tmp_path / "train.py").write_text(SOURCE, encoding="utf-8")
     (tmp_path / "odd.py").write_bytes(b"\xff\n")
     os.utime(tmp_path / "train.py", (1e9, 1e9))
-    with subprocess.Popen([sys.executable, "train.py"], cwd=tmp_path, stdin=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "train.py"], cwd=tmp_path, stdin=subprocess.PIPE
+    ) as process:
         yield process.pid
 
 
 @pytest.mark.process
 def test_a_line_is_found_in_the_folder_of_the_process_and_cut(pid: int, tmp_path: Path) -> None:
-    for line, text in [(3, "print(len(sys.argv))  # caf\u00e9"), (4, LONG[:57] + "..."), (5, None), (7, None), (0, None)]:
-        assert source_line(pid, "train.py", line) == source_line(pid, str(tmp_path / "train.py"), line) == text
+    for line, text in [
+        (3, "print(len(sys.argv))  # caf\u00e9"),
+        (4, LONG[:57] + "..."),
+        (5, None),
+        (7, None),
+        (0, None),
+    ]:
+        assert (
+            source_line(pid, "train.py", line)
+            == source_line(pid, str(tmp_path / "train.py"), line)
+            == text
+        )
     for name in ("none.py", "<string>", "odd.py", "."):
         assert source_line(pid, name, 1) is None
 
 
 @pytest.mark.process
-def test_a_file_that_has_changed_since_the_process_began_says_nothing(pid: int, tmp_path: Path) -> None:
+def test_a_file_that_has_changed_since_the_process_began_says_nothing(
+    pid: int, tmp_path: Path
+) -> None:
     os.utime(tmp_path / "train.py", (time.time() + 10, time.time() + 10))
     assert source_line(pid, "train.py", 3) is None
     assert source_line(2**22 + 1, str(tmp_path / "train.py"), 3) is None

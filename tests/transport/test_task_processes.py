@@ -47,7 +47,22 @@ class Bed:
 
     def begin(self) -> StartInFlight:
         never = RestartPolicy("never", 0, 1.0, 1.0, 1.0)
-        plan = TaskPlan(TASK, "localhost", None, ("run",), {}, "/", None, "program", False, (), True, (0,), never, recovery_wait_s=None)
+        plan = TaskPlan(
+            TASK,
+            "localhost",
+            None,
+            ("run",),
+            {},
+            "/",
+            None,
+            "program",
+            False,
+            (),
+            True,
+            (0,),
+            never,
+            recovery_wait_s=None,
+        )
         start = StartInFlight(plan, 1, Path("log"), 2)
         self.processes.begin(start)
         return start
@@ -59,7 +74,11 @@ class Bed:
 
     def reap(self, pid: int) -> dict[int, int]:
         """Once the process has ended."""
-        wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        wait_until(
+            lambda: (
+                not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+            )
+        )
         return self.processes.reap()
 
 
@@ -109,7 +128,9 @@ def test_the_group_of_a_task_ends_with_its_leader(bed: Bed) -> None:
     (left,) = wait_until(lambda: _group(pid))
     bed.processes.started(start, pid)
     bed.reap(pid)
-    wait_until(lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE)
+    wait_until(
+        lambda: not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+    )
 
 
 def test_an_exit_without_a_start_in_flight_is_forgotten(bed: Bed) -> None:
@@ -134,7 +155,11 @@ def test_a_child_that_a_thread_waits_for_itself_does_no_harm(bed: Bed) -> None:
 
 def _group(leader: int) -> list[int]:
     """The other processes of the leader's group."""
-    return [process.pid for process in psutil.process_iter() if process.pid != leader and _leader(process.pid) == leader]
+    return [
+        process.pid
+        for process in psutil.process_iter()
+        if process.pid != leader and _leader(process.pid) == leader
+    ]
 
 
 def _leader(pid: int) -> int | None:

@@ -1,4 +1,5 @@
-"""The figures of a report as numbers that a page can draw: a timeline of attempts, and curves over the time of the run."""
+"""The figures of a report as numbers that a page can draw: a timeline of attempts, and curves over
+the time of the run."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ MOST_ROWS = 200  # tasks in a timeline
 _MOST_SEGMENTS = 1500  # in all its rows
 MOST_LINES = 8  # in a chart; of more tasks, each job is one line
 _MOST_POINTS = 30_000  # in all charts
-_TIMES = [unit * count for unit, counts in ((0.1, (1, 2, 5)), (1, (1, 2, 5, 10, 30)), (60, (1, 2, 5, 10, 30))) for count in counts]
+_TIMES = [
+    unit * count
+    for unit, counts in ((0.1, (1, 2, 5)), (1, (1, 2, 5, 10, 30)), (60, (1, 2, 5, 10, 30)))
+    for count in counts
+]
 _TIMES += [3600 * count for count in (1, 2, 6, 12, 24, 48, 96, 240, 480, 2400)]
 
 
@@ -31,7 +36,8 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of an attempt. start, width: 0 to 1 of the run. kind: what it does, or `failed`, the moment at which it did."""
+    """A part of an attempt. start, width: 0 to 1 of the run. kind: what it does, or `failed`, the
+    moment at which it did."""
 
     start: float
     width: float
@@ -57,8 +63,8 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """color: its number in the page's palette, the same in all charts. is_ps: drawn dashed. parts: unbroken lines of (x, y), 0 to 1 from
-    the lower left."""
+    """color: its number in the page's palette, the same in all charts. is_ps: drawn dashed. parts:
+    unbroken lines of (x, y), 0 to 1 from the lower left."""
 
     name: str
     color: int
@@ -85,15 +91,28 @@ def timeline(story: Story) -> Timeline:
         row = rows.setdefault(attempt.task, [])
         for kind, since, until in attempt.segments(length_s):
             if until > since:
-                title = f"{attempt.task}, attempt {attempt.number}: {kind}, {duration(until - since)} from {duration(since)}"
+                title = (
+                    f"{attempt.task}, attempt {attempt.number}: {kind}, "
+                    f"{duration(until - since)} from {duration(since)}"
+                )
                 row.append(Segment(since / length_s, (until - since) / length_s, kind, title))
         if attempt.failed and attempt.ended_s is not None:
-            title = f"{attempt.task}, attempt {attempt.number} {attempt.reason}, at {duration(attempt.ended_s)}"
+            title = (
+                f"{attempt.task}, attempt {attempt.number} {attempt.reason}, "
+                f"at {duration(attempt.ended_s)}"
+            )
             row.append(Segment(attempt.ended_s / length_s, 0.0, "failed", title))
     shown = list(rows)[:MOST_ROWS]
-    widths = sorted((each.width for task in shown for each in rows[task] if each.kind != "failed"), reverse=True)
+    widths = sorted(
+        (each.width for task in shown for each in rows[task] if each.kind != "failed"), reverse=True
+    )
     least = widths[_MOST_SEGMENTS] if len(widths) > _MOST_SEGMENTS else 0.0
-    found = [TimelineRow(task, [each for each in rows[task] if each.kind == "failed" or each.width > least]) for task in shown]
+    found = [
+        TimelineRow(
+            task, [each for each in rows[task] if each.kind == "failed" or each.width > least]
+        )
+        for task in shown
+    ]
     kinds = dict.fromkeys(each.kind for row in found for each in row.segments)
     return Timeline(found, time_ticks(length_s, 10), list(kinds), len(rows) - len(shown))
 
@@ -101,7 +120,10 @@ def timeline(story: Story) -> Timeline:
 def time_ticks(length_s: float, most: int) -> list[Tick]:
     """Round moments from the beginning on, `most` after it."""
     step = next((each for each in _TIMES if length_s / each <= most), length_s / most)
-    return [Tick(number * step / length_s, _time(number * step, step)) for number in range(math.floor(length_s / step) + 1)]
+    return [
+        Tick(number * step / length_s, _time(number * step, step))
+        for number in range(math.floor(length_s / step) + 1)
+    ]
 
 
 def _time(seconds: float, step: float) -> str:
@@ -117,12 +139,19 @@ def charts(story: Story) -> list[Chart]:
     """Those of which at least two points are known, without what was 0 all the time."""
     length_s = max(story.length_s, 0.001)
     groups = _groups([task.task for task in story.status.tasks])
-    known = [(name, title, render, _curves(story.samples, groups, read)) for name, title, read, render in _CHARTS]
+    known = [
+        (name, title, render, _curves(story.samples, groups, read))
+        for name, title, read, render in _CHARTS
+    ]
     lines = sum(bool(points) for *_, curves in known for points in curves.values())
     most = max(20, _MOST_POINTS // max(1, lines))
     found = []
     for name, title, render, curves in known:
-        drawn = {group: points for group, parts in curves.items() if (points := [part for part in parts if len(part) > 1])}
+        drawn = {
+            group: points
+            for group, parts in curves.items()
+            if (points := [part for part in parts if len(part) > 1])
+        }
         if any(value for parts in drawn.values() for part in parts for _, value in part):
             found.append(_chart(name, title, drawn, list(groups), length_s, render, most))
     return found
@@ -145,7 +174,10 @@ def _chart(
     lines = []
     for group, parts in curves.items():
         every = max(1, math.ceil(sum(map(len, parts)) / most))
-        scaled = [[(at / length_s, (value - bottom) / span) for at, value in _thinned(part, every)] for part in parts]
+        scaled = [
+            [(at / length_s, (value - bottom) / span) for at, value in _thinned(part, every)]
+            for part in parts
+        ]
         lines.append(Line(group, names.index(group) % MOST_LINES, _job(group) == PS, scaled))
     y_ticks = [Tick((tick - bottom) / span, render(tick)) for tick in ticks]
     return Chart(name, title, lines, time_ticks(length_s, 6), y_ticks)
@@ -173,7 +205,10 @@ def _groups(tasks: Sequence[str]) -> dict[str, list[str]]:
     jobs: dict[str, list[str]] = {}
     for task in tasks:
         jobs.setdefault(_job(task), []).append(task)
-    return {(f"{job} (mean of {len(found)})" if len(found) > 1 else found[0]): found for job, found in jobs.items()}
+    return {
+        (f"{job} (mean of {len(found)})" if len(found) > 1 else found[0]): found
+        for job, found in jobs.items()
+    }
 
 
 def _job(group: str) -> str:
@@ -221,12 +256,17 @@ _CHARTS: Sequence[tuple[str, str, _Read, Callable[[float], str]]] = (
 )
 
 
-def _curves(samples: Sequence[Sample], groups: dict[str, list[str]], read: _Read) -> dict[str, list[list[tuple[float, float]]]]:
-    """Of each group, unbroken parts of (second, mean value of its tasks). The line of a task breaks where an attempt ends."""
+def _curves(
+    samples: Sequence[Sample], groups: dict[str, list[str]], read: _Read
+) -> dict[str, list[list[tuple[float, float]]]]:
+    """Of each group, unbroken parts of (second, mean value of its tasks). The line of a task breaks
+    where an attempt ends."""
     return {name: list(_parts(samples, tasks, read)) for name, tasks in groups.items()}
 
 
-def _parts(samples: Sequence[Sample], tasks: Sequence[str], read: _Read) -> Iterator[list[tuple[float, float]]]:
+def _parts(
+    samples: Sequence[Sample], tasks: Sequence[str], read: _Read
+) -> Iterator[list[tuple[float, float]]]:
     part: list[tuple[float, float]] = []
     nothing = Sample(0.0, 0.0, {})
     for before, sample in pairwise([nothing, *samples]):

@@ -40,7 +40,8 @@ class Held:
 
 
 def facts(story: Story) -> list[tuple[str, str]]:
-    """(what, how much) of what is known of the whole run; metrics are those of the best evaluation."""
+    """(what, how much) of what is known of the whole run; metrics are those of the best
+    evaluation."""
     totals = story.totals
     found = [("steps", f"{totals.steps:,}")] if totals.steps else []
     at = "" if totals.metrics_step is None else f" at step {totals.metrics_step:,}"
@@ -56,8 +57,12 @@ def facts(story: Story) -> list[tuple[str, str]]:
 
 
 def task_cells(story: Story) -> Cells:
-    """Over all attempts. memory: the most at once. Hosts are named where there is another than this one."""
-    restarts = {task.task: sum(e["kind"] == "restart" and e["task"] == task.task for e in story.events) for task in story.status.tasks}
+    """Over all attempts. memory: the most at once. Hosts are named where there is another than this
+    one."""
+    restarts = {
+        task.task: sum(e["kind"] == "restart" and e["task"] == task.task for e in story.events)
+        for task in story.status.tasks
+    }
     apart = any(task.host != LOCALHOST.name for task in story.status.tasks)
     rows = []
     for task in story.status.tasks[:_MOST_TASKS]:
@@ -70,16 +75,34 @@ def task_cells(story: Story) -> Cells:
                 _UNKNOWN if task.exit_code is None else str(task.exit_code),
                 str(restarts[task.task]),
                 _UNKNOWN if use.cpu_s is None else duration(use.cpu_s),
-                *(_UNKNOWN if count is None else format_bytes(count) for count in (use.memory, use.received, use.sent)),
+                *(
+                    _UNKNOWN if count is None else format_bytes(count)
+                    for count in (use.memory, use.received, use.sent)
+                ),
             )
         )
-    head = ("task", *(("host",) if apart else ()), "state", "exit code", "restarts", "CPU time", "memory", "received", "sent")
-    return Cells(head, rows, range(len(head) - 6, len(head)), max(0, len(story.status.tasks) - _MOST_TASKS))
+    head = (
+        "task",
+        *(("host",) if apart else ()),
+        "state",
+        "exit code",
+        "restarts",
+        "CPU time",
+        "memory",
+        "received",
+        "sent",
+    )
+    return Cells(
+        head, rows, range(len(head) - 6, len(head)), max(0, len(story.status.tasks) - _MOST_TASKS)
+    )
 
 
 def event_cells(story: Story) -> Cells:
     found = [(event, clause) for event in story.events if (clause := clause_of(event)) is not None]
-    rows = [(_moment(event["run_s"]), event.get("task") or "", _shortened(clause)) for event, clause in found]
+    rows = [
+        (_moment(event["run_s"]), event.get("task") or "", _shortened(clause))
+        for event, clause in found
+    ]
     left_out = len(rows) - _FIRST_EVENTS - _LAST_EVENTS
     shown = rows if left_out <= 0 else [*rows[:_FIRST_EVENTS], *rows[-_LAST_EVENTS:]]
     return Cells(("after", "task", "what"), shown, (0,), max(0, left_out))
@@ -89,7 +112,13 @@ def numbers(story: Story) -> dict[str, Any]:
     """For programs: what is in the tables, unrounded."""
     status = story.status
     tasks = [
-        {"task": task.task, "host": task.host, "state": task.phase, "exit_code": task.exit_code, **asdict(story.use(task))}
+        {
+            "task": task.task,
+            "host": task.host,
+            "state": task.phase,
+            "exit_code": task.exit_code,
+            **asdict(story.use(task)),
+        }
         for task in status.tasks
     ]
     return {
@@ -127,14 +156,24 @@ def placement(story: Story) -> list[Held]:
     found = story.model["ps"] if story.model is not None else []
     total = sum(each["bytes"] for each in found) or 1
     return [
-        Held(f"ps:{index}", each["variables"], format_bytes(each["bytes"]), round(100 * each["bytes"] / total), each["largest"] or "")
+        Held(
+            f"ps:{index}",
+            each["variables"],
+            format_bytes(each["bytes"]),
+            round(100 * each["bytes"] / total),
+            each["largest"] or "",
+        )
         for index, each in enumerate(found)
     ]
 
 
 def places(story: Story) -> list[tuple[str, str]]:
     totals = story.totals
-    model = totals.model_folder if totals.model_host in (None, LOCALHOST.name) else f"{totals.model_folder} on {totals.model_host}"
+    model = (
+        totals.model_folder
+        if totals.model_host in (None, LOCALHOST.name)
+        else f"{totals.model_folder} on {totals.model_host}"
+    )
     found = [("model", model), ("logs", str(story.folder.logs)), ("run", str(story.folder.path))]
     if story.origin is not None:
         found.append(("started from", str(story.origin)))

@@ -32,7 +32,9 @@ def render_page(story: Story) -> str:
     from jinja2 import Environment, StrictUndefined
 
     source = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     return environment.from_string(source).render(_values(story))
 
 
@@ -46,7 +48,9 @@ def _values(story: Story) -> dict[str, Any]:
         "run": status.run,
         "began": contents.began(story),
         "length": contents.length(story),
-        "reason": status.text if status.text not in (None, "done") and story.outcome != "failed" else None,
+        "reason": status.text
+        if status.text not in (None, "done") and story.outcome != "failed"
+        else None,
         "cause": _cause(story),
         "facts": contents.facts(story),
         "timeline": timeline(story),
@@ -64,7 +68,9 @@ def _values(story: Story) -> dict[str, Any]:
         "wide": lambda width: _number(max(0.5, width * (_RIGHT - _LEFT))),
         "cx": _chart_x,
         "cy": _chart_y,
-        "points": lambda part: " ".join(f"{_number(_chart_x(at))},{_number(_chart_y(value))}" for at, value in part),
+        "points": lambda part: " ".join(
+            f"{_number(_chart_x(at))},{_number(_chart_y(value))}" for at, value in part
+        ),
     }
 
 
@@ -75,7 +81,8 @@ def legend(drawn: Sequence[Chart]) -> list[Line]:
 
 
 def _cause(story: Story) -> dict[str, Any] | None:
-    """Of a run that failed: the task that failed first, as its supervisor found, with its last lines."""
+    """Of a run that failed: the task that failed first, as its supervisor found, with its last
+    lines."""
     status = story.status
     if story.outcome != "failed":
         return None

@@ -31,7 +31,8 @@ class TaskUse:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """length_s: of the run so far. model: see `psclust.rundir.task_progress.Progress`. python: the version that the supervisor ran in."""
+    """length_s: of the run so far. model: see `psclust.rundir.task_progress.Progress`. python: the
+    version that the supervisor ran in."""
 
     status: RunStatus
     folder: RunFolder
@@ -54,7 +55,9 @@ class Story:
         return "ended well" if status.ok else "was stopped" if status.was_stopped else "failed"
 
     def use(self, task: TaskStatus) -> TaskUse:
-        return _use([sample.tasks[task.task] for sample in self.samples if task.task in sample.tasks])
+        return _use(
+            [sample.tasks[task.task] for sample in self.samples if task.task in sample.tasks]
+        )
 
 
 def read_story(folder: RunFolder, status: RunStatus) -> Story:
@@ -70,11 +73,15 @@ def read_story(folder: RunFolder, status: RunStatus) -> Story:
         samples=list(read_samples(folder.samples)),
         attempts=run_attempts(events),
         totals=run_totals(events),
-        length_s=max((each["run_s"] for each in events), default=0.0) if status.ended else status.age(status.began),
+        length_s=max((each["run_s"] for each in events), default=0.0)
+        if status.ended
+        else status.age(status.began),
         model=models[-1] if models else None,
         python=next((each.get("python") for each in events if each["kind"] == "run"), None),
         origin=Origin.read(folder),
-        cluster_file=text if text is None or len(text) <= _LONGEST_FILE else f"{text[:_LONGEST_FILE]}\n...",
+        cluster_file=text
+        if text is None or len(text) <= _LONGEST_FILE
+        else f"{text[:_LONGEST_FILE]}\n...",
     )
 
 
@@ -97,16 +104,26 @@ def clause_of(event: Record) -> str | None:
         case "not_started":
             return f"attempt {event['attempt']} got no process: {event['reason']}"
         case "exit":
-            return f"attempt {event['attempt']} {event['reason']}, after {duration(event['after_s'])}"
+            return (
+                f"attempt {event['attempt']} {event['reason']}, after {duration(event['after_s'])}"
+            )
         case "restart":
             known = event["reason"].startswith(("exited", "was killed"))  # the event before
-            return f"gets another attempt in {duration(event['delay_s'])}" + ("" if known else f": {event['reason']}")
+            return f"gets another attempt in {duration(event['delay_s'])}" + (
+                "" if known else f": {event['reason']}"
+            )
         case "signal":
             return f"gets SIG{event['signal']}"
         case "host_silent" | "host_back":
-            return f"{event['host']}: {'contact broke off' if event['kind'] == 'host_silent' else 'contact came back'}"
+            return (
+                f"{event['host']}: "
+                f"{'contact broke off' if event['kind'] == 'host_silent' else 'contact came back'}"
+            )
         case "host_lost":
-            return f"{event['host']} is lost, with {', '.join(event['tasks']) or 'no task'}: {event['reason']}"
+            return (
+                f"{event['host']} is lost, "
+                f"with {', '.join(event['tasks']) or 'no task'}: {event['reason']}"
+            )
         case "move":
             return f"planned again without {', '.join(event['hosts'])}: {event['reason']}"
         case "plan" if event["changed"] or event["removed"]:
@@ -114,9 +131,14 @@ def clause_of(event: Record) -> str | None:
         case "note" | "silence":
             return str(event["text"])
         case "stalled":
-            return "no step was made; " + "; ".join(f"{each['task']}: {each['does']}" for each in event["findings"])
+            return "no step was made; " + "; ".join(
+                f"{each['task']}: {each['does']}" for each in event["findings"]
+            )
         case "finishing":
-            return f"the work is done; {', '.join(event['tasks'])} may take {duration(event['limit_s'])} to end"
+            return (
+                "the work is done; "
+                f"{', '.join(event['tasks'])} may take {duration(event['limit_s'])} to end"
+            )
         case "stopping":
             return f"the run ends: {event['reason']}"
         case "end":

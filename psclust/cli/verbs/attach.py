@@ -21,8 +21,9 @@ _POLL_S = 0.1
 @click.argument("name", required=False, shell_complete=run_names(live=True))
 @run_dir_option
 def command(name: str | None, run_dir: str | None) -> int:
-    """Show what the tasks of a live run print, from the beginning, and how far they are; end with the run, and with its exit code. Ctrl-C
-    stops the watching, not the run (`psclust down` does that)."""
+    """Show what the tasks of a live run print, from the beginning, and how far they are; end with
+    the run, and with its exit code. Ctrl-C stops the watching, not the run (`psclust down` does
+    that)."""
     cluster = find_cluster(name, run_dir, live=True)
     folder = current_run(cluster)
     runs = job_runs()

@@ -34,8 +34,8 @@ class _Row:
 @json_option
 @run_dir_option
 def command(as_json: bool, run_dir: str | None) -> None:
-    """List the clusters that were started on this machine: state, tasks and their hosts, and the cluster file or folder each was started
-    from. Live ones come first, then the latest."""
+    """List the clusters that were started on this machine: state, tasks and their hosts, and the
+    cluster file or folder each was started from. Live ones come first, then the latest."""
     runs = job_runs()
     known = clusters(state_root(os.environ, run_dir))
     runs.settle(known)
@@ -50,7 +50,15 @@ def command(as_json: bool, run_dir: str | None) -> None:
     output.table(
         ("NAME", "STATE", "AGE", "TASKS", "HOSTS", "RUN", "FROM"),
         [
-            (row.name, row.state, output.duration(row.age), str(row.tasks), _shortened(row.hosts), row.run, row.origin or "-")
+            (
+                row.name,
+                row.state,
+                output.duration(row.age),
+                str(row.tasks),
+                _shortened(row.hosts),
+                row.run,
+                row.origin or "-",
+            )
             for row in rows
         ],
     )
@@ -63,7 +71,13 @@ def _row(cluster: ClusterFolder, runs: JobRuns) -> _Row | None:
         status = runs.status(folder)
     except NoRunError:
         return None
-    state = status.phase if not status.ended else "ended well" if status.ok else f"failed ({status.exit_code})"
+    state = (
+        status.phase
+        if not status.ended
+        else "ended well"
+        if status.ok
+        else f"failed ({status.exit_code})"
+    )
     hosts = tuple(dict.fromkeys(task.host for task in status.tasks))
     origin = Origin.read(folder)
     return _Row(

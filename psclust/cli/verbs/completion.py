@@ -21,4 +21,8 @@ def command(shell: str) -> None:
     """
     found = get_completion_class(shell)
     assert found is not None
-    output.say(found(click.get_current_context().find_root().command, {}, "psclust", VARIABLE).source().rstrip())
+    output.say(
+        found(click.get_current_context().find_root().command, {}, "psclust", VARIABLE)
+        .source()
+        .rstrip()
+    )

@@ -26,13 +26,20 @@ _SHOWN = 4  # hosts named in a row, and different results in one
 
 @click.command()
 @host_options
-@click.option("--python", metavar="PYTHON", help="The tasks' interpreter there (default: the file's, else this one's path, else python3).")
+@click.option(
+    "--python",
+    metavar="PYTHON",
+    help="The tasks' interpreter there (default: the file's, else this one's path, else python3).",
+)
 @json_option
-def command(path: str | None, hosts: str | None, hostfile: str | None, python: str | None, as_json: bool) -> int:
+def command(
+    path: str | None, hosts: str | None, hostfile: str | None, python: str | None, as_json: bool
+) -> int:
     """Check all hosts at once, or this machine if none is named.
 
-    Log-in, Python, TensorFlow and psclust, disk, memory, GPUs, clock, names, proxies, whether servers listen on one interface only, who
-    else can reach them, and whether hosts reach each other on the cluster's ports. Installs nothing and leaves nothing behind.
+    Log-in, Python, TensorFlow and psclust, disk, memory, GPUs, clock, names, proxies, whether
+    servers listen on one interface only, who else can reach them, and whether hosts reach each
+    other on the cluster's ports. Installs nothing and leaves nothing behind.
 
     Exit code 0 if a cluster can start (there may be notes), else 1.
     """
@@ -40,7 +47,11 @@ def command(path: str | None, hosts: str | None, hostfile: str | None, python: s
 
     request = read_hosts(path, hosts, hostfile)
     shim = server_shim()
-    wanted = (python or request.file.python, port_ranges(request.file), Path(shim) if shim else None)
+    wanted = (
+        python or request.file.python,
+        port_ranges(request.file),
+        Path(shim) if shim else None,
+    )
     if not other_hosts(request.file.model_copy(update={"hosts": list(request.hosts)})):
         names, found = ["localhost"], examine_here(*wanted)
     else:
@@ -64,7 +75,8 @@ def port_ranges(file: ClusterFile) -> list[tuple[int, int]]:
 
 
 def rows(found: Sequence[Finding], hosts: Sequence[str]) -> Iterable[tuple[str, str, str]]:
-    """For each check, one row for all hosts where it is ok, then one for each note or problem, with its remedy."""
+    """For each check, one row for all hosts where it is ok, then one for each note or problem, with
+    its remedy."""
     for check in dict.fromkeys(finding.check for finding in found):
         here = [finding for finding in found if finding.check == check]
         fine = [finding for finding in here if finding.level == "ok"]
@@ -72,18 +84,30 @@ def rows(found: Sequence[Finding], hosts: Sequence[str]) -> Iterable[tuple[str, 
             texts = list(dict.fromkeys(finding.text for finding in fine))
             result = "; ".join(texts[:_SHOWN]) + ("; ..." if len(texts) > _SHOWN else "")
             yield _named(fine, hosts), check, result
-        for text, remedy in dict.fromkeys((finding.text, finding.remedy) for finding in here if finding.level != "ok"):
+        for text, remedy in dict.fromkeys(
+            (finding.text, finding.remedy) for finding in here if finding.level != "ok"
+        ):
             same = [finding for finding in here if (finding.text, finding.remedy) == (text, remedy)]
-            yield _named(same, hosts), check, f"{same[0].level.upper()}: {text}{f'. {remedy}' if remedy else ''}"
+            yield (
+                _named(same, hosts),
+                check,
+                f"{same[0].level.upper()}: {text}{f'. {remedy}' if remedy else ''}",
+            )
 
 
 def _named(found: Sequence[Finding], hosts: Sequence[str]) -> str:
     names = list(dict.fromkeys(finding.host for finding in found))
     if len(names) == len(hosts) > 1:
         return f"all {len(hosts)}"
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return ", ".join(names[:_SHOWN]) + (
+        f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    )
 
 
 def _verdict(found: Sequence[Finding]) -> str:
     count = sum(finding.level == "problem" for finding in found)
-    return "A cluster can start here." if not count else f"{counted(count, 'problem')}: a cluster would not start or not work."
+    return (
+        "A cluster can start here."
+        if not count
+        else f"{counted(count, 'problem')}: a cluster would not start or not work."
+    )

@@ -33,8 +33,17 @@ class _Row:
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @host_options
 @click.option("--kubernetes", is_flag=True, help="In the pods of the live run.")
-@click.option("--all-output", is_flag=True, help="Print the command's whole output on each host, in place of a table.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Give up on a host after this time (default: never).")
+@click.option(
+    "--all-output",
+    is_flag=True,
+    help="Print the command's whole output on each host, in place of a table.",
+)
+@click.option(
+    "--timeout",
+    type=float,
+    metavar="SECONDS",
+    help="Give up on a host after this time (default: never).",
+)
 @json_option
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 def command(
@@ -47,7 +56,8 @@ def command(
     as_json: bool,
     words: tuple[str, ...],
 ) -> int:
-    """Run COMMAND on all hosts at once. Several words arrive as they are; a single word is a line for the shell there.
+    """Run COMMAND on all hosts at once. Several words arrive as they are; a single word is a line
+    for the shell there.
 
     \b
     psclust exec -H a,b -- nvidia-smi -L
@@ -60,8 +70,13 @@ def command(
         raise UsageError("no host is named; write -H a,b, or `hosts:` in the cluster file.")
     line = words[0] if len(words) == 1 else shlex.join(words)
     with logged_in(request) as connections:
-        done = attempt_on_each(connections.names, lambda host: _run(connections, host, line, timeout))
-        rows = [_row(host.name, done.get(host.name) or connections.failures[host.name]) for host in request.hosts]
+        done = attempt_on_each(
+            connections.names, lambda host: _run(connections, host, line, timeout)
+        )
+        rows = [
+            _row(host.name, done.get(host.name) or connections.failures[host.name])
+            for host in request.hosts
+        ]
     _show(rows, as_json=as_json, all_output=all_output)
     return 0 if all(row.code == 0 for row in rows) else 1
 
@@ -70,11 +85,17 @@ def _run(connections: Connections, host: str, line: str, timeout_s: float | None
     began = time.monotonic()
     result = connections.run(host, line, timeout_s=timeout_s, leashed=True)
     stderr = result.stderr.decode("utf-8", errors="replace")
-    return _Row(host, result.code, round(time.monotonic() - began, 3), result.text, stderr, result.last_line)
+    return _Row(
+        host, result.code, round(time.monotonic() - began, 3), result.text, stderr, result.last_line
+    )
 
 
 def _row(host: str, outcome: _Row | PsclustError | str) -> _Row:
-    return outcome if isinstance(outcome, _Row) else _Row(host, None, None, error=str(outcome).removeprefix(f"{host}: "))
+    return (
+        outcome
+        if isinstance(outcome, _Row)
+        else _Row(host, None, None, error=str(outcome).removeprefix(f"{host}: "))
+    )
 
 
 def _show(rows: list[_Row], *, as_json: bool, all_output: bool) -> None:

@@ -24,12 +24,16 @@ _HOSTS = "On which hosts? a,b:4,user@c:2; empty: this machine"
 
 @click.command()
 @click.argument("program", required=False)
-@click.option("--from", "script", metavar="SCRIPT", help="Look at this script, and fill in what it needs.")
-@click.option("-f", "--file", "path", default=DEFAULT_FILES[-1], show_default=True, help="Where to write it.")
+@click.option(
+    "--from", "script", metavar="SCRIPT", help="Look at this script, and fill in what it needs."
+)
+@click.option(
+    "-f", "--file", "path", default=DEFAULT_FILES[-1], show_default=True, help="Where to write it."
+)
 @click.option("--name", help="The cluster's name (default: the folder's).")
 def command(program: str | None, script: str | None, path: str, name: str | None) -> None:
-    """Write a commented cluster file, ready for `psclust up`, and beside it the schema with which editors complete it. Never overwrites a
-    cluster file.
+    """Write a commented cluster file, ready for `psclust up`, and beside it the schema with which
+    editors complete it. Never overwrites a cluster file.
 
     On a terminal, without PROGRAM and SCRIPT, it asks what you have.
     """
@@ -39,7 +43,9 @@ def command(program: str | None, script: str | None, path: str, name: str | None
     if program is not None and script is not None:
         raise UsageError(f"--from {script} and {program}: give one of the two.")
     if os.path.lexists(path):
-        raise UsageError(f"{path} exists already; it is left as it is. Choose another name with -f.")
+        raise UsageError(
+            f"{path} exists already; it is left as it is. Choose another name with -f."
+        )
     name = name or Path.cwd().name or "cluster"
     if script is not None:
         starter = _look_at(name, script)
@@ -71,5 +77,9 @@ def _ask(name: str) -> Starter:
     program = click.prompt(_PROGRAM, default="", show_default=False)
     starter = _look_at(name, program) if program.endswith(".py") else Starter(name, program or None)
     ps = click.prompt("How many ps tasks?", default=starter.ps, type=click.IntRange(0, 4096))
-    workers = click.prompt("How many workers?", default=starter.workers, type=click.IntRange(0, 4096))
-    return replace(starter, ps=ps, workers=workers, hosts=click.prompt(_HOSTS, default="", show_default=False))
+    workers = click.prompt(
+        "How many workers?", default=starter.workers, type=click.IntRange(0, 4096)
+    )
+    return replace(
+        starter, ps=ps, workers=workers, hosts=click.prompt(_HOSTS, default="", show_default=False)
+    )

@@ -31,12 +31,26 @@ _POLL_S = 0.1
 
 @click.command()
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run ends.")
-@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines of each task (default: all).")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Begin with the last N lines of each task (default: all).",
+)
 @click.option("--since", metavar="AGE", help="Only lines printed within the last 30s, 5m, 2h ...")
-@click.option("-t", "--timestamps", is_flag=True, help="Show when each line was printed; tasks in that order.")
-@click.option("--grep", metavar="PATTERN", help="Only lines in which this regular expression is found.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: time, task, attempt, text.")
-@click.argument("words", nargs=-1, metavar="[NAME] [TASK...]", shell_complete=names_and_tasks(live=False))
+@click.option(
+    "-t", "--timestamps", is_flag=True, help="Show when each line was printed; tasks in that order."
+)
+@click.option(
+    "--grep", metavar="PATTERN", help="Only lines in which this regular expression is found."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a line: time, task, attempt, text."
+)
+@click.argument(
+    "words", nargs=-1, metavar="[NAME] [TASK...]", shell_complete=names_and_tasks(live=False)
+)
 @run_dir_option
 def command(
     follow: bool,
@@ -48,13 +62,16 @@ def command(
     words: tuple[str, ...],
     run_dir: str | None,
 ) -> int:
-    """Show what the tasks of a run printed, all attempts. TASK is worker:0, or worker for all tasks of that job.
+    """Show what the tasks of a run printed, all attempts. TASK is worker:0, or worker for all tasks
+    of that job.
 
     \b
     psclust logs -n 50 worker                 the last lines of every worker
     psclust logs -f --since 5m --grep loss
     """
-    chosen = LineFilter(None if since is None else time.time() - parse_age(since, "--since"), _pattern(grep))
+    chosen = LineFilter(
+        None if since is None else time.time() - parse_age(since, "--since"), _pattern(grep)
+    )
     cluster, status, tasks = find_tasks(words, run_dir, live=False)
     folder = RunFolder(Path(status.folder))
     view = output.LiveView(tasks or [task.task for task in status.tasks])
@@ -74,7 +91,10 @@ def command(
         lines, status = None, runs.status(folder)
     view.close()
     if query.undated:
-        output.error(f"left out {counted(query.undated, 'line')} that psclust does not know the time of (--since).")
+        output.error(
+            f"left out {counted(query.undated, 'line')} that psclust does not know "
+            "the time of (--since)."
+        )
     return 0
 
 
@@ -85,15 +105,28 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         raise UsageError(f"--grep {text}: not a regular expression: {error}.") from None
 
 
-def _show(lines: Iterable[LogLine], view: output.LiveView, *, timestamps: bool, as_json: bool) -> None:
+def _show(
+    lines: Iterable[LogLine], view: output.LiveView, *, timestamps: bool, as_json: bool
+) -> None:
     for line in lines:
         if as_json:
             output.json_line(asdict(line))
         else:
-            view.lines(line.task, [f"{clock_text(line.time)}  {line.text}\n" if timestamps else f"{line.text}\n"])
+            view.lines(
+                line.task,
+                [f"{clock_text(line.time)}  {line.text}\n" if timestamps else f"{line.text}\n"],
+            )
 
 
-def _show_all(cluster: ClusterFolder, runs: JobRuns, status: RunStatus, follower: Follower, view: output.LiveView, *, follow: bool) -> int:
+def _show_all(
+    cluster: ClusterFolder,
+    runs: JobRuns,
+    status: RunStatus,
+    follower: Follower,
+    view: output.LiveView,
+    *,
+    follow: bool,
+) -> int:
     """Every line, as `up` shows them."""
     while follow and not status.ended and cluster.is_live():
         if not follower.show(status):
@@ -104,5 +137,8 @@ def _show_all(cluster: ClusterFolder, runs: JobRuns, status: RunStatus, follower
     follower.finish(status)
     view.close()
     if status.ended and not status.ok and not any(task.attempt for task in status.tasks):
-        output.say(f"{status.name} printed nothing; it {'was stopped' if status.was_stopped else 'failed'}: {status.text}")
+        output.say(
+            f"{status.name} printed nothing; "
+            f"it {'was stopped' if status.was_stopped else 'failed'}: {status.text}"
+        )
     return 0

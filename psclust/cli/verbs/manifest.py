@@ -12,10 +12,15 @@ from psclust.cli.request_options import REQUEST_CONTEXT, request_options
 
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
-@click.option("--image", metavar="IMAGE", help="The image of all pods (default: the file's kubernetes.image).")
-@click.option("--plain", is_flag=True, help="Print Jobs and a Service, for clusters without JobSet.")
+@click.option(
+    "--image", metavar="IMAGE", help="The image of all pods (default: the file's kubernetes.image)."
+)
+@click.option(
+    "--plain", is_flag=True, help="Print Jobs and a Service, for clusters without JobSet."
+)
 def command(image: str | None, plain: bool, **flags: object) -> int:
-    """Print the cluster as a JobSet, for `kubectl apply`: a pod for each task, which starts what `up` would.
+    """Print the cluster as a JobSet, for `kubectl apply`: a pod for each task, which starts what
+    `up` would.
 
     \b
     psclust manifest -f cluster.yaml | kubectl apply -f -
@@ -23,7 +28,11 @@ def command(image: str | None, plain: bool, **flags: object) -> int:
     """
     from psclust.pods.kube_manifest import manifest, notes, render
 
-    request = request_from_flags(image=image, for_kubernetes=True, **flags)  # type: ignore[arg-type]
+    request = request_from_flags(
+        image=image,
+        for_kubernetes=True,
+        **flags,  # type: ignore[arg-type]
+    )
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     output.say(render(manifest(request.file, plain=plain)).rstrip("\n"))
     for line in notes(request.file):

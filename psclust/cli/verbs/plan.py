@@ -26,7 +26,6 @@ from psclust.plan.plan_text import render_plan
 from psclust.plan.task_plan import Plan
 from psclust.reach.python.remote_command import AGENT, candidates, remote_command
 from psclust.reach.ways import host_maker
-from psclust.spec.cluster import Task
 from psclust.spec.plurals import counted
 from psclust.supervise.replan import read_plan_inputs
 
@@ -34,23 +33,33 @@ from psclust.supervise.replan import read_plan_inputs
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
 @click.option(
-    "--gbit", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True, help="Speed of the hosts' links, in Gbit/s."
+    "--gbit",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Speed of the hosts' links, in Gbit/s.",
 )
-@click.option("--slurm", is_flag=True, help="Show the script that `up --slurm` would submit, and ask Slurm whether it takes it.")
+@click.option(
+    "--slurm",
+    is_flag=True,
+    help="Show the script that `up --slurm` would submit, and ask Slurm whether it takes it.",
+)
 @kubernetes_options
 @json_option
 def command(as_json: bool, gbit: float, slurm: bool, **flags: object) -> int:
-    """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same options would start it; of a psclust
-    program, which ps would hold each variable and what a step moves over the network; the command it runs on other hosts; and what
-    would change if the run is up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked; a psclust
-    program is imported, in a process of its own."""
+    """Show each task's host, address, arguments, environment and TF_CONFIG, as `up` with the same
+    options would start it; of a psclust program, which ps would hold each variable and what a step
+    moves over the network; the command it runs on other hosts; and what would change if the run is
+    up. Ports that psclust chooses read `auto` until then. No task is started and no host is asked;
+    a psclust program is imported, in a process of its own."""
     if slurm:
         return submitted(flags, only_show=True, as_json=as_json)
     return show(flags, as_json=as_json, gbit=gbit)
 
 
 def show(flags: Mapping[str, object], *, as_json: bool = False, gbit: float = 1.0) -> int:
-    """Print the plan of the request that `flags` make, with times on the wire of links of `gbit` Gbit/s; the exit code."""
+    """Print the plan of the request that `flags` make, with times on the wire of links of `gbit`
+    Gbit/s; the exit code."""
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     running = _running_plan(request)
@@ -68,7 +77,13 @@ def show(flags: Mapping[str, object], *, as_json: bool = False, gbit: float = 1.
     if as_json:
         shown = asdict(_by_name(changes)) if changes is not None else None
         output.data(
-            {**asdict(plan), "changes": shown, "placement": asdict(placement) if placement else None, "remote": remote, "made": made}
+            {
+                **asdict(plan),
+                "changes": shown,
+                "placement": asdict(placement) if placement else None,
+                "remote": remote,
+                "made": made,
+            }
         )
     else:
         if placement is not None:
@@ -107,7 +122,9 @@ def _show_placement(placement: PlannedPlacement, gbit: float) -> None:
     output.table(table_text.VARIABLES, table_text.variable_cells(table))
     output.say()
     output.table(table_text.TOTALS, table_text.total_cells(table))
-    output.say(f"\non the wire, {counted(placement.replicas, 'replica')}, {placement.wire_dtype}:\n")
+    output.say(
+        f"\non the wire, {counted(placement.replicas, 'replica')}, {placement.wire_dtype}:\n"
+    )
     output.table(table_text.wire_heads(gbit), table_text.wire_cells(table, way, gbit, one_way))
     gain = table_text.gain_note(table, way, gbit, one_way)
     warning = table.warning and " ".join(filter(None, (f"warning: {table.warning}.", gain)))
@@ -127,7 +144,8 @@ def _show_remote(remote: Mapping[str, str], reach_by: str, when: str) -> None:
     for command in dict.fromkeys(remote.values()):
         output.say(f"{when}, on {', '.join(remote)}, by {reach_by}:\n  {command}")
         output.say(
-            f"which reads from its standard input what to do: report facts, store missing files, start the agent (PYTHON -m {AGENT})"
+            "which reads from its standard input what to do: report facts, store missing files, "
+            f"start the agent (PYTHON -m {AGENT})"
         )
         output.say("addresses and paths above are those known here; each host reports its own.\n")
 
@@ -149,7 +167,15 @@ def _plan(request: UpRequest, running: Plan | None) -> Plan:
     remote_hosts = inputs.remote_hosts if inputs else {}
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
     run = Run(folder.id, str(folder.path))
-    return build_plan(request.file, request.launcher, run, ports, scripts=request.scripts, remote_hosts=remote_hosts, lost=running.lost)
+    return build_plan(
+        request.file,
+        request.launcher,
+        run,
+        ports,
+        scripts=request.scripts,
+        remote_hosts=remote_hosts,
+        lost=running.lost,
+    )
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:
@@ -158,10 +184,16 @@ def _show_changes(plan: Plan, changes: Changes | None) -> None:
         return
     for line in changes.render():
         output.say(line)
-    output.say(f"{plan.name} is up; `up` would " + ("make these changes." if changes else "change nothing."))
+    output.say(
+        f"{plan.name} is up; `up` would "
+        + ("make these changes." if changes else "change nothing.")
+    )
 
 
 def _by_name(changes: Changes) -> Changes:
     """With tasks as text, for JSON."""
-    changed: dict[Task, str] = {str(task): what for task, what in changes.changed.items()}  # type: ignore[misc]
-    return Changes(tuple(map(str, changes.added)), tuple(map(str, changes.removed)), changed)  # type: ignore[arg-type]
+    return Changes(
+        tuple(map(str, changes.added)),  # type: ignore[arg-type]
+        tuple(map(str, changes.removed)),  # type: ignore[arg-type]
+        {str(task): what for task, what in changes.changed.items()},  # type: ignore[misc]
+    )

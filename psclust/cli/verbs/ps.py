@@ -20,7 +20,8 @@ from psclust.transport.process_facts import process_state
 @json_option
 @run_dir_option
 def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
-    """List the tasks of the live run, or of the last one: state, address, pid, attempts, exit code."""
+    """List the tasks of the live run, or of the last one: state, address, pid, attempts, exit
+    code."""
     status = job_runs().status(current_run(find_cluster(name, run_dir, live=False)))
     if as_json:
         output.data(asdict(status))
@@ -36,13 +37,26 @@ def _headline(status: RunStatus) -> str:
     state = status.phase
     if status.ended:
         how = "stopped" if status.was_stopped else "failed"
-        state = "ended well" if status.ok else f"{how} (exit code {status.exit_code}): {status.text}"
+        state = (
+            "ended well" if status.ok else f"{how} (exit code {status.exit_code}): {status.text}"
+        )
     return f"{status.name}  {status.run}  {state}"
 
 
 def _row(status: RunStatus, task: TaskStatus) -> tuple[str, ...]:
-    shown = [output.duration(status.age(task.since)), task.host, task.address, task.pid, task.attempt, task.exit_code]
-    phase = f"{task.phase}, frozen" if task.pid is not None and task.host == LOCALHOST.name and _is_frozen(task.pid) else task.phase
+    shown = [
+        output.duration(status.age(task.since)),
+        task.host,
+        task.address,
+        task.pid,
+        task.attempt,
+        task.exit_code,
+    ]
+    phase = (
+        f"{task.phase}, frozen"
+        if task.pid is not None and task.host == LOCALHOST.name and _is_frozen(task.pid)
+        else task.phase
+    )
     return (task.task, phase, *("-" if cell is None else str(cell) for cell in shown))
 
 

@@ -16,21 +16,32 @@ from psclust.errors import UsageError
 @click.command()
 @click.argument("name", required=False, shell_complete=run_names(live=False))
 @click.option(
-    "-o", "--output", "target", metavar="FILE", shell_complete=files, help="Where to write the page (default: NAME-report.html here)."
+    "-o",
+    "--output",
+    "target",
+    metavar="FILE",
+    shell_complete=files,
+    help="Where to write the page (default: NAME-report.html here).",
 )
 @click.option("--text", "as_text", is_flag=True, help="Print it as text.")
 @json_option
 @run_dir_option
-def command(name: str | None, target: str | None, as_text: bool, as_json: bool, run_dir: str | None) -> None:
-    """Write a page about a run, live or ended: tasks and attempts over time, what happened and why, loss, speed, what each task used, where
-    variables, model and logs are, the cluster file. One HTML file, which needs no network.
+def command(
+    name: str | None, target: str | None, as_text: bool, as_json: bool, run_dir: str | None
+) -> None:
+    """Write a page about a run, live or ended: tasks and attempts over time, what happened and why,
+    loss, speed, what each task used, where variables, model and logs are, the cluster file. One
+    HTML file, which needs no network.
 
     \b
     psclust report                    of the live run, else of the last one
     psclust report digits --text
     """
     if (as_text or as_json) and target is not None:
-        raise UsageError(f"-o is for the page; write the other with `psclust report {'--json' if as_json else '--text'} > FILE`.")
+        raise UsageError(
+            "-o is for the page; "
+            f"write the other with `psclust report {'--json' if as_json else '--text'} > FILE`."
+        )
     from psclust.cli.run_report.contents import numbers
     from psclust.cli.run_report.page import render_page
     from psclust.cli.run_report.plain_text import render_text

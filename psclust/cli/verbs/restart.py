@@ -13,10 +13,17 @@ from psclust.spec.cluster import Task
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[NAME] TASK", shell_complete=names_and_tasks(live=True))
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar="[NAME] TASK",
+    shell_complete=names_and_tasks(live=True),
+)
 @run_dir_option
 def command(words: tuple[str, ...], run_dir: str | None) -> None:
-    """Stop TASK (worker:0) and start it again; it does not count against the restart limit. Returns when the new attempt runs."""
+    """Stop TASK (worker:0) and start it again; it does not count against the restart limit. Returns
+    when the new attempt runs."""
     from psclust.control.supervisor_client import SupervisorClient
 
     cluster, status, tasks = find_tasks(words, run_dir, live=True)
@@ -28,7 +35,14 @@ def command(words: tuple[str, ...], run_dir: str | None) -> None:
         client.restart(Task.parse(wanted))
         for status in client.watch():
             now = next((task for task in status.tasks if task.task == wanted), None)
-            if now is not None and now.attempt > before[wanted].attempt and now.phase in ("running", "done"):
+            if (
+                now is not None
+                and now.attempt > before[wanted].attempt
+                and now.phase in ("running", "done")
+            ):
                 output.say(f"{wanted}: attempt {now.attempt} runs (pid {now.pid})")
                 return
-    raise UsageError(f"{wanted}: the run ended before the task was started again; see `psclust ps {cluster.name}`.")
+    raise UsageError(
+        f"{wanted}: the run ended before the task was started again; "
+        f"see `psclust ps {cluster.name}`."
+    )

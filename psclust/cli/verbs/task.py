@@ -12,11 +12,17 @@ from psclust.pods.pod_process import hold_signals
 
 @click.command()
 @click.argument("job")
-@click.option("--index", type=click.IntRange(0), help="The task's index in its job (default: that of the pod).")
+@click.option(
+    "--index",
+    type=click.IntRange(0),
+    help="The task's index in its job (default: that of the pod).",
+)
 def command(job: str, index: int | None) -> int:
-    """Run one task of a cluster in a pod: what `up` would start, with the pod's own index, address and TF_CONFIG.
+    """Run one task of a cluster in a pod: what `up` would start, with the pod's own index, address
+    and TF_CONFIG.
 
-    `psclust manifest` writes this into its pods, with the cluster file in PSCLUST_FILE. Kubernetes sets JOB_COMPLETION_INDEX."""
+    `psclust manifest` writes this into its pods, with the cluster file in PSCLUST_FILE. Kubernetes
+    sets JOB_COMPLETION_INDEX."""
     from psclust.launch.pod_request import folder_in_pod, plan_in_pod
     from psclust.pods.run_task import run_task
 

@@ -20,14 +20,22 @@ _LEAST_S = 0.5
 @click.argument("name", required=False, shell_complete=run_names(live=True))
 @click.option("--once", is_flag=True, help="Print it once, of one interval, and end.")
 @click.option(
-    "-i", "--interval", "seconds", type=click.FloatRange(min=_LEAST_S), default=2.0, show_default=True, help="Seconds between looks."
+    "-i",
+    "--interval",
+    "seconds",
+    type=click.FloatRange(min=_LEAST_S),
+    default=2.0,
+    show_default=True,
+    help="Seconds between looks.",
 )
 @json_option
 @run_dir_option
-def command(name: str | None, once: bool, seconds: float, as_json: bool, run_dir: str | None) -> None:
-    """Show, for each task of a live run: CPU, memory, GPU where there is one (nvidia-smi), bytes in and out a second (TCP, acknowledged),
-    step, examples a second, staleness, and how long ago its step or phase last changed; and which ps moves the most. Until the run ends, or
-    Ctrl-C.
+def command(
+    name: str | None, once: bool, seconds: float, as_json: bool, run_dir: str | None
+) -> None:
+    """Show, for each task of a live run: CPU, memory, GPU where there is one (nvidia-smi), bytes in
+    and out a second (TCP, acknowledged), step, examples a second, staleness, and how long ago its
+    step or phase last changed; and which ps moves the most. Until the run ends, or Ctrl-C.
 
     With --json, or where the output is no terminal: one look, without colors.
     """
@@ -48,6 +56,9 @@ def command(name: str | None, once: bool, seconds: float, as_json: bool, run_dir
         if once or not console.is_terminal:
             console.print(table.render(next(found), console.width))
             return
-        with suppress(NoRunError, KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        with (
+            suppress(NoRunError, KeyboardInterrupt),
+            Live(console=console, auto_refresh=False) as live,
+        ):
             for each in found:
                 live.update(table.render(each, console.width), refresh=True)

@@ -1,4 +1,5 @@
-"""`psclust up`: start a cluster and stay with it until it ends; on a running one, change what differs."""
+"""`psclust up`: start a cluster and stay with it until it ends; on a running one, change what
+differs."""
 
 from __future__ import annotations
 
@@ -11,17 +12,42 @@ from psclust.launch.early_start import early_start
 @click.command(context_settings=REQUEST_CONTEXT)
 @request_options
 @click.option("-d", "--detach", is_flag=True, help="Leave the run alone once it is up.")
-@click.option("--top", is_flag=True, help="Show the table of `psclust top` in place of what tasks print.")
-@click.option("--keep-tensorboard", "keep", is_flag=True, help="Leave TensorBoard running when the run has ended.")
-@click.option("--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return.")
+@click.option(
+    "--top", is_flag=True, help="Show the table of `psclust top` in place of what tasks print."
+)
+@click.option(
+    "--keep-tensorboard",
+    "keep",
+    is_flag=True,
+    help="Leave TensorBoard running when the run has ended.",
+)
+@click.option(
+    "--slurm", is_flag=True, help="Submit it to Slurm as a job, from a login node, and return."
+)
 @kubernetes_options
-@click.option("--held", type=int, metavar="PID", hidden=True, help="For programs that start runs; see `psclust.cli.held_by_program`.")
-@click.option("--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`.")
-def command(detach: bool, top: bool, keep: bool, slurm: bool, held: int | None, dry_run: bool, **flags: object) -> int:
+@click.option(
+    "--held",
+    type=int,
+    metavar="PID",
+    hidden=True,
+    help="For programs that start runs; see `psclust.cli.held_by_program`.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Start nothing, show what would be started: `psclust plan`."
+)
+def command(
+    detach: bool,
+    top: bool,
+    keep: bool,
+    slurm: bool,
+    held: int | None,
+    dry_run: bool,
+    **flags: object,
+) -> int:
     """Start a cluster, train on it, watch it, end it.
 
-    PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is bare servers. Options come before
-    PROGRAM; everything after it belongs to the program.
+    PROGRAM is train.py, module:program, -m module, or -- any command; without one the cluster is
+    bare servers. Options come before PROGRAM; everything after it belongs to the program.
 
     \b
     psclust up psclust.examples.digits:program

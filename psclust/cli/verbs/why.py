@@ -21,8 +21,9 @@ _LATELY_S, _LATELY = 600.0, 5
 @json_option
 @run_dir_option
 def command(name: str | None, as_json: bool, run_dir: str | None) -> None:
-    """Show what every task of a live run does, since when, and which tasks it waits for; then where the Python of programs that wait is,
-    and what has failed in the last ten minutes. No task is stopped for it."""
+    """Show what every task of a live run does, since when, and which tasks it waits for; then where
+    the Python of programs that wait is, and what has failed in the last ten minutes. No task is
+    stopped for it."""
     from psclust.control.supervisor_client import SupervisorClient
     from psclust.supervise.task_finding import render
 
@@ -43,9 +44,17 @@ def trouble(events: Iterable[Record], now_s: float) -> Iterator[str]:
     """Lines about what has failed lately, the last at the end. now_s: seconds since the epoch."""
     from psclust.cli.run_report.story import clause_of
 
-    found = [event for event in events if event["kind"] in _TROUBLE and event.get("exit_code") != 0 and event["time"] > now_s - _LATELY_S]
+    found = [
+        event
+        for event in events
+        if event["kind"] in _TROUBLE
+        and event.get("exit_code") != 0
+        and event["time"] > now_s - _LATELY_S
+    ]
     if found:
         yield from ("", "lately:")
     for event in found[-_LATELY:]:
         task = f"{event['task']}  " if "task" in event else ""
-        yield f"    {output.duration(max(0.0, now_s - event['time']))} ago  {task}{clause_of(event)}"
+        yield (
+            f"    {output.duration(max(0.0, now_s - event['time']))} ago  {task}{clause_of(event)}"
+        )

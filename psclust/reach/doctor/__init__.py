@@ -1,7 +1,9 @@
 """What `psclust doctor` checks, in this order:
 
-log-in; python, tensorflow, psclust, packages, disk, memory, clock    quick_checks.py, which `up` makes too
-gpus, names, proxies, server shim, exposure, network                    thorough_checks.py
+quick_checks.py, which `up` makes too:
+    log-in; python, tensorflow, psclust, packages, disk, memory, clock
+thorough_checks.py:
+    gpus, names, proxies, server shim, exposure, network
 
-examination.py asks the hosts (reach/python/on_host/: facts, surroundings, mesh); the checks turn answers into findings, each with its
-remedy, and are pure."""
+examination.py asks the hosts (reach/python/on_host/: facts, surroundings, mesh); the checks turn
+answers into findings, each with its remedy, and are pure."""

@@ -1,4 +1,5 @@
-"""Asks every host at once what the checks of `psclust doctor` need, through one Python on each, and makes the checks."""
+"""Asks every host at once what the checks of `psclust doctor` need, through one Python on each, and
+makes the checks."""
 
 from __future__ import annotations
 
@@ -29,9 +30,15 @@ _T = TypeVar("_T")
 PortRange = tuple[int, int]  # first and last; (0, 0): any
 
 
-def examine(connections: Connections, python: str | None, ranges: Sequence[PortRange], shim: Path | None, folder: Path) -> list[Finding]:
-    """All checks of all hosts; a host without a log-in is a finding, too. `ranges`: the ports of the cluster's servers. `folder`: that of
-    the program, here."""
+def examine(
+    connections: Connections,
+    python: str | None,
+    ranges: Sequence[PortRange],
+    shim: Path | None,
+    folder: Path,
+) -> list[Finding]:
+    """All checks of all hosts; a host without a log-in is a finding, too. `ranges`: the ports of
+    the cluster's servers. `folder`: that of the program, here."""
     times: list[float] = []
 
     def start(host: str) -> HostPython:
@@ -40,15 +47,27 @@ def examine(connections: Connections, python: str | None, ranges: Sequence[PortR
         times.append(time.monotonic() - began)
         return found
 
-    found = _examine(_Hosts(list(connections.names), start, connections.address_of, folder), ranges, shim)
-    how = f"by {connections.way}" + (f"; a Python answers within {max(times):.1f} s" if times else "")
+    found = _examine(
+        _Hosts(list(connections.names), start, connections.address_of, folder), ranges, shim
+    )
+    how = f"by {connections.way}" + (
+        f"; a Python answers within {max(times):.1f} s" if times else ""
+    )
     logins = [Finding(host, "log-in", "ok", how) for host in connections.names]
-    return [*logins, *(Finding.failed(host, "log-in", text) for host, text in connections.failures.items()), *found]
+    return [
+        *logins,
+        *(Finding.failed(host, "log-in", text) for host, text in connections.failures.items()),
+        *found,
+    ]
 
 
-def examine_here(python: str | None, ranges: Sequence[PortRange], shim: Path | None) -> list[Finding]:
+def examine_here(
+    python: str | None, ranges: Sequence[PortRange], shim: Path | None
+) -> list[Finding]:
     """All checks that make sense on this machine alone."""
-    return _examine(_Hosts(["localhost"], lambda host: start_local_python(candidates(python)[0])), ranges, shim)
+    return _examine(
+        _Hosts(["localhost"], lambda host: start_local_python(candidates(python)[0])), ranges, shim
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +87,85 @@ def _examine(hosts: _Hosts, ranges: Sequence[PortRange], shim: Path | None) -> l
         for python in pythons.values():
             stack.enter_context(python)
         files = {str(hosts.folder): hosts.folder.stat().st_mtime_ns // 1000} if hosts.folder else {}
-        facts = _succeeded(attempt_on_each(list(pythons), lambda host: ask_facts(host, pythons[host], files)), "python", found)
-        addresses = {host: each.address or hosts.address_of(host) or "127.0.0.1" for host, each in facts.items()}
+        facts = _succeeded(
+            attempt_on_each(list(pythons), lambda host: ask_facts(host, pythons[host], files)),
+            "python",
+            found,
+        )
+        addresses = {
+            host: each.address or hosts.address_of(host) or "127.0.0.1"
+            for host, each in facts.items()
+        }
         names = list(hosts.names) if len(hosts.names) > 1 else []
-        answers = attempt_on_each(list(facts), lambda host: _ask_surroundings(pythons[host], facts[host], addresses[host], names, shim))
+        answers = attempt_on_each(
+            list(facts),
+            lambda host: _ask_surroundings(
+                pythons[host], facts[host], addresses[host], names, shim
+            ),
+        )
         surroundings = _succeeded(answers, "checks", found)
         found += quick(facts.values())
         found += thorough(surroundings.values(), addresses)
-        found += [_folder(host, hosts.folder, shared=each.shared) for host, each in facts.items() if hosts.folder]
+        found += [
+            _folder(host, hosts.folder, shared=each.shared)
+            for host, each in facts.items()
+            if hosts.folder
+        ]
         found += _check_network({host: pythons[host] for host in facts}, addresses, ranges)
     return found
 
 
 def _folder(host: str, folder: Path, *, shared: bool) -> Finding:
-    return Finding(host, "folder", "ok", f"{folder} is shared" if shared else f"{folder} is not shared; `psclust up` sends it")
+    return Finding(
+        host,
+        "folder",
+        "ok",
+        f"{folder} is shared" if shared else f"{folder} is not shared; `psclust up` sends it",
+    )
 
 
-def _ask_surroundings(python: HostPython, facts: HostFacts, address: str, names: Sequence[str], shim: Path | None) -> Surroundings:
+def _ask_surroundings(
+    python: HostPython, facts: HostFacts, address: str, names: Sequence[str], shim: Path | None
+) -> Surroundings:
     fits = shim is not None and facts.machine == platform.machine()
-    library = base64.b64encode(shim.read_bytes()).decode("ascii") if shim is not None and fits else None
-    answer = python.ask("surroundings", {"names": names, "shim": library, "cache": facts.cache}, timeout_s=_TIMEOUT_S)
+    library = (
+        base64.b64encode(shim.read_bytes()).decode("ascii") if shim is not None and fits else None
+    )
+    answer = python.ask(
+        "surroundings",
+        {"names": names, "shim": library, "cache": facts.cache},
+        timeout_s=_TIMEOUT_S,
+    )
     return Surroundings(host=facts.host, address=address, **answer)
 
 
-def _check_network(pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]) -> list[Finding]:
+def _check_network(
+    pythons: Mapping[str, HostPython], addresses: Mapping[str, str], ranges: Sequence[PortRange]
+) -> list[Finding]:
     token = secrets.token_hex(8)
     listen = {"step": "listen", "ranges": list(ranges), "token": token}
-    listening = attempt_on_each(list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]}))
+    listening = attempt_on_each(
+        list(pythons), lambda host: _listen(pythons[host], {**listen, "address": addresses[host]})
+    )
     found: list[Finding] = []
     places = _succeeded(listening, "network", found)
-    deaf = {host: f"{addresses[host]}: {one}" for host, ones in places.items() for one in ones if isinstance(one, str)}
-    targets = [(host, addresses[host], one) for host, ones in places.items() for one in ones if isinstance(one, int)]
-    dialled = _succeeded(attempt_on_each(list(places), lambda host: _dial(pythons[host], host, targets, token)), "network", found)
+    deaf = {
+        host: f"{addresses[host]}: {one}"
+        for host, ones in places.items()
+        for one in ones
+        if isinstance(one, str)
+    }
+    targets = [
+        (host, addresses[host], one)
+        for host, ones in places.items()
+        for one in ones
+        if isinstance(one, int)
+    ]
+    dialled = _succeeded(
+        attempt_on_each(list(places), lambda host: _dial(pythons[host], host, targets, token)),
+        "network",
+        found,
+    )
     return found + network(list(dialled), [way for ways in dialled.values() for way in ways], deaf)
 
 
@@ -108,13 +174,27 @@ def _listen(python: HostPython, question: dict[str, Any]) -> list[int | str]:
     return [place.get("port") or str(place["error"]) for place in python.ask("mesh", question)]
 
 
-def _dial(python: HostPython, host: str, targets: Sequence[tuple[str, str, int]], token: str) -> list[Unreached]:
+def _dial(
+    python: HostPython, host: str, targets: Sequence[tuple[str, str, int]], token: str
+) -> list[Unreached]:
     others = [target for target in targets if target[0] != host]
-    answer: list[Any] = python.ask("mesh", {"step": "dial", "targets": others, "timeout_s": _DIAL_S, "token": token})
-    return [Unreached(host, name, f"{address}:{port}", reason) for name, address, port, reason in answer]
+    answer: list[Any] = python.ask(
+        "mesh", {"step": "dial", "targets": others, "timeout_s": _DIAL_S, "token": token}
+    )
+    return [
+        Unreached(host, name, f"{address}:{port}", reason) for name, address, port, reason in answer
+    ]
 
 
-def _succeeded(outcomes: Mapping[str, _T | PsclustError], check: str, found: list[Finding]) -> dict[str, _T]:
+def _succeeded(
+    outcomes: Mapping[str, _T | PsclustError], check: str, found: list[Finding]
+) -> dict[str, _T]:
     """The results; each failure becomes a finding."""
-    found += [Finding.failed(host, check, str(outcome)) for host, outcome in outcomes.items() if isinstance(outcome, PsclustError)]
-    return {host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)}
+    found += [
+        Finding.failed(host, check, str(outcome))
+        for host, outcome in outcomes.items()
+        if isinstance(outcome, PsclustError)
+    ]
+    return {
+        host: outcome for host, outcome in outcomes.items() if not isinstance(outcome, PsclustError)
+    }

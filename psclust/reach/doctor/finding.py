@@ -13,7 +13,8 @@ Level = Literal["ok", "note", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of one check. note: a cluster runs all the same. `remedy`: what to do; empty if nothing is to be done."""
+    """The result of one check. note: a cluster runs all the same. `remedy`: what to do; empty if
+    nothing is to be done."""
 
     level: Level
     text: str
@@ -41,8 +42,13 @@ class Finding:
 
 
 def refuse_problems(findings: Iterable[Finding], failures: Sequence[str] = ()) -> None:
-    """Raises StartError with a line for each problem, after the lines of `failures`: hosts that could not be checked."""
+    """Raises StartError with a line for each problem, after the lines of `failures`: hosts that
+    could not be checked."""
     lines = [*failures]
-    lines += [f"{one.host}: {one.text}. {one.remedy}".rstrip() for one in findings if one.level == "problem"]
+    lines += [
+        f"{one.host}: {one.text}. {one.remedy}".rstrip()
+        for one in findings
+        if one.level == "problem"
+    ]
     if lines:
         raise StartError("\n".join(lines))

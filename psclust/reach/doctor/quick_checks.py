@@ -1,4 +1,5 @@
-"""The checks that one round trip to each host allows; `up` makes them before it starts anything. Pure."""
+"""The checks that one round trip to each host allows; `up` makes them before it starts anything.
+Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +23,15 @@ _WRONG_CLOCK_S = 60.0  # beyond which certificates are refused
 def quick(facts: Iterable[HostFacts]) -> list[Finding]:
     """All quick checks of all hosts."""
     hosts = list(facts)
-    usual = _Usual(_most_common(host.version for host in hosts), _most_common(host.tensorflow for host in hosts if host.tensorflow))
+    usual = _Usual(
+        _most_common(host.version for host in hosts),
+        _most_common(host.tensorflow for host in hosts if host.tensorflow),
+    )
     return [
-        Finding.of(host.host, name, verdict) for host in hosts for name, check in QUICK_CHECKS.items() for verdict in check(host, usual)
+        Finding.of(host.host, name, verdict)
+        for host in hosts
+        for name, check in QUICK_CHECKS.items()
+        for verdict in check(host, usual)
     ]
 
 
@@ -39,13 +46,19 @@ class _Usual:
 def _python(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
     if usual.python is not None and _numbers(host.version)[:2] != _numbers(usual.python)[:2]:
         remedy = "Install the same one everywhere, or name one that all have under `python:`."
-        yield Verdict("problem", f"Python {host.version}, elsewhere {usual.python} ({host.executable})", remedy)
+        yield Verdict(
+            "problem",
+            f"Python {host.version}, elsewhere {usual.python} ({host.executable})",
+            remedy,
+        )
     else:
         yield Verdict("ok", f"{host.version} ({host.executable})")
 
 
 def _tensorflow(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
-    install = f"{host.executable} -m pip install 'tensorflow=={usual.tensorflow or TENSORFLOW + '.*'}'"
+    install = (
+        f"{host.executable} -m pip install 'tensorflow=={usual.tensorflow or TENSORFLOW + '.*'}'"
+    )
     if host.tensorflow is None:
         yield Verdict("problem", f"no TensorFlow for {host.executable}", f"Run there: {install}")
     elif host.tensorflow != usual.tensorflow:
@@ -75,7 +88,9 @@ def _disk(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
     for folder, free in host.disks.items():
         text = f"{_size(free)} free in {folder}"
         if free < _LITTLE_DISK:
-            needed_by = "what is sent there needs" if folder == host.cache else "logs and checkpoints need"
+            needed_by = (
+                "what is sent there needs" if folder == host.cache else "logs and checkpoints need"
+            )
             yield Verdict("note", text, f"Make room: {needed_by} it.")
         else:
             yield Verdict("ok", text)
@@ -84,7 +99,11 @@ def _disk(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
 def _memory(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
     if host.memory_free is not None and host.memory is not None:
         text = f"{_size(host.memory_free)} free of {_size(host.memory)}"
-        yield Verdict("note", text, "A task that gets none is killed.") if host.memory_free < _LITTLE_MEMORY else Verdict("ok", text)
+        yield (
+            Verdict("note", text, "A task that gets none is killed.")
+            if host.memory_free < _LITTLE_MEMORY
+            else Verdict("ok", text)
+        )
 
 
 def _clock(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
@@ -93,7 +112,11 @@ def _clock(host: HostFacts, usual: _Usual) -> Iterator[Verdict]:
         yield Verdict("ok", "right")
     else:
         text = f"{off:.0f} s {'ahead of' if host.clock > 0 else 'behind'} this machine's"
-        yield Verdict("problem" if off > _WRONG_CLOCK_S else "note", text, "Set it: chronyd or timedatectl set-ntp true.")
+        yield Verdict(
+            "problem" if off > _WRONG_CLOCK_S else "note",
+            text,
+            "Set it: chronyd or timedatectl set-ntp true.",
+        )
 
 
 QUICK_CHECKS: Mapping[str, Callable[[HostFacts, _Usual], Iterator[Verdict]]] = {

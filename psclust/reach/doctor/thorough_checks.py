@@ -1,4 +1,5 @@
-"""The checks that `doctor` makes beside the quick ones: what else of a host is in the way of a cluster, and the network. Pure."""
+"""The checks that `doctor` makes beside the quick ones: what else of a host is in the way of a
+cluster, and the network. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ Addresses = Mapping[str, str | None]  # host -> where the others are to reach it
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`. names: name -> address. visible:
-    CUDA_VISIBLE_DEVICES. shim: the address that a server under the server shim listened on, None where there is no shim for the host.
-    firewall: None if only root could tell."""
+    """The answers of `on_host/surroundings.py` about a host that others are to reach at `address`.
+    names: name -> address. visible: CUDA_VISIBLE_DEVICES. shim: the address that a server under the
+    server shim listened on, None where there is no shim for the host. firewall: None if only root
+    could tell."""
 
     host: str
     address: str | None
@@ -49,27 +51,48 @@ def thorough(hosts: Iterable[Surroundings], addresses: Addresses) -> list[Findin
     ]
 
 
-def network(hosts: Sequence[str], unreached: Sequence[Unreached], deaf: Mapping[str, str]) -> list[Finding]:
+def network(
+    hosts: Sequence[str], unreached: Sequence[Unreached], deaf: Mapping[str, str]
+) -> list[Finding]:
     """The network between hosts. `deaf`: hosts that could not listen, and why."""
     found = [
-        Finding(host, "network", "problem", f"cannot listen for others: {why}", "Choose other `ports:`, or an address that the host has.")
+        Finding(
+            host,
+            "network",
+            "problem",
+            f"cannot listen for others: {why}",
+            "Choose other `ports:`, or an address that the host has.",
+        )
         for host, why in deaf.items()
     ]
     for host in hosts:
         ways = [way for way in unreached if way.source == host]
         if ways:
-            shown = ", ".join(f"{way.target} at {way.place} ({way.reason})" for way in ways[:4]) + (" and more" if len(ways) > 4 else "")
+            shown = ", ".join(f"{way.target} at {way.place} ({way.reason})" for way in ways[:4]) + (
+                " and more" if len(ways) > 4 else ""
+            )
             remedy = "Open the ports of `ports:` between the hosts."
             found.append(Finding(host, "network", "problem", f"cannot reach {shown}", remedy))
         elif host not in deaf:
-            found.append(Finding(host, "network", "ok", "reaches all others" if len(hosts) > 1 else "servers can listen"))
+            found.append(
+                Finding(
+                    host,
+                    "network",
+                    "ok",
+                    "reaches all others" if len(hosts) > 1 else "servers can listen",
+                )
+            )
     return found
 
 
 def _gpus(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     counts = Counter(host.gpus)
-    text = ", ".join(f"{count} x {name}" for name, count in counts.items()) or ("no nvidia-smi to ask" if host.visible else "none")
-    yield Verdict("ok", f"{text}; tasks see {host.visible} (CUDA_VISIBLE_DEVICES)" if host.visible else text)
+    text = ", ".join(f"{count} x {name}" for name, count in counts.items()) or (
+        "no nvidia-smi to ask" if host.visible else "none"
+    )
+    yield Verdict(
+        "ok", f"{text}; tasks see {host.visible} (CUDA_VISIBLE_DEVICES)" if host.visible else text
+    )
 
 
 def _names(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
@@ -79,19 +102,28 @@ def _names(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     wrong = {
         name: address
         for name, address in host.names.items()
-        if address is not None and addresses.get(name) not in (None, address) and not _is_address(name)
+        if address is not None
+        and addresses.get(name) not in (None, address)
+        and not _is_address(name)
     }
     if unknown:
-        yield Verdict("note", f"does not know the name{'s' * (len(unknown) > 1)} {', '.join(unknown)}", remedy)
+        yield Verdict(
+            "note", f"does not know the name{'s' * (len(unknown) > 1)} {', '.join(unknown)}", remedy
+        )
     if wrong:
-        yield Verdict("note", f"takes {', '.join(f'{name} {address}, not {addresses[name]}' for name, address in wrong.items())}", remedy)
+        taken = (f"{name} {address}, not {addresses[name]}" for name, address in wrong.items())
+        yield Verdict("note", f"takes {', '.join(taken)}", remedy)
     if not unknown and not wrong and host.names:
         yield Verdict("ok", "knows all hosts")
 
 
 def _proxies(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     if host.proxies:
-        yield Verdict("note", f"{', '.join(host.proxies)} set", "The cluster's own traffic never takes a proxy; a program's may.")
+        yield Verdict(
+            "note",
+            f"{', '.join(host.proxies)} set",
+            "The cluster's own traffic never takes a proxy; a program's may.",
+        )
     else:
         yield Verdict("ok", "none")
 
@@ -100,25 +132,45 @@ def _server_shim(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
     if host.shim == "127.0.0.1":
         yield Verdict("ok", "servers listen on one interface")
         return
-    why = "no server shim for this machine" if host.shim is None else "the server shim does not load"
+    why = (
+        "no server shim for this machine" if host.shim is None else "the server shim does not load"
+    )
     everywhere = ", ".join(f"{name} {address}" for name, address in host.interfaces.items())
-    text = f"{why}: servers would listen on every interface ({everywhere}), and sessions never notice a host that is cut off"
-    yield Verdict("problem", text, "Install gcc, and psclust again, there or here; or close the ports by a firewall.")
+    text = (
+        f"{why}: servers would listen on every interface ({everywhere}), "
+        "and sessions never notice a host that is cut off"
+    )
+    yield Verdict(
+        "problem",
+        text,
+        "Install gcc, and psclust again, there or here; or close the ports by a firewall.",
+    )
 
 
 def _exposure(host: Surroundings, addresses: Addresses) -> Iterator[Verdict]:
-    interface = next((name for name, address in host.interfaces.items() if address == host.address), None)
+    interface = next(
+        (name for name, address in host.interfaces.items() if address == host.address), None
+    )
     if host.address is None or interface is None:
         text = f"{host.address or 'its address'} is on none of its interfaces"
-        yield Verdict("note", text, "Others must reach it by an address of its own: name one as the host.")
+        yield Verdict(
+            "note", text, "Others must reach it by an address of its own: name one as the host."
+        )
         return
     place, public = f"{host.address} ({interface})", ipaddress.ip_address(host.address).is_global
     if ipaddress.ip_address(host.address).is_loopback or host.firewall:
         yield Verdict("ok", f"{place}{', behind a firewall' if host.firewall else ''}")
         return
     seen = "no firewall" if host.firewall is False else "a firewall only root could see"
-    text = f"{place}, {seen}: anyone who reaches it{' from the internet' if public else ''} can run code in the cluster's servers"
-    yield Verdict("problem" if public and host.firewall is False else "note", text, "Let only the cluster's hosts reach its ports.")
+    text = (
+        f"{place}, {seen}: anyone who reaches it{' from the internet' if public else ''} can run "
+        "code in the cluster's servers"
+    )
+    yield Verdict(
+        "problem" if public and host.firewall is False else "note",
+        text,
+        "Let only the cluster's hosts reach its ports.",
+    )
 
 
 THOROUGH_CHECKS: Mapping[str, Callable[[Surroundings, Addresses], Iterator[Verdict]]] = {

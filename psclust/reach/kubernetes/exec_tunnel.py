@@ -1,4 +1,5 @@
-"""A port of this machine that leads to an address as seen from a pod: each connection is carried by an exec of its own."""
+"""A port of this machine that leads to an address as seen from a pod: each connection is carried by
+an exec of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ class ExecTunnel(CarriedTunnel):
             stream = ExecStream(self._api.exec(self._pod, self._command))
         except PsclustError as error:
             raise OSError(str(error)) from None
-        threading.Thread(target=_send, args=(client, stream), name="tunnel-send", daemon=True).start()
+        threading.Thread(
+            target=_send, args=(client, stream), name="tunnel-send", daemon=True
+        ).start()
         try:
             with closing(stream.output()) as output:
                 for data in output:

@@ -19,14 +19,17 @@ from psclust.pods.job_object import CONTAINER
 from psclust.spec.cluster_file import Kubernetes
 
 _TIMEOUTS_S = (5.0, 30.0)  # to connect, and for the reply
-_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where Kubernetes mounts a pod's own
+_ACCOUNT = Path(
+    "/var/run/secrets/kubernetes.io/serviceaccount"
+)  # where Kubernetes mounts a pod's own
 _RIGHTS = "Ask for the rights in deploy/kubernetes-rbac.yaml (docs/kubernetes.md)."
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class KubePlace:
-    """Which namespace of which Kubernetes cluster. kubeconfig: as in KUBECONFIG; None inside of a pod, whose service account is used."""
+    """Which namespace of which Kubernetes cluster. kubeconfig: as in KUBECONFIG; None inside of a
+    pod, whose service account is used."""
 
     kubeconfig: str | None
     context: str | None
@@ -44,15 +47,20 @@ class KubePlace:
 
 
 def find_place(settings: Kubernetes, environ: Mapping[str, str]) -> KubePlace:
-    """Where `settings` and the kubeconfig lead. Raises UsageError where there is none, or no such context."""
+    """Where `settings` and the kubeconfig lead. Raises UsageError where there is none, or no such
+    context."""
     path = environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     if not any(os.path.exists(part) for part in path.split(os.pathsep)):
         if is_in_cluster(environ):
-            own = (_ACCOUNT / "namespace").read_text(encoding="ascii").strip() if (_ACCOUNT / "namespace").exists() else "default"
+            own = (
+                (_ACCOUNT / "namespace").read_text(encoding="ascii").strip()
+                if (_ACCOUNT / "namespace").exists()
+                else "default"
+            )
             return KubePlace(None, None, settings.namespace or own)
         raise UsageError(
-            f"there is no kubeconfig: {path} does not exist. Set KUBECONFIG, or have the tool of your Kubernetes provider write one; "
-            "`kubectl get pods` shows whether it works."
+            f"there is no kubeconfig: {path} does not exist. Set KUBECONFIG, or have the tool of "
+            "your Kubernetes provider write one; `kubectl get pods` shows whether it works."
         )
     kube_config = _import_client().config
     try:
@@ -63,8 +71,12 @@ def find_place(settings: Kubernetes, environ: Mapping[str, str]) -> KubePlace:
     found = next((context for context in contexts if context["name"] == wanted), None)
     if found is None:
         names = ", ".join(context["name"] for context in contexts)
-        raise UsageError(f"kubernetes.context: {path} has no context {wanted}; it has {names or 'none'}.")
-    return KubePlace(path, found["name"], settings.namespace or found["context"].get("namespace") or "default")
+        raise UsageError(
+            f"kubernetes.context: {path} has no context {wanted}; it has {names or 'none'}."
+        )
+    return KubePlace(
+        path, found["name"], settings.namespace or found["context"].get("namespace") or "default"
+    )
 
 
 def is_in_cluster(environ: Mapping[str, str]) -> bool:
@@ -84,22 +96,37 @@ class KubeApi:
     def create_pod(self, pod: Object) -> None:
         with self._refusing("create", "a pod"), _refusing_keys():
             # A key that Kubernetes does not know is a mistake, not one to leave out.
-            self._core.create_namespaced_pod(self.place.namespace, dict(pod), field_validation="Strict", _request_timeout=_TIMEOUTS_S)
+            self._core.create_namespaced_pod(
+                self.place.namespace,
+                dict(pod),
+                field_validation="Strict",
+                _request_timeout=_TIMEOUTS_S,
+            )
 
     def list_pods(self, selector: str) -> Sequence[Object]:
         """Those with such labels, as JSON has them, by name."""
         with self._refusing("list", "pods"):
-            found = self._core.list_namespaced_pod(self.place.namespace, label_selector=selector, _request_timeout=_TIMEOUTS_S)
-        items: list[Object] = self._core.api_client.sanitize_for_serialization(found).get("items") or []
+            found = self._core.list_namespaced_pod(
+                self.place.namespace, label_selector=selector, _request_timeout=_TIMEOUTS_S
+            )
+        items: list[Object] = (
+            self._core.api_client.sanitize_for_serialization(found).get("items") or []
+        )
         return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
 
     def delete_pod(self, name: str, grace_s: int) -> None:
         """If it is there."""
         with self._refusing("delete", f"the pod {name}", but=404):
-            self._core.delete_namespaced_pod(name, self.place.namespace, grace_period_seconds=grace_s, _request_timeout=_TIMEOUTS_S)
+            self._core.delete_namespaced_pod(
+                name,
+                self.place.namespace,
+                grace_period_seconds=grace_s,
+                _request_timeout=_TIMEOUTS_S,
+            )
 
     def exec(self, pod: str, command: Sequence[str]) -> Any:
-        """A command in a pod's container, as a websocket of the client (`kubernetes.stream.ws_client.WSClient`)."""
+        """A command in a pod's container, as a websocket of the client
+        (`kubernetes.stream.ws_client.WSClient`)."""
         # A client of its own: for this call it is changed while other threads may use theirs.
         core = self._new_core()
         with self._refusing("exec", f"a command in the pod {pod}"):
@@ -138,14 +165,22 @@ class KubeApi:
         where = str(self.place)
         if status is None:
             host = self._configuration.host
-            return StartError(f"Kubernetes at {host} does not answer: {said}. Is it the right context, and is the network up?")
+            return StartError(
+                f"Kubernetes at {host} does not answer: {said}. Is it the right context, "
+                "and is the network up?"
+            )
         if status == 401:
-            return UsageError(f"Kubernetes does not accept your log-in to {where}: {said}. Log in again; `kubectl get pods` must work.")
+            return UsageError(
+                f"Kubernetes does not accept your log-in to {where}: {said}. Log in again; "
+                "`kubectl get pods` must work."
+            )
         if status == 403 and "quota" not in said:
             right = "create and get pods/exec" if verb == "exec" else f"{verb} pods"
             return UsageError(f"Kubernetes does not let you {right} in {where}: {said}. {_RIGHTS}")
         if status == 404 and verb == "create":
-            return UsageError(f"kubernetes.namespace: there is no {where}: {said}. Name one that exists.")
+            return UsageError(
+                f"kubernetes.namespace: there is no {where}: {said}. Name one that exists."
+            )
         return StartError(f"Kubernetes refuses to {verb} {what} in {where}: {said}.")
 
 
@@ -172,14 +207,18 @@ def _load_configuration(place: KubePlace, changed: tuple[int, ...]) -> Any:
         else:
             config.load_kube_config(place.kubeconfig, place.context, found, persist_config=False)
     except config.ConfigException as error:
-        raise UsageError(f"the kubeconfig {place.kubeconfig or 'of this pod'} cannot be used: {error}.") from None
+        raise UsageError(
+            f"the kubeconfig {place.kubeconfig or 'of this pod'} cannot be used: {error}."
+        ) from None
     return found
 
 
 @lru_cache
-def _file_in_memory(content: str | bytes, folder: str | None = None, force_recreate: bool = False) -> str:
-    """In place of the client's own: it writes the keys of a kubeconfig to files that it removes when the interpreter exits, which a
-    supervisor never does, or a process that is killed."""
+def _file_in_memory(
+    content: str | bytes, folder: str | None = None, force_recreate: bool = False
+) -> str:
+    """In place of the client's own: it writes the keys of a kubeconfig to files that it removes
+    when the interpreter exits, which a supervisor never does, or a process that is killed."""
     memory = os.memfd_create("kubeconfig")
     os.write(memory, content.encode() if isinstance(content, str) else content)
     return f"/proc/self/fd/{memory}"
@@ -193,7 +232,9 @@ def _refusing_keys() -> Iterator[None]:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"][1:])
-        raise UsageError(f"kubernetes.pod: {key}: {first['msg']}; `kubectl explain pod.spec` has the keys.") from None
+        raise UsageError(
+            f"kubernetes.pod: {key}: {first['msg']}; `kubectl explain pod.spec` has the keys."
+        ) from None
 
 
 def _answer_of(error: Exception) -> tuple[int | None, str]:
@@ -203,7 +244,11 @@ def _answer_of(error: Exception) -> tuple[int | None, str]:
     body = getattr(error, "body", None)
     handshake = re.match(r"Handshake status (\d+) (.*?) -\+-\+- .*? -\+-\+- (.*)", text, re.DOTALL)
     if handshake:
-        status, text, body = int(handshake[1]), handshake[2], handshake[3].removeprefix("b'").removesuffix("'")
+        status, text, body = (
+            int(handshake[1]),
+            handshake[2],
+            handshake[3].removeprefix("b'").removesuffix("'"),
+        )
     with suppress(ValueError, KeyError, TypeError):
         text = str(json.loads(body or "")["message"])
     return status, " ".join(text.split()).rstrip(".")[:500]
@@ -216,6 +261,8 @@ def _import_client() -> Any:
         import kubernetes.stream
         from kubernetes.config import kube_config
     except ImportError:
-        raise UsageError("the Kubernetes client is not installed here: `pip install psclust[kubernetes]`.") from None
+        raise UsageError(
+            "the Kubernetes client is not installed here: `pip install psclust[kubernetes]`."
+        ) from None
     kube_config._create_temp_file_with_content = _file_in_memory
     return kubernetes

@@ -1,4 +1,5 @@
-"""A command in a pod: `kubectl exec`, over a websocket that carries its standard input, output and error."""
+"""A command in a pod: `kubectl exec`, over a websocket that carries its standard input, output and
+error."""
 
 from __future__ import annotations
 
@@ -23,9 +24,11 @@ _FAILED = (OSError, WebSocketException)
 
 
 class ExecStream:
-    """The bytes of a running command; one thread may send while another one receives. `client`: of `KubeApi.exec`.
+    """The bytes of a running command; one thread may send while another one receives. `client`: of
+    `KubeApi.exec`.
 
-    Who receives also closes the socket: otherwise its number may become that of a new connection, whose bytes it would take."""
+    Who receives also closes the socket: otherwise its number may become that of a new connection,
+    whose bytes it would take."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -36,21 +39,26 @@ class ExecStream:
         self.stderr = bytearray()
 
     def send(self, data: bytes) -> None:
-        """To standard input. Raises ConnectionError when the command has ended or the connection is lost."""
+        """To standard input. Raises ConnectionError when the command has ended or the connection is
+        lost."""
         for start in range(0, len(data), _CHUNK):
             try:
                 with self._sending:
-                    self._client.sock.send(_STDIN + data[start : start + _CHUNK], ABNF.OPCODE_BINARY)
+                    self._client.sock.send(
+                        _STDIN + data[start : start + _CHUNK], ABNF.OPCODE_BINARY
+                    )
             except _FAILED as error:
                 raise ConnectionError(str(error)) from None
 
     def end_input(self) -> None:
-        """Where the server knows no end of the input (before Kubernetes 1.30), the end of the connection is one."""
+        """Where the server knows no end of the input (before Kubernetes 1.30), the end of the
+        connection is one."""
         with suppress(*_FAILED), self._sending:
             self._client.close_channel(0)
 
     def output(self) -> Generator[bytes, None, None]:
-        """Until the command has ended or the connection is lost, and then `code` is None. Closes the connection."""
+        """Until the command has ended or the connection is lost, and then `code` is None. Closes
+        the connection."""
         try:
             with suppress(*_FAILED):
                 yield from self._received()
@@ -76,13 +84,17 @@ class ExecStream:
                 self.code = _exit_code(data)
 
     def close(self) -> None:
-        """End the connection, without the farewell of websockets: a server that is gone would have us wait for it."""
+        """End the connection, without the farewell of websockets: a server that is gone would have
+        us wait for it."""
         with suppress(OSError):
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not that of TLS, which says farewell, too
+            socket.socket.shutdown(
+                self._socket, socket.SHUT_RDWR
+            )  # not that of TLS, which says farewell, too
 
 
 class PodCommand:
-    """A `HostProcess`. purpose: a clause that says what the command does. Leaving the context ends its input, and the connection."""
+    """A `HostProcess`. purpose: a clause that says what the command does. Leaving the context ends
+    its input, and the connection."""
 
     def __init__(self, host: str, stream: ExecStream, purpose: str) -> None:
         self._host, self._stream, self._purpose = host, stream, purpose
@@ -93,7 +105,12 @@ class PodCommand:
     def __enter__(self) -> PodCommand:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close_stdin()
         self._stream.close()
 
@@ -141,10 +158,16 @@ class PodCommand:
         self._lines.put(b"")
 
     def _lost(self) -> HostError:
-        return HostError(f"{self._host}: the connection through Kubernetes ended while {self._purpose}. Is the pod still there?")
+        return HostError(
+            f"{self._host}: the connection through Kubernetes ended while {self._purpose}. "
+            "Is the pod still there?"
+        )
 
     def _late(self) -> HostError:
-        return HostError(f"{self._host}: no answer in time while {self._purpose}. Is the pod still there, or is it very busy?")
+        return HostError(
+            f"{self._host}: no answer in time while {self._purpose}. "
+            "Is the pod still there, or is it very busy?"
+        )
 
 
 def _left(deadline: float | None) -> float | None:

@@ -21,10 +21,18 @@ _SHOWN = 60  # characters of a command in a message
 
 
 class KubeHosts(AbstractContextManager["KubeHosts"]):
-    """`Connections` to pods that run. cluster: the run's name, with which those of the pods begin. selector: labels of all of them."""
+    """`Connections` to pods that run. cluster: the run's name, with which those of the pods begin.
+    selector: labels of all of them."""
 
     def __init__(
-        self, api: KubeApi, cluster: str, selector: str, hosts: Sequence[Host], *, partial: bool, progress: Progress | None = None
+        self,
+        api: KubeApi,
+        cluster: str,
+        selector: str,
+        hosts: Sequence[Host],
+        *,
+        partial: bool,
+        progress: Progress | None = None,
     ) -> None:
         self.way = "Kubernetes"
         self.hosts = tuple(hosts)
@@ -34,7 +42,9 @@ class KubeHosts(AbstractContextManager["KubeHosts"]):
         self._addresses: dict[str, str] = {}
 
     def __enter__(self) -> KubeHosts:
-        states = {pod["metadata"]["name"]: read_state(pod) for pod in self._api.list_pods(self._selector)}
+        states = {
+            pod["metadata"]["name"]: read_state(pod) for pod in self._api.list_pods(self._selector)
+        }
         for count, host in enumerate(self.hosts, 1):
             state = states.get(pod_name(self._cluster, host.name))
             if state is None or state.address is None:
@@ -60,13 +70,23 @@ class KubeHosts(AbstractContextManager["KubeHosts"]):
         """See `Connections.start`."""
         return PodCommand(host, self._exec(host, command), purpose or _PURPOSE)
 
-    def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
+    def run(
+        self,
+        host: str,
+        command: str,
+        *,
+        stdin: Input = None,
+        timeout_s: float | None = None,
+        leashed: bool = False,
+    ) -> Result:
         """See `Connections.run`."""
         stream = self._exec(host, leash(command) if leashed else command)
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with PodCommand(host, stream, f"`{command[:_SHOWN]}` ran there") as process:
             if not leashed:
-                threading.Thread(target=_feed, args=(stream, stdin), name=f"exec-input-{host}", daemon=True).start()
+                threading.Thread(
+                    target=_feed, args=(stream, stdin), name=f"exec-input-{host}", daemon=True
+                ).start()
             lines = iter(lambda: process.read_line(end), b"")
             output = b"".join(lines)
             return Result(process.wait(end), output, process.stderr)

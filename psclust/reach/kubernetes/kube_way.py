@@ -1,4 +1,5 @@
-"""Pods as hosts: see `psclust.reach.connections.Way`. A command reaches a pod as `kubectl exec` does, through the API server."""
+"""Pods as hosts: see `psclust.reach.connections.Way`. A command reaches a pod as `kubectl exec`
+does, through the API server."""
 
 from __future__ import annotations
 
@@ -10,22 +11,36 @@ from psclust.pods.agent_pods import pod_name
 from psclust.pods.job_object import labels
 from psclust.reach.connections import Progress
 from psclust.reach.kubernetes.exec_tunnel import ExecTunnel
-from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace, find_place, is_in_cluster, labels_of
+from psclust.reach.kubernetes.kube_api import (
+    KubeApi,
+    KubePlace,
+    find_place,
+    is_in_cluster,
+    labels_of,
+)
 from psclust.reach.kubernetes.kube_hosts import KubeHosts
 from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 
 
-def connect(file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None) -> KubeHosts:
+def connect(
+    file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
+) -> KubeHosts:
     api = KubeApi(find_place(file.kubernetes, os.environ))
-    return KubeHosts(api, file.name, labels_of(labels(file.name)), hosts, partial=partial, progress=progress)
+    return KubeHosts(
+        api, file.name, labels_of(labels(file.name)), hosts, partial=partial, progress=progress
+    )
 
 
 def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:
     """Outside of the Kubernetes cluster the addresses of pods lead nowhere."""
     if not file.tunnel and is_in_cluster(os.environ):
         return None
-    return {"place": find_place(file.kubernetes, os.environ).to_json(), "cluster": file.name, "python": file.python}
+    return {
+        "place": find_place(file.kubernetes, os.environ).to_json(),
+        "cluster": file.name,
+        "python": file.python,
+    }
 
 
 def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -> ExecTunnel:

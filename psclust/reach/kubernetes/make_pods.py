@@ -32,7 +32,9 @@ def hosts_of(file: ClusterText) -> FoundHosts:
 
 
 def describe(file: ClusterFile) -> str:
-    return yaml.safe_dump_all(pod_objects(file, "RUN", source="...").values(), sort_keys=False, width=1000)
+    return yaml.safe_dump_all(
+        pod_objects(file, "RUN", source="...").values(), sort_keys=False, width=1000
+    )
 
 
 def place(file: ClusterFile) -> Mapping[str, Any]:
@@ -50,7 +52,9 @@ def make(file: ClusterFile, run: str, place: Mapping[str, Any], say: Say) -> Non
         # One refusal is like the others.
         raise failures[0]
     names = {pod["metadata"]["name"]: host for host, pod in pods.items()}
-    _wait_until_running(api, labels_of(labels(file.name) | {RUN_LABEL: run}), names, file.kubernetes.start, say)
+    _wait_until_running(
+        api, labels_of(labels(file.name) | {RUN_LABEL: run}), names, file.kubernetes.start, say
+    )
 
 
 def remove(cluster: str, run: str, place: Mapping[str, Any]) -> int:
@@ -70,7 +74,10 @@ def remove(cluster: str, run: str, place: Mapping[str, Any]) -> int:
             return len(asked)
         if time.monotonic() > deadline:
             left = ", ".join(pod["metadata"]["name"] for pod in pods)
-            raise StartError(f"{left}: still {read_state(pods[0])} in {api.place}; Kubernetes removes a pod when its node answers.")
+            raise StartError(
+                f"{left}: still {read_state(pods[0])} in {api.place}; "
+                "Kubernetes removes a pod when its node answers."
+            )
         time.sleep(_LOOK_S)
 
 
@@ -80,12 +87,15 @@ def _refuse_others(api: KubeApi, cluster: str) -> None:
     if found:
         first = found[0]["metadata"]["name"]
         raise UsageError(
-            f"{cluster} has {counted(len(found), 'pod')} in {api.place} already ({first}, ...), which this machine has not made. End that "
-            f"run where it was started, or `kubectl delete pods -l {labels_of(labels(cluster))}`, or give this one another --name."
+            f"{cluster} has {counted(len(found), 'pod')} in {api.place} already ({first}, "
+            "...), which this machine has not made. End that run where it was started, or `kubectl "
+            f"delete pods -l {labels_of(labels(cluster))}`, or give this one another --name."
         )
 
 
-def _wait_until_running(api: KubeApi, selector: str, names: Mapping[str, str], deadline_s: float, say: Say) -> None:
+def _wait_until_running(
+    api: KubeApi, selector: str, names: Mapping[str, str], deadline_s: float, say: Say
+) -> None:
     """names: pod -> host. Raises StartError, at once for what waiting cannot mend."""
     began = time.monotonic()
     shown: set[str] = set()
@@ -105,7 +115,12 @@ def _wait_until_running(api: KubeApi, selector: str, names: Mapping[str, str], d
                 say(f"waiting for {line}")
         if time.monotonic() - began > deadline_s:
             lines = _grouped(waiting) or [f"{_some(missing)}: not there"]
-            raise StartError("\n".join(f"{line} (after {deadline_s:g} s; kubernetes.start is how long to wait)." for line in lines))
+            raise StartError(
+                "\n".join(
+                    f"{line} (after {deadline_s:g} s; kubernetes.start is how long to wait)."
+                    for line in lines
+                )
+            )
         time.sleep(_LOOK_S)
 
 

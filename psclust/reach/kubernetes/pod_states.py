@@ -1,4 +1,5 @@
-"""What the status of a pod says: whether it runs, what it waits for, and what waiting cannot mend. Pure."""
+"""What the status of a pod says: whether it runs, what it waits for, and what waiting cannot mend.
+Pure."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class PodState:
-    """phase: Kubernetes' word. address: of a pod that runs. waits: why it does not run yet, in Kubernetes' words. failed: waiting is of no
-    use, with what to do. leaving: it is being deleted."""
+    """phase: Kubernetes' word. address: of a pod that runs. waits: why it does not run yet, in
+    Kubernetes' words. failed: waiting is of no use, with what to do. leaving: it is being
+    deleted."""
 
     phase: str
     address: str | None = None
@@ -45,7 +47,11 @@ def read_state(pod: Mapping[str, Any]) -> PodState:
     if leaving:
         return PodState("Terminating", leaving=True)
     states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
-    if phase == "Running" and all(state.get("running") is not None for state in states) and status.get("podIP"):
+    if (
+        phase == "Running"
+        and all(state.get("running") is not None for state in states)
+        and status.get("podIP")
+    ):
         return PodState(phase, address=status["podIP"])
     if phase in ("Failed", "Succeeded"):
         return PodState(phase, failed=_end(phase, status, states))
@@ -61,7 +67,12 @@ def read_state(pod: Mapping[str, Any]) -> PodState:
             return PodState(phase, failed=_end(phase, status, states))
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return PodState(phase, waits=_joined(str(condition.get("reason") or "not scheduled"), condition.get("message")))
+            return PodState(
+                phase,
+                waits=_joined(
+                    str(condition.get("reason") or "not scheduled"), condition.get("message")
+                ),
+            )
     return PodState(phase)
 
 
@@ -72,7 +83,10 @@ def _end(phase: str, status: Mapping[str, Any], states: list[Mapping[str, Any]])
         ended = state.get("terminated") or {}
         if ended:
             reason = str(ended.get("reason") or "ended")
-            return _with_remedy(reason, _joined(f"{reason}, exit code {ended.get('exitCode')}", ended.get("message")))
+            return _with_remedy(
+                reason,
+                _joined(f"{reason}, exit code {ended.get('exitCode')}", ended.get("message")),
+            )
     return phase
 
 

@@ -1,4 +1,5 @@
-"""One Python process on each host for all the questions of a command: one session each, kept until the command is done with it."""
+"""One Python process on each host for all the questions of a command: one session each, kept until
+the command is done with it."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from psclust.reach.python.host_python import HostPython, Module, start_python
 
 
 class HostPythons(AbstractContextManager["HostPythons"]):
-    """A HostPython on each host of `connections`, in the first of `interpreters` that the host has, started at the first question.
-    Leaving the context ends them. One thread at a time may ask a given host."""
+    """A HostPython on each host of `connections`, in the first of `interpreters` that the host has,
+    started at the first question. Leaving the context ends them. One thread at a time may ask a
+    given host."""
 
     def __init__(self, connections: Connections, interpreters: Sequence[str]) -> None:
         self.connections = connections
@@ -25,7 +27,15 @@ class HostPythons(AbstractContextManager["HostPythons"]):
     def __exit__(self, *details: object) -> None:
         self._stack.close()
 
-    def ask(self, host: str, module: Module, question: dict[str, Any], payload: Iterable[bytes] = (), *, timeout_s: float = 60.0) -> Any:
+    def ask(
+        self,
+        host: str,
+        module: Module,
+        question: dict[str, Any],
+        payload: Iterable[bytes] = (),
+        *,
+        timeout_s: float = 60.0,
+    ) -> Any:
         """See `HostPython.ask`."""
         return self.on(host).ask(module, question, payload, timeout_s=timeout_s)
 

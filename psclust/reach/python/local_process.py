@@ -17,17 +17,22 @@ _CHUNK = 1 << 16
 
 
 class LocalProcess:
-    """Leaving it as a context manager kills it. Raises StartError when it cannot be started or does not answer in time."""
+    """Leaving it as a context manager kills it. Raises StartError when it cannot be started or does
+    not answer in time."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._name = argv[0]
         self._buffer = bytearray()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         try:
-            self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0)
+            self._process = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, bufsize=0
+            )
         except OSError as error:
             self._stderr.close()
-            raise StartError(f"{self._name}: {error.strerror}. Name a Python that is there under `python:`.") from None
+            raise StartError(
+                f"{self._name}: {error.strerror}. Name a Python that is there under `python:`."
+            ) from None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
@@ -35,7 +40,12 @@ class LocalProcess:
     def __enter__(self) -> LocalProcess:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._process.kill()
         self._process.wait()
         self.close_stdin()
@@ -73,6 +83,8 @@ class LocalProcess:
 
     def wait(self, deadline: float | None) -> int:
         try:
-            return self._process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            return self._process.wait(
+                None if deadline is None else max(0.0, deadline - time.monotonic())
+            )
         except subprocess.TimeoutExpired:
             raise StartError(f"{self._name} did not end in time.") from None

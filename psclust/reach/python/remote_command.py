@@ -1,4 +1,5 @@
-"""The only command that psclust runs on a host: a Python that reads everything else from its standard input. `psclust plan` shows it."""
+"""The only command that psclust runs on a host: a Python that reads everything else from its
+standard input. `psclust plan` shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ NO_PYTHON = 127  # exit code
 AGENT = "psclust.agent"  # the module that becomes an agent
 
 # sys.path starts with the login directory; a home may contain a json.py.
-BOOT = "import sys; sys.path[:] = filter(None, sys.path); f = sys.stdin.buffer; exec(f.read(int(f.readline())))"
+BOOT = (
+    "import sys; sys.path[:] = filter(None, sys.path); f = sys.stdin.buffer; "
+    "exec(f.read(int(f.readline())))"
+)
 # The first candidate that exists, whatever shell the user has.
 _SHELL = (
     'boot=$1; shift; for p; do case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
@@ -19,7 +23,8 @@ _SHELL = (
 
 
 def candidates(wanted: str | None) -> Sequence[str]:
-    """Interpreters to try: `python:` of the cluster file, else the path of our own, which equal hosts share, then python3."""
+    """Interpreters to try: `python:` of the cluster file, else the path of our own, which equal
+    hosts share, then python3."""
     return [wanted] if wanted is not None else list(dict.fromkeys([sys.executable, "python3"]))
 
 

@@ -1,4 +1,5 @@
-"""The files of a folder that are sent to hosts, with their digests: all but those that `.gitignore` files leave out."""
+"""The files of a folder that are sent to hosts, with their digests: all but those that `.gitignore`
+files leave out."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`: relative, with `/`; `source`: where it is
-    here; `size`: bytes."""
+    """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`:
+    relative, with `/`; `source`: where it is here; `size`: bytes."""
 
     path: str
     source: Path
@@ -37,7 +38,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A folder as it is to be on a host. `root`: its path here; a host that has the same folder at that path uses it."""
+    """A folder as it is to be on a host. `root`: its path here; a host that has the same folder at
+    that path uses it."""
 
     name: str
     root: Path | None
@@ -46,29 +48,43 @@ class Tree:
     @property
     def digest(self) -> str:
         """Equal for folders with the same content."""
-        listed = [[entry.path, entry.executable, entry.digest, entry.link] for entry in self.entries]
+        listed = [
+            [entry.path, entry.executable, entry.digest, entry.link] for entry in self.entries
+        ]
         return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
 def program_tree(root: Path, *, without: Sequence[Path] = (), most: int = MOST_BYTES) -> Tree:
-    """The files of a program's folder, without those that a `.gitignore` at any depth leaves out, version control, caches, virtual
-    environments, and the files `without`, such as one with secrets. Symbolic links stay links. Raises UsageError for more than `most`
-    bytes, naming the biggest entries, and for a file that cannot be read."""
+    """The files of a program's folder, without those that a `.gitignore` at any depth leaves out,
+    version control, caches, virtual environments, and the files `without`, such as one with
+    secrets. Symbolic links stay links. Raises UsageError for more than `most` bytes, naming the
+    biggest entries, and for a file that cannot be read."""
     root = root.resolve()
     try:
         secret = {path.resolve() for path in without}
-        found = sorted((path for path in _files(root, ()) if path not in secret), key=lambda path: path.relative_to(root).as_posix())
+        found = sorted(
+            (path for path in _files(root, ()) if path not in secret),
+            key=lambda path: path.relative_to(root).as_posix(),
+        )
         sizes = {path: path.lstat().st_size for path in found}
         if sum(sizes.values()) > most:
             raise UsageError(_too_much(root, sizes, most))
-        return Tree(clean_name(root.name), root, tuple(_entry(root, path, path.relative_to(root).as_posix()) for path in found))
+        return Tree(
+            clean_name(root.name),
+            root,
+            tuple(_entry(root, path, path.relative_to(root).as_posix()) for path in found),
+        )
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise UsageError(f"ship: {error.filename}: {why}; it cannot be sent. Make it readable, or list it in .gitignore.") from None
+        raise UsageError(
+            f"ship: {error.filename}: {why}; it cannot be sent. "
+            "Make it readable, or list it in .gitignore."
+        ) from None
 
 
 def package_tree() -> Tree:
-    """psclust itself. Its plain libraries get names that any Python version finds: they are built for none in particular."""
+    """psclust itself. Its plain libraries get names that any Python version finds: they are built
+    for none in particular."""
     package = Path(psclust.__file__).parent
     entries = []
     for path in sorted(package.rglob("*")):
@@ -85,12 +101,24 @@ def _files(folder: Path, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -
     """`rules`: the ignore files above and in this folder, the nearest last."""
     ignore = folder / ".gitignore"
     if ignore.is_file():
-        rules = [*rules, (folder, pathspec.GitIgnoreSpec.from_lines(ignore.read_text(encoding="utf-8", errors="replace").splitlines()))]
+        rules = [
+            *rules,
+            (
+                folder,
+                pathspec.GitIgnoreSpec.from_lines(
+                    ignore.read_text(encoding="utf-8", errors="replace").splitlines()
+                ),
+            ),
+        ]
     with os.scandir(folder) as listing:
         entries = list(listing)
     for entry in entries:
         path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
-        if entry.name in _NEVER or _is_ignored(path, is_folder, rules) or (is_folder and (path / "pyvenv.cfg").is_file()):
+        if (
+            entry.name in _NEVER
+            or _is_ignored(path, is_folder, rules)
+            or (is_folder and (path / "pyvenv.cfg").is_file())
+        ):
             continue
         if is_folder:
             yield from _files(path, rules)
@@ -98,10 +126,14 @@ def _files(folder: Path, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -
             yield path
 
 
-def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]) -> bool:
+def _is_ignored(
+    path: Path, is_folder: bool, rules: Sequence[tuple[Path, pathspec.GitIgnoreSpec]]
+) -> bool:
     """The nearest ignore file that mentions the path decides."""
     for folder, spec in reversed(rules):
-        decision = spec.check_file(path.relative_to(folder).as_posix() + ("/" if is_folder else "")).include
+        decision = spec.check_file(
+            path.relative_to(folder).as_posix() + ("/" if is_folder else "")
+        ).include
         if decision is not None:
             return decision
     return False
@@ -121,7 +153,8 @@ def _entry(root: Path, path: Path, name: str) -> Entry:
 
 
 def _too_much(root: Path, sizes: dict[Path, int], most: int) -> str:
-    """Names the biggest entries: folders at the top, or inside the one that holds nearly everything."""
+    """Names the biggest entries: folders at the top, or inside the one that holds nearly
+    everything."""
     total = sum(sizes.values())
     for depth in (1, 2, 3):
         sums: Counter[str] = Counter()
@@ -132,7 +165,8 @@ def _too_much(root: Path, sizes: dict[Path, int], most: int) -> str:
             break
     biggest = ", ".join(f"{name} ({megabytes(size)})" for name, size in sums.most_common(3))
     return (
-        f"ship: {root} holds {megabytes(total)}, more than the {megabytes(most)} that are sent to hosts; the biggest: {biggest}. "
+        f"ship: {root} holds {megabytes(total)}, "
+        f"more than the {megabytes(most)} that are sent to hosts; the biggest: {biggest}. "
         "List data in .gitignore and keep it where every host reads it, or name a smaller folder."
     )
 

@@ -14,15 +14,25 @@ from psclust.spec.cluster import Host
 from psclust.spec.found_hosts import FoundHosts
 from psclust.spec.plurals import counted
 
-# Variables that srun takes its options from describe how sbatch or srun started this process, and not the step that is to be started.
-_KEPT = ("SLURM_CONF", "SLURM_JOB_", "SLURM_ARRAY_", "SLURM_SUBMIT_", "SLURM_CLUSTER", "SLURM_RESTART_COUNT", "SLURM_JWT")
+# Variables that srun takes its options from describe how sbatch or srun started this process, and
+# not the step that is to be started.
+_KEPT = (
+    "SLURM_CONF",
+    "SLURM_JOB_",
+    "SLURM_ARRAY_",
+    "SLURM_SUBMIT_",
+    "SLURM_CLUSTER",
+    "SLURM_RESTART_COUNT",
+    "SLURM_JWT",
+)
 _COMMAND_S = 30.0
 _INSTEAD = "or write `hosts: local` (-H local) to use this machine alone."
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """cpus: those of the allocation. group: the number of its heterogeneous group, None if there is only one group."""
+    """cpus: those of the allocation. group: the number of its heterogeneous group, None if there is
+    only one group."""
 
     name: str
     cpus: int
@@ -45,43 +55,58 @@ class Allocation:
         for node in self.nodes:
             if node.group is not None:
                 groups.setdefault(f"het-{node.group}", []).append(node.name)
-        names = "; ".join(f"{group}: {_some(members)}" for group, members in groups.items()) or _some([node.name for node in self.nodes])
+        by_group = [f"{group}: {_some(members)}" for group, members in groups.items()]
+        names = "; ".join(by_group) or _some([node.name for node in self.nodes])
         slots = counted(sum(node.cpus for node in self.nodes), "slot")
-        text = f"hosts: Slurm job {self.job}, {counted(len(self.nodes), 'node')} ({names}), {slots}; `-H local` uses this machine alone"
-        return FoundHosts("slurm", [Host(node.name, node.cpus) for node in self.nodes], text, groups)
+        text = (
+            f"hosts: Slurm job {self.job}, {counted(len(self.nodes), 'node')} ({names}), {slots}; "
+            "`-H local` uses this machine alone"
+        )
+        return FoundHosts(
+            "slurm", [Host(node.name, node.cpus) for node in self.nodes], text, groups
+        )
 
 
 def find_allocation(environ: Mapping[str, str], *, asked: bool) -> Allocation | None:
-    """None outside of an allocation; `asked`: that is a mistake. Raises UsageError, with what to do, where the allocation cannot be
-    used."""
+    """None outside of an allocation; `asked`: that is a mistake. Raises UsageError, with what to
+    do, where the allocation cannot be used."""
     job = environ.get("SLURM_JOB_ID")
     if job is None:
         if asked:
             raise UsageError(
-                "slurm: this is no allocation; submit a job with `psclust up --slurm`, or call psclust in a script for sbatch, or in the "
-                "shell of salloc."
+                "slurm: this is no allocation; submit a job with `psclust up --slurm`, "
+                "or call psclust in a script for sbatch, or in the shell of salloc."
             )
         return None
     tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks != "1":
         number = environ.get("SLURM_PROCID", "?")
         raise UsageError(
-            f"srun started this psclust as task {number} of {tasks}, and each would start the cluster. Call psclust once, without srun, in "
-            f"the batch script or in the shell of salloc, {_INSTEAD}"
+            f"srun started this psclust as task {number} of {tasks}, "
+            "and each would start the cluster. Call psclust once, without srun, "
+            f"in the batch script or in the shell of salloc, {_INSTEAD}"
         )
     for command in ("srun", "scontrol"):
         if shutil.which(command, path=environ.get("PATH")) is None:
             raise UsageError(
-                f"this is Slurm job {job}, but there is no `{command}` on the PATH; in a container, perhaps. Call psclust where Slurm's "
-                f"commands are, {_INSTEAD}"
+                f"this is Slurm job {job}, but there is no `{command}` on the PATH; "
+                f"in a container, perhaps. Call psclust where Slurm's commands are, {_INSTEAD}"
             )
     return Allocation(job, list(_nodes(environ)))
 
 
 def srun_environment(environ: Mapping[str, str], job: str) -> dict[str, str]:
     """The environment of an srun that obeys its command line alone."""
-    kept = {name: value for name, value in environ.items() if not name.startswith("SLURM_") or name.startswith(_KEPT)}
-    kept = {name: value for name, value in kept.items() if "_GROUP_" not in name and name != "SLURM_JOB_NUM_NODES"}
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("SLURM_") or name.startswith(_KEPT)
+    }
+    kept = {
+        name: value
+        for name, value in kept.items()
+        if "_GROUP_" not in name and name != "SLURM_JOB_NUM_NODES"
+    }
     return kept | {"SLURM_JOB_ID": job}
 
 
@@ -103,9 +128,15 @@ def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
     for group in range(int(size)) if size is not None else (None,):
         end = f"_HET_GROUP_{group}" if group is not None else ""
         try:
-            names, cpus = environ[f"SLURM_JOB_NODELIST{end}"], environ[f"SLURM_JOB_CPUS_PER_NODE{end}"]
+            names, cpus = (
+                environ[f"SLURM_JOB_NODELIST{end}"],
+                environ[f"SLURM_JOB_CPUS_PER_NODE{end}"],
+            )
         except KeyError as error:
-            raise UsageError(f"this is Slurm job {environ['SLURM_JOB_ID']}, but {error.args[0]} is not set; {_INSTEAD}") from None
+            raise UsageError(
+                f"this is Slurm job {environ['SLURM_JOB_ID']}, "
+                f"but {error.args[0]} is not set; {_INSTEAD}"
+            ) from None
         hosts = scontrol(["show", "hostnames", names], environ).split()
         for name, count in zip(hosts, expand_counts(cpus), strict=True):
             # Groups may share a node; it then belongs to the first.
@@ -117,17 +148,28 @@ def _nodes(environ: Mapping[str, str]) -> Iterator[Node]:
 def expand_counts(text: str) -> list[int]:
     """`4(x2),2` as 4, 4, 2."""
     found = (re.fullmatch(r"(\d+)(?:\(x(\d+)\))?", part) for part in text.split(","))
-    return list(chain.from_iterable(repeat(int(match[1]), int(match[2] or 1)) for match in found if match))
+    return list(
+        chain.from_iterable(repeat(int(match[1]), int(match[2] or 1)) for match in found if match)
+    )
 
 
 def scontrol(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     """What it prints. Raises UsageError."""
     try:
         done = subprocess.run(
-            ["scontrol", *arguments], env=dict(environ), capture_output=True, text=True, errors="replace", timeout=_COMMAND_S, check=False
+            ["scontrol", *arguments],
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMMAND_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        raise UsageError(f"`scontrol {' '.join(arguments)}` did not end in {_COMMAND_S:g} s; is Slurm's controller up?") from None
+        raise UsageError(
+            f"`scontrol {' '.join(arguments)}` did not end in {_COMMAND_S:g} s; "
+            "is Slurm's controller up?"
+        ) from None
     if done.returncode != 0:
         error = (done.stderr or done.stdout).strip().replace("\n", "; ")
         raise UsageError(f"`scontrol {' '.join(arguments)}` failed: {error}")

@@ -38,8 +38,15 @@ def nodes_of(file: ClusterText) -> FoundHosts:
     """See `BatchSystem.nodes_of`: node1, node2, ...; het-0.1, het-0.2, ... in a group."""
     count = _count_groups(file)
     counts = [_nth(file.slurm.nodes, number) for number in range(count)]
-    groups = {f"het-{number}": [f"het-{number}.{each}" for each in range(1, nodes + 1)] for number, nodes in enumerate(counts)}
-    names = [name for group in groups.values() for name in group] if count > 1 else [f"node{each}" for each in range(1, counts[0] + 1)]
+    groups = {
+        f"het-{number}": [f"het-{number}.{each}" for each in range(1, nodes + 1)]
+        for number, nodes in enumerate(counts)
+    }
+    names = (
+        [name for group in groups.values() for name in group]
+        if count > 1
+        else [f"node{each}" for each in range(1, counts[0] + 1)]
+    )
     text = f"hosts: the {counted(len(names), 'node')} of a Slurm job"
     return FoundHosts("slurm", [Host(name) for name in names], text, groups if count > 1 else {})
 
@@ -47,10 +54,16 @@ def nodes_of(file: ClusterText) -> FoundHosts:
 def _count_groups(file: ClusterText) -> int:
     """As many as the lists have values; without lists, as jobs name groups."""
     slurm = file.slurm
-    lists = [value for value in (slurm.partition, slurm.nodes, slurm.gpus) if isinstance(value, list)]
+    lists = [
+        value for value in (slurm.partition, slurm.nodes, slurm.gpus) if isinstance(value, list)
+    ]
     if lists:
         return min(map(len, lists))
-    named = (re.fullmatch(r"het-(\d{1,2})", host) for job in file.jobs.values() for host in job.hosts or ())
+    named = (
+        re.fullmatch(r"het-(\d{1,2})", host)
+        for job in file.jobs.values()
+        for host in job.hosts or ()
+    )
     return max((int(match[1]) + 1 for match in named if match), default=1)
 
 
@@ -59,7 +72,10 @@ def render_script(file: ClusterFile, command: Sequence[str], folder: Path, outpu
     lines = ["#!/bin/bash"]
     for number, group in enumerate(_groups(file)):
         lines += ["#SBATCH hetjob"] if number else []
-        lines += [f"#SBATCH {' '.join(options)}" for options in _options(file, group, folder, output, first=number == 0)]
+        lines += [
+            f"#SBATCH {' '.join(options)}"
+            for options in _options(file, group, folder, output, first=number == 0)
+        ]
     return "\n".join([*lines, *file.slurm.setup, f"exec {_in_shell(command)}"]) + "\n"
 
 
@@ -72,10 +88,16 @@ def array_tasks(slurm: Slurm) -> list[str]:
     for part in text.partition("%")[0].split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
         if match is None:
-            raise UsageError(f"slurm.sbatch: --array={text}: found no list of numbers; write it as --array=0-3 or --array=1,3,5.")
+            raise UsageError(
+                f"slurm.sbatch: --array={text}: found no list of numbers; "
+                "write it as --array=0-3 or --array=1,3,5."
+            )
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1, max(1, int(match[3] or 1)))
         if len(found) + len(numbers) > _MOST_TASKS:
-            raise UsageError(f"slurm.sbatch: --array={text}: these are more than {_MOST_TASKS} runs; write a shorter list.")
+            raise UsageError(
+                f"slurm.sbatch: --array={text}: these are more than {_MOST_TASKS} runs; "
+                "write a shorter list."
+            )
         found |= dict.fromkeys(numbers)
     return [str(number) for number in sorted(found)]
 
@@ -94,7 +116,8 @@ def _option(words: Sequence[str], long: str, short: str) -> str | None:
 
 
 def _groups(file: ClusterFile) -> list[_Group]:
-    """As small as the tasks allow where they are placed: `up` places them in the same way in the job."""
+    """As small as the tasks allow where they are placed: `up` places them in the same way in the
+    job."""
     slurm = file.slurm
     tasks: dict[str, int] = {}
     gpus: dict[str, int] = {}
@@ -106,18 +129,32 @@ def _groups(file: ClusterFile) -> list[_Group]:
         groups.setdefault(host.name.partition(".")[0] if "." in host.name else "", []).append(host)
     found = []
     for number, here in enumerate(groups.values()):
-        wanted = max(gpus.get(host.name, 0) for host in here) if slurm.gpus is None else _nth(slurm.gpus, number)
+        wanted = (
+            max(gpus.get(host.name, 0) for host in here)
+            if slurm.gpus is None
+            else _nth(slurm.gpus, number)
+        )
         most = max(1, *(tasks.get(host.name, 0) for host in here))
-        found.append(_Group(len(here), most, wanted, _nth(slurm.partition, number) if slurm.partition else None))
+        found.append(
+            _Group(
+                len(here), most, wanted, _nth(slurm.partition, number) if slurm.partition else None
+            )
+        )
     return found
 
 
-def _options(file: ClusterFile, group: _Group, folder: Path, output: Path, *, first: bool) -> Iterator[list[str]]:
+def _options(
+    file: ClusterFile, group: _Group, folder: Path, output: Path, *, first: bool
+) -> Iterator[list[str]]:
     """One line each."""
     slurm = file.slurm
     if first:
         name = file.name.replace(ARRAY_TASK, "").strip("-._") or "psclust"
-        yield [f"--job-name={shlex.quote(name)}", f"--chdir={_quoted(folder)}", f"--output={_quoted(output, percent=True)}"]
+        yield [
+            f"--job-name={shlex.quote(name)}",
+            f"--chdir={_quoted(folder)}",
+            f"--output={_quoted(output, percent=True)}",
+        ]
     queue = {"partition": group.partition, "account": slurm.account, "time": slurm.time}
     if any(queue.values()):
         yield [f"--{key}={shlex.quote(value)}" for key, value in queue.items() if value]
@@ -139,7 +176,12 @@ def _quoted(path: Path, *, percent: bool = False) -> str:
 
 def _in_shell(command: Sequence[str]) -> str:
     """{array_task} is the shell's variable."""
-    return " ".join('"$SLURM_ARRAY_TASK_ID"'.join(shlex.quote(part) if part else "" for part in word.split(ARRAY_TASK)) for word in command)
+    return " ".join(
+        '"$SLURM_ARRAY_TASK_ID"'.join(
+            shlex.quote(part) if part else "" for part in word.split(ARRAY_TASK)
+        )
+        for word in command
+    )
 
 
 def _nth(value: _T | list[_T], number: int) -> _T:

@@ -17,36 +17,54 @@ from psclust.reach.slurm.allocation import Allocation, Node, node_records, srun_
 from psclust.reach.slurm.step import Step, run_to_end
 from psclust.spec.cluster import Host
 
-# $1: Python source. $2, $3: its arguments. The others: interpreters, of which the first that exists runs it.
+# $1: Python source. $2, $3: its arguments. The others: interpreters, of which the first that exists
+# runs it.
 _FIRST = (
     'own=$1 first=$2 second=$3; shift 3; for p; do case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
-    f'if command -v "$p" >/dev/null 2>&1; then exec "$p" -S -E -c "$own" "$first" $second; fi; done; exit {NO_PYTHON}'
+    f'if command -v "$p" >/dev/null 2>&1; then exec "$p" -S -E -c "$own" "$first" $second; fi; '
+    f"done; exit {NO_PYTHON}"
 )
 _PURPOSE = "a command ran there"
 _SHOWN = 60  # characters of a command in a message
-_GONE = ("DOWN", "FAIL", "POWERED_DOWN", "NOT_RESPONDING", "*")  # of a node's State; * marks one that does not answer
+_GONE = (
+    "DOWN",
+    "FAIL",
+    "POWERED_DOWN",
+    "NOT_RESPONDING",
+    "*",
+)  # of a node's State; * marks one that does not answer
 
 
 def python_line(source: str, arguments: Sequence[str], interpreters: Sequence[str]) -> list[str]:
-    """The end of srun's command line that runs Python `source` with two arguments, of which the second may be empty, but holds no blank."""
+    """The end of srun's command line that runs Python `source` with two arguments, of which the
+    second may be empty, but holds no blank."""
     return ["--chdir=/", "sh", "-c", _FIRST, "sh", source, *arguments, *interpreters]
 
 
 def srun_line(allocation: Allocation, node: Node, options: Sequence[str]) -> list[str]:
-    """The beginning of the command line of a step on a node. The step shares CPUs and memory with all others there: without --overlap it
-    would wait for them."""
+    """The beginning of the command line of a step on a node. The step shares CPUs and memory with
+    all others there: without --overlap it would wait for them."""
     return [
         "srun",
         f"--jobid={allocation.job}",
         *([f"--het-group={node.group}"] if node.group is not None else []),
-        *("--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node.name}", "--unbuffered", "--cpu-bind=none", "--mpi=none"),
+        *(
+            "--overlap",
+            "--nodes=1",
+            "--ntasks=1",
+            f"--nodelist={node.name}",
+            "--unbuffered",
+            "--cpu-bind=none",
+            "--mpi=none",
+        ),
         "--job-name=psclust",
         *options,
     ]
 
 
 class SlurmNodes(AbstractContextManager["SlurmNodes"]):
-    """`Connections` by srun. interpreters: of which a node has one. options: further ones of srun. noticed: see Step."""
+    """`Connections` by srun. interpreters: of which a node has one. options: further ones of srun.
+    noticed: see Step."""
 
     def __init__(
         self,
@@ -70,7 +88,9 @@ class SlurmNodes(AbstractContextManager["SlurmNodes"]):
         self._addresses: dict[str, str] = {}
 
     def __enter__(self) -> SlurmNodes:
-        records = node_records([host.name for host in self.hosts if self._allocation.node(host.name)], os.environ)
+        records = node_records(
+            [host.name for host in self.hosts if self._allocation.node(host.name)], os.environ
+        )
         for count, host in enumerate(self.hosts, 1):
             try:
                 self._check(host.name, records.get(host.name, {}))
@@ -93,10 +113,21 @@ class SlurmNodes(AbstractContextManager["SlurmNodes"]):
     def start(self, host: str, command: str, purpose: str | None = None) -> Step:
         """See `Connections.start`."""
         source = Path(on_node.__file__).read_text(encoding="utf-8")
-        srun = [*srun_line(self._allocation, self._nodes[host], self._options), *python_line(source, [command, ""], self._interpreters)]
+        srun = [
+            *srun_line(self._allocation, self._nodes[host], self._options),
+            *python_line(source, [command, ""], self._interpreters),
+        ]
         return Step(host, srun, self._environ, purpose or _PURPOSE, self._noticed)
 
-    def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
+    def run(
+        self,
+        host: str,
+        command: str,
+        *,
+        stdin: Input = None,
+        timeout_s: float | None = None,
+        leashed: bool = False,
+    ) -> Result:
         """See `Connections.run`."""
         words = ["sh", "-c", leash(command) if leashed else command]
         return run_to_end(
@@ -118,13 +149,22 @@ class SlurmNodes(AbstractContextManager["SlurmNodes"]):
         node = self._allocation.node(name)
         if node is None:
             names = ", ".join(node.name for node in self._allocation.nodes[:8])
-            raise HostError(f"{name}: not in Slurm job {self._allocation.job}, which has {names}. Name nodes of the job.")
+            raise HostError(
+                f"{name}: not in Slurm job {self._allocation.job}, which has {names}. "
+                "Name nodes of the job."
+            )
         state = record.get("State", "")
         if any(word in state for word in _GONE):
-            raise HostError(f"{name}: Slurm says that the node is {state}. Leave it out of `hosts`, or ask for another allocation.")
+            raise HostError(
+                f"{name}: Slurm says that the node is {state}. Leave it out of `hosts`, "
+                "or ask for another allocation."
+            )
         address = record.get("NodeAddr", name)
         try:
             self._addresses[name] = str(socket.getaddrinfo(address, None, socket.AF_INET)[0][4][0])
         except OSError:
-            raise HostError(f"{name}: no IPv4 address is known here for {address}, the address that Slurm has for it.") from None
+            raise HostError(
+                f"{name}: no IPv4 address is known here for {address}, "
+                "the address that Slurm has for it."
+            ) from None
         self._nodes[name] = node

@@ -1,9 +1,11 @@
-"""The first process of a step, as `python -c SOURCE COMMAND`: runs a line of the shell, and keeps the step until that and every process it
-leaves behind (an agent) has ended. Its exit code is the command's.
+"""The first process of a step, as `python -c SOURCE COMMAND`: runs a line of the shell, and keeps
+the step until that and every process it leaves behind (an agent) has ended. Its exit code is the
+command's.
 
-Slurm signals a step in different ways: with proctrack/cgroup TERM goes to the step's first process alone, with proctrack/linuxproc to all
-its descendants. So the command runs under a parent that is no descendant: TERM and USR1 reach only the first process, which reports them
-as lines on its output, and when Slurm kills that, this parent kills all that is left.
+Slurm signals a step in different ways: with proctrack/cgroup TERM goes to the step's first process
+alone, with proctrack/linuxproc to all its descendants. So the command runs under a parent that is
+no descendant: TERM and USR1 reach only the first process, which reports them as lines on its
+output, and when Slurm kills that, this parent kills all that is left.
 
 Any Python 3 must understand this file. It is sent as text and uses the standard library only."""
 
@@ -45,7 +47,8 @@ def report(number: int, frame: object) -> None:
 
 
 def keep(command: str, alive: int, end: int) -> None:
-    """The parent of everything that the command starts. `alive` ends with the first process; `end` gets the exit code."""
+    """The parent of everything that the command starts. `alive` ends with the first process; `end`
+    gets the exit code."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
@@ -69,7 +72,8 @@ def keep(command: str, alive: int, end: int) -> None:
 
 
 def reap(child: int, code: int) -> "tuple[int, bool]":
-    """Reaps the children that have ended; returns the command's exit code, and whether any child is left."""
+    """Reaps the children that have ended; returns the command's exit code, and whether any child is
+    left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from psclust.spec.found_hosts import FoundHosts
 
 _COMMAND_S = 60.0
-_OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT"}
+_OVER = {
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "REVOKED",
+    "TIMEOUT",
+}
 _GONE = JobState("unknown to squeue", over=True)
 _SAID = re.compile(r"^(sbatch: )?((error|allocation failure|fatal): )?")
 # What Slurm says -> what to do about it.
@@ -78,8 +88,12 @@ def states(jobs: Sequence[str]) -> dict[str, JobState]:
     try:
         found = list(json.loads(text)["jobs"])
     except (ValueError, KeyError, TypeError):
-        raise UsageError("`squeue --json` printed no list of jobs; psclust needs Slurm 21.08 or later.") from None
-    return {job: next((_state(record) for record in found if _is(record, job)), _GONE) for job in jobs}
+        raise UsageError(
+            "`squeue --json` printed no list of jobs; psclust needs Slurm 21.08 or later."
+        ) from None
+    return {
+        job: next((_state(record) for record in found if _is(record, job)), _GONE) for job in jobs
+    }
 
 
 def cancel(job: str) -> None:
@@ -115,7 +129,9 @@ def _state(record: Mapping[str, Any]) -> JobState:
     reason = str(record.get("state_reason") or "None")
     waiting = "PENDING" in words
     over = "COMPLETING" not in words and bool(_OVER & set(words))
-    return JobState("+".join(words), reason if waiting and reason != "None" else None, waiting, over)
+    return JobState(
+        "+".join(words), reason if waiting and reason != "None" else None, waiting, over
+    )
 
 
 def _call(command: Sequence[str], stdin: str | None = None) -> str:
@@ -123,15 +139,28 @@ def _call(command: Sequence[str], stdin: str | None = None) -> str:
     name = command[0]
     try:
         done = subprocess.run(
-            command, input=stdin, env=_environment(), capture_output=True, text=True, errors="replace", timeout=_COMMAND_S, check=False
+            command,
+            input=stdin,
+            env=_environment(),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMMAND_S,
+            check=False,
         )
     except FileNotFoundError:
-        raise UsageError(f"there is no `{name}` on the PATH; call psclust on a login node of the Slurm cluster.") from None
+        raise UsageError(
+            f"there is no `{name}` on the PATH; call psclust on a login node of the Slurm cluster."
+        ) from None
     except subprocess.TimeoutExpired:
-        raise UsageError(f"`{' '.join(command)}` did not end in {_COMMAND_S:g} s; is Slurm's controller up?") from None
+        raise UsageError(
+            f"`{' '.join(command)}` did not end in {_COMMAND_S:g} s; is Slurm's controller up?"
+        ) from None
     if done.returncode == 0:
         return done.stdout or done.stderr
-    lines = [_SAID.sub("", line) for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    lines = [
+        _SAID.sub("", line) for line in (done.stderr or done.stdout).splitlines() if line.strip()
+    ]
     error = (lines or [f"exit code {done.returncode}"])[0].rstrip(".")
     if name != "sbatch":
         raise UsageError(f"`{' '.join(command)}` failed: {error}.")
@@ -140,6 +169,11 @@ def _call(command: Sequence[str], stdin: str | None = None) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Without the variables that sbatch, and `up` in the job, would take options from: script and cluster file have them all."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SBATCH_", "PSCLUST_UP_"))}
+    """Without the variables that sbatch, and `up` in the job, would take options from: script and
+    cluster file have them all."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SBATCH_", "PSCLUST_UP_"))
+    }
     return kept | {"SLURM_BITSTR_LEN": "0"}  # squeue shortens no list of an array's tasks

@@ -17,11 +17,19 @@ from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 
 
-def connect(file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None) -> SlurmNodes:
+def connect(
+    file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
+) -> SlurmNodes:
     allocation = find_allocation(os.environ, asked=True)
     assert allocation is not None
     return SlurmNodes(
-        allocation, hosts, candidates(file.python), file.slurm.srun, partial=partial, progress=progress, noticed=_signal_this_process
+        allocation,
+        hosts,
+        candidates(file.python),
+        file.slurm.srun,
+        partial=partial,
+        progress=progress,
+        noticed=_signal_this_process,
     )
 
 
@@ -34,10 +42,16 @@ def open_tunnel(host: Host, target: tuple[str, int], place: Mapping[str, Any]) -
     node = allocation.node(host.name) if allocation else None
     if allocation is None or node is None:
         raise HostError(f"{host.name}: not a node of this Slurm job any more.")
-    return SrunTunnel(srun_line(allocation, node, ()), srun_environment(os.environ, allocation.job), candidates(None), target)
+    return SrunTunnel(
+        srun_line(allocation, node, ()),
+        srun_environment(os.environ, allocation.job),
+        candidates(None),
+        target,
+    )
 
 
 def _signal_this_process(name: str) -> None:
-    """Before the end of an allocation Slurm signals its steps; the process that can react to that is the one that started them."""
+    """Before the end of an allocation Slurm signals its steps; the process that can react to that
+    is the one that started them."""
     if callable(signal.getsignal(signal.SIGUSR1)):
         os.kill(os.getpid(), signal.SIGUSR1)

@@ -1,4 +1,5 @@
-"""A port of this machine that leads to an address as seen from a node: each connection is carried by a step of its own."""
+"""A port of this machine that leads to an address as seen from a node: each connection is carried
+by a step of its own."""
 
 from __future__ import annotations
 
@@ -18,16 +19,24 @@ _CHUNK = 1 << 16
 
 
 class SrunTunnel(CarriedTunnel):
-    """To `target` (host, port), as seen from the node. srun: the beginning of the command line of a step there."""
+    """To `target` (host, port), as seen from the node. srun: the beginning of the command line of a
+    step there."""
 
-    def __init__(self, srun: Sequence[str], environ: Mapping[str, str], interpreters: Sequence[str], target: tuple[str, int]) -> None:
+    def __init__(
+        self,
+        srun: Sequence[str],
+        environ: Mapping[str, str],
+        interpreters: Sequence[str],
+        target: tuple[str, int],
+    ) -> None:
         source = Path(relay.__file__).read_text(encoding="utf-8")
         self._command = [*srun, *python_line(source, [target[0], str(target[1])], interpreters)]
         self._environ = dict(environ)
         super().__init__(self._carry_by_step)
 
     def _carry_by_step(self, client: socket.socket) -> None:
-        """Until either end closes the connection: then srun's input ends, the relay, and the step."""
+        """Until either end closes the connection: then srun's input ends, the relay, and the
+        step."""
         step = subprocess.Popen(
             self._command,
             env=self._environ,

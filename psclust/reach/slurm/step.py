@@ -19,19 +19,26 @@ from psclust.reach.slurm.on_node import NOTICE
 _TAIL = 1 << 20  # of stderr that is kept
 _SAID = "srun: error: "
 _REST_S = 2.0  # for the rest of srun's messages when its output has ended
-# srun kills its step when it gets TERM, and at the end of a batch job Slurm sends that to all descendants of the script. So srun runs as no
-# descendant: its parent, a shell in the background, is not ours, and writes srun's exit code behind its output.
+# srun kills its step when it gets TERM, and at the end of a batch job Slurm sends that to all
+# descendants of the script. So srun runs as no descendant: its parent, a shell in the background,
+# is not ours, and writes srun's exit code behind its output.
 _ENDED = b"\x01srun "
 _APART = """exec 3<&0; { "$@"; printf '\\001srun %s\\n' "$?"; } <&3 3<&- & exec 0<&- 3<&-"""
 
 
 class Step:
-    """A running command (`HostProcess`). Leaving the context ends its input; the step stays as long as a process of it does. Raises
-    HostError. purpose: a clause that says what the command does. noticed: called on another thread with the name of each signal that Slurm
-    sends to the step's first process."""
+    """A running command (`HostProcess`). Leaving the context ends its input; the step stays as long
+    as a process of it does. Raises HostError. purpose: a clause that says what the command does.
+    noticed: called on another thread with the name of each signal that Slurm sends to the step's
+    first process."""
 
     def __init__(
-        self, host: str, srun: Sequence[str], environ: Mapping[str, str], purpose: str, noticed: Callable[[str], None] | None = None
+        self,
+        host: str,
+        srun: Sequence[str],
+        environ: Mapping[str, str],
+        purpose: str,
+        noticed: Callable[[str], None] | None = None,
     ) -> None:
         self._host, self._purpose, self._noticed = host, purpose, noticed
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -53,16 +60,24 @@ class Step:
         except OSError as error:
             raise HostError(f"{host}: srun could not be started: {error.strerror}.") from None
         threading.Thread(target=self._read, name=f"srun-stdout-{host}", daemon=True).start()
-        self._errors = threading.Thread(target=self._read_stderr, name=f"srun-stderr-{host}", daemon=True)
+        self._errors = threading.Thread(
+            target=self._read_stderr, name=f"srun-stderr-{host}", daemon=True
+        )
         self._errors.start()
 
     def __enter__(self) -> Step:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close_stdin()
         if kind is not None and not self._answered and not self._ended.is_set():
-            # It may wait for its turn on the node as long as the job lasts. At TERM it also ends a step that has begun.
+            # It may wait for its turn on the node as long as the job lasts. At TERM it also ends a
+            # step that has begun.
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
 
@@ -77,7 +92,9 @@ class Step:
             self._process.stdin.flush()
         except (OSError, ValueError):
             self._refuse_failure_of_srun()
-            raise HostError(f"{self._host}: the step ended while {self._purpose}. Is the node still there?") from None
+            raise HostError(
+                f"{self._host}: the step ended while {self._purpose}. Is the node still there?"
+            ) from None
 
     def close_stdin(self) -> None:
         assert self._process.stdin is not None
@@ -87,7 +104,9 @@ class Step:
     def read_line(self, deadline: float | None) -> bytes:
         """See `HostProcess.read_line`."""
         try:
-            line = self._lines.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            line = self._lines.get(
+                timeout=None if deadline is None else max(0.0, deadline - time.monotonic())
+            )
         except queue.Empty:
             raise self._late() from None
         if not line:
@@ -96,7 +115,9 @@ class Step:
         return line
 
     def wait(self, deadline: float | None) -> int:
-        if not self._ended.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+        if not self._ended.wait(
+            None if deadline is None else max(0.0, deadline - time.monotonic())
+        ):
             raise self._late()
         return self._code
 
@@ -125,18 +146,35 @@ class Step:
     def _refuse_failure_of_srun(self) -> None:
         self._errors.join(_REST_S)
         lines = self.stderr.decode("utf-8", "replace").splitlines()
-        errors = [line.removeprefix(_SAID) for line in lines if line.startswith(_SAID) and "task 0: Exited" not in line]
+        errors = [
+            line.removeprefix(_SAID)
+            for line in lines
+            if line.startswith(_SAID) and "task 0: Exited" not in line
+        ]
         if errors and not self._answered:
-            raise HostError(f"{self._host}: srun could not start a step there: {errors[0].rstrip('.')}.")
+            raise HostError(
+                f"{self._host}: srun could not start a step there: {errors[0].rstrip('.')}."
+            )
 
     def _late(self) -> HostError:
-        return HostError(f"{self._host}: no answer in time while {self._purpose}. Is the node still there, or is it very busy?")
+        return HostError(
+            f"{self._host}: no answer in time while {self._purpose}. "
+            "Is the node still there, or is it very busy?"
+        )
 
 
 def run_to_end(
-    host: str, srun: Sequence[str], environ: Mapping[str, str], shown: str, stdin: Input, timeout_s: float | None, *, keep_open: bool
+    host: str,
+    srun: Sequence[str],
+    environ: Mapping[str, str],
+    shown: str,
+    stdin: Input,
+    timeout_s: float | None,
+    *,
+    keep_open: bool,
 ) -> Result:
-    """Run a step to its end; it is killed after `timeout_s`. keep_open: give it no input, and keep that open. Raises HostError."""
+    """Run a step to its end; it is killed after `timeout_s`. keep_open: give it no input, and keep
+    that open. Raises HostError."""
     read, write = os.pipe()
     try:
         process = subprocess.Popen(
@@ -161,13 +199,25 @@ def run_to_end(
         raise HostError(f"{host}: `{shown}` did not end in time.") from None
     finally:
         os.close(write)
-    return Result(process.returncode, output, b"".join(line for line in errors.splitlines(keepends=True) if not _is_remark(line)))
+    return Result(
+        process.returncode,
+        output,
+        b"".join(line for line in errors.splitlines(keepends=True) if not _is_remark(line)),
+    )
 
 
 def _is_remark(line: bytes) -> bool:
     """Whether srun says this about itself, or repeats the exit code."""
-    return line.startswith(b"srun: ") and (not line.startswith(_SAID.encode()) or b" task 0: Exited with " in line)
+    return line.startswith(b"srun: ") and (
+        not line.startswith(_SAID.encode()) or b" task 0: Exited with " in line
+    )
 
 
 def _joined(stdin: Input) -> bytes:
-    return stdin if isinstance(stdin, bytes) else b"".join(stdin) if isinstance(stdin, Iterable) else b""
+    return (
+        stdin
+        if isinstance(stdin, bytes)
+        else b"".join(stdin)
+        if isinstance(stdin, Iterable)
+        else b""
+    )

@@ -1,4 +1,5 @@
-"""The keys offered to a host: from ssh-agent and from files, in OpenSSH's order. The user is never asked."""
+"""The keys offered to a host: from ssh-agent and from files, in OpenSSH's order. The user is never
+asked."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _DEFAULT_FILES = ("id_rsa", "id_ecdsa", "id_ed25519")
 
 
 class Identities(AuthStrategy):  # type: ignore[misc]
-    """`ssh_config`: of the host. `tried`: names of the offered keys; `locked`: files with a passphrase."""
+    """`ssh_config`: of the host. `tried`: names of the offered keys; `locked`: files with a
+    passphrase."""
 
     def __init__(self, ssh_config: Mapping[str, Any], username: str, home: Path) -> None:
         super().__init__(ssh_config=ssh_config)
@@ -24,7 +26,11 @@ class Identities(AuthStrategy):  # type: ignore[misc]
         self.locked: list[str] = []
         self._username = username
         given = ssh_config.get("identityfile")
-        self._files = [Path(name).expanduser() for name in given] if given else [home / ".ssh" / name for name in _DEFAULT_FILES]
+        self._files = (
+            [Path(name).expanduser() for name in given]
+            if given
+            else [home / ".ssh" / name for name in _DEFAULT_FILES]
+        )
         self._only_files = ssh_config.get("identitiesonly", "no").lower() == "yes"
         self._agent = Agent()
 
@@ -35,7 +41,9 @@ class Identities(AuthStrategy):  # type: ignore[misc]
         held = {key.asbytes(): key for key in self._agent.get_keys()}
         for blob in sorted(held, key=lambda blob: blob not in public):
             if blob in public or not self._only_files:
-                self.tried.append(f"{public.get(blob) or held[blob].comment or 'a key'} (ssh-agent)")
+                self.tried.append(
+                    f"{public.get(blob) or held[blob].comment or 'a key'} (ssh-agent)"
+                )
                 yield InMemoryPrivateKey(self._username, held[blob])
         for path in files:
             if not any(blob in held for blob, other in public.items() if other == path):
@@ -59,6 +67,8 @@ class Identities(AuthStrategy):  # type: ignore[misc]
 def _public_blob(path: Path) -> bytes | None:
     """The public key beside a private one, as the agent shows it."""
     try:
-        return base64.b64decode(path.with_name(f"{path.name}.pub").read_text(encoding="utf-8").split()[1])
+        return base64.b64decode(
+            path.with_name(f"{path.name}.pub").read_text(encoding="utf-8").split()[1]
+        )
     except (OSError, ValueError, IndexError):
         return None

@@ -1,5 +1,5 @@
-"""The check of a host's key against the known_hosts files. Their grammar: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Certificate authorities
-are not supported."""
+"""The check of a host's key against the known_hosts files. Their grammar: sshd(8), SSH_KNOWN_HOSTS
+FILE FORMAT. Certificate authorities are not supported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ class KnownKey:
         if self.hosts.startswith("|1|"):
             return _hashed(name, self.hosts)
         patterns = self.hosts.lower().split(",")
-        matching = [pattern for pattern in patterns if fnmatchcase(name, pattern.removeprefix("!").replace("[", "[[]"))]
+        matching = [
+            pattern
+            for pattern in patterns
+            if fnmatchcase(name, pattern.removeprefix("!").replace("[", "[[]"))
+        ]
         return bool(matching) and not any(pattern.startswith("!") for pattern in matching)
 
 
@@ -62,7 +66,9 @@ def read_known_hosts(files: Iterable[Path]) -> list[KnownKey]:
             words = line.split()
             marker = words.pop(0) if words and words[0].startswith("@") else None
             if len(words) >= 3 and not words[0].startswith("#") and marker in (None, "@revoked"):
-                entries.append(KnownKey(file, number, marker is not None, words[0], words[1], words[2]))
+                entries.append(
+                    KnownKey(file, number, marker is not None, words[0], words[1], words[2])
+                )
     return entries
 
 
@@ -75,12 +81,23 @@ def key_names(host: str, port: int, alias: str | None) -> tuple[str, ...]:
 
 
 def known_kinds(known: Sequence[KnownKey], names: Sequence[str]) -> list[str]:
-    """The kinds of keys (`ssh-ed25519`) on file for a host, so that it can be asked for one of them."""
-    return list(dict.fromkeys(entry.kind for name in names for entry in known if entry.is_for(name) and not entry.revoked))
+    """The kinds of keys (`ssh-ed25519`) on file for a host, so that it can be asked for one of
+    them."""
+    return list(
+        dict.fromkeys(
+            entry.kind
+            for name in names
+            for entry in known
+            if entry.is_for(name) and not entry.revoked
+        )
+    )
 
 
-def judge(known: Sequence[KnownKey], names: Sequence[str], key: bytes) -> Unknown | Changed | Revoked | None:
-    """None: the key is on file for the host. A name without the port counts only if its key is the same, as in OpenSSH."""
+def judge(
+    known: Sequence[KnownKey], names: Sequence[str], key: bytes
+) -> Unknown | Changed | Revoked | None:
+    """None: the key is on file for the host. A name without the port counts only if its key is the
+    same, as in OpenSSH."""
     shown = base64.b64encode(key).decode("ascii")
     for entry in known:
         if entry.revoked and entry.key == shown and any(entry.is_for(name) for name in names):

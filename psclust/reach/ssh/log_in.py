@@ -1,5 +1,5 @@
-"""Logs in to hosts as OpenSSH would: names, keys, jump hosts, proxy commands. One connection to each host, and one to each jump
-host, however many hosts are behind it."""
+"""Logs in to hosts as OpenSSH would: names, keys, jump hosts, proxy commands. One connection to
+each host, and one to each jump host, however many hosts are behind it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,23 @@ from paramiko.ssh_exception import AuthenticationException, ChannelException, SS
 from psclust.errors import HostError
 from psclust.reach.ssh.auth import Identities
 from psclust.reach.ssh.known_hosts import judge, key_names, known_kinds, read_known_hosts
-from psclust.reach.ssh.log_in_errors import Attempt, ClosedEarlyError, HostKeyError, JumpError, ProxyCommandError, explain
+from psclust.reach.ssh.log_in_errors import (
+    Attempt,
+    ClosedEarlyError,
+    HostKeyError,
+    JumpError,
+    ProxyCommandError,
+    explain,
+)
 from psclust.reach.ssh.ssh_config import HostSettings, SshConfiguration
 from psclust.rundir.log_tail import last_line
 from psclust.spec.cluster import Host
 
 _TIMEOUT_S = 10.0  # for a host that does not answer; ConnectTimeout wins
 _HANDSHAKE_S = 30.0  # for a host that answers slowly
-_TRIES = 6  # at a host that hangs up before SSH begins: sshd does so at random when more than ten log in at once
+# At a host that hangs up before SSH begins: sshd does so at random when more than ten log in at
+# once.
+_TRIES = 6
 LOST_AFTER_S = 60.0  # without an acknowledgement: then a connection counts as lost
 _MOST_JUMPS = 8
 
@@ -38,7 +47,8 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class _KeyPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
-    """Checks every host key: paramiko's own store of keys stays empty, so it always asks here. Host-key checking is never off."""
+    """Checks every host key: paramiko's own store of keys stays empty, so it always asks here.
+    Host-key checking is never off."""
 
     def __init__(self, settings: HostSettings) -> None:
         self._known = read_known_hosts(settings.known_hosts)
@@ -53,7 +63,9 @@ class _KeyPolicy(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
         """Asks for the kinds of key on file first: a host has several keys."""
         transport = paramiko.Transport(sock, **options)
         offered = transport.get_security_options()
-        wanted = [kind for known in known_kinds(self._known, self._names) for kind in _signatures(known)]
+        wanted = [
+            kind for known in known_kinds(self._known, self._names) for kind in _signatures(known)
+        ]
         first = [kind for kind in wanted if kind in offered.key_types]
         offered.key_types = [*first, *(kind for kind in offered.key_types if kind not in first)]
         return transport
@@ -73,8 +85,8 @@ class _Jump:
 
 
 class Dialer:
-    """`home`: the folder that holds `.ssh`; `deadline`: the time of `time.monotonic` until which hosts may be dialled; `lost_after_s`: see
-    SshHosts. Thread-safe."""
+    """`home`: the folder that holds `.ssh`; `deadline`: the time of `time.monotonic` until which
+    hosts may be dialled; `lost_after_s`: see SshHosts. Thread-safe."""
 
     def __init__(self, home: Path, deadline: float, lost_after_s: float = LOST_AFTER_S) -> None:
         self._home = home
@@ -88,7 +100,8 @@ class Dialer:
         self._closed = False
 
     def dial(self, host: Host) -> tuple[fabric.Connection, str | None]:
-        """A logged-in connection, and the host's address if it was reached directly. Raises HostError."""
+        """A logged-in connection, and the host's address if it was reached directly. Raises
+        HostError."""
         settings = self._configuration.of(host)
         connection = self._connect(settings, depth=0)
         direct = not settings.jumps and settings.proxy_command is None
@@ -112,7 +125,9 @@ class Dialer:
             except ClosedEarlyError as error:
                 pause = random.uniform(0.1, 0.4) * 2**attempt
                 if attempt == _TRIES or time.monotonic() + pause > self._deadline:
-                    raise HostError(f"{settings.name}: {explain(error, Attempt(settings, 0, None))}") from None
+                    raise HostError(
+                        f"{settings.name}: {explain(error, Attempt(settings, 0, None))}"
+                    ) from None
                 time.sleep(pause)
         raise AssertionError
 
@@ -120,14 +135,20 @@ class Dialer:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise HostError(
-                f"{settings.name}: not tried, the time for all log-ins is over. Raise `ssh: {{deadline: ...}}` in the cluster file."
+                f"{settings.name}: not tried, the time for all log-ins is over. Raise `ssh: "
+                f"{{deadline: ...}}` in the cluster file."
             )
         timeout_s = min(settings.connect_timeout_s or _TIMEOUT_S, left, self._lost_after_s)
         user = settings.user or str(fabric.Config(lazy=True).user)
         identities = Identities(settings.config.lookup(settings.name), user, self._home)
         attempt = Attempt(settings, timeout_s, identities)
         try:
-            return self._log_in(settings, attempt, min(_HANDSHAKE_S, left), self._open_socket(settings, attempt, depth))
+            return self._log_in(
+                settings,
+                attempt,
+                min(_HANDSHAKE_S, left),
+                self._open_socket(settings, attempt, depth),
+            )
         except ClosedEarlyError:
             raise
         except (OSError, SSHException, EOFError) as error:
@@ -135,9 +156,15 @@ class Dialer:
         finally:
             identities.close()
 
-    def _log_in(self, settings: HostSettings, attempt: Attempt, handshake_s: float, sock: Any) -> fabric.Connection:
+    def _log_in(
+        self, settings: HostSettings, attempt: Attempt, handshake_s: float, sock: Any
+    ) -> fabric.Connection:
         policy = _KeyPolicy(settings)
-        limits = {"banner_timeout": handshake_s, "auth_timeout": handshake_s, "channel_timeout": handshake_s}
+        limits = {
+            "banner_timeout": handshake_s,
+            "auth_timeout": handshake_s,
+            "channel_timeout": handshake_s,
+        }
         connection = fabric.Connection(
             settings.name,
             config=fabric.Config(lazy=True, ssh_config=settings.config),
@@ -169,7 +196,12 @@ class Dialer:
         if settings.jumps and depth < _MOST_JUMPS:
             transport = self._jump(settings, settings.jumps, depth).transport
             try:
-                return transport.open_channel("direct-tcpip", (settings.address, settings.port), ("", 0), timeout=attempt.timeout_s)
+                return transport.open_channel(
+                    "direct-tcpip",
+                    (settings.address, settings.port),
+                    ("", 0),
+                    timeout=attempt.timeout_s,
+                )
             except ChannelException as error:
                 raise JumpError(error.text) from None
             except (OSError, SSHException, EOFError):
@@ -178,7 +210,9 @@ class Dialer:
             return self._proxy(settings.proxy_command)
         direct = socket.create_connection((settings.address, settings.port), attempt.timeout_s)
         direct.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        direct.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._lost_after_s * 1000))
+        direct.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(self._lost_after_s * 1000)
+        )
         return direct
 
     def _jump(self, settings: HostSettings, hops: tuple[str, ...], depth: int) -> fabric.Connection:
@@ -191,14 +225,19 @@ class Dialer:
                 except HostError as error:
                     jump.failure = str(error)
             if jump.connection is None:
-                raise HostError(f"{settings.name}: not reached, its jump host failed: {jump.failure}")
+                raise HostError(
+                    f"{settings.name}: not reached, its jump host failed: {jump.failure}"
+                )
             return jump.connection
 
     def _hop(self, settings: HostSettings, hops: tuple[str, ...]) -> HostSettings:
-        """The last of `hops`, reached through the hops before it; the first hop as its own configuration says, but never through itself."""
+        """The last of `hops`, reached through the hops before it; the first hop as its own
+        configuration says, but never through itself."""
         user, _, place = hops[-1].rpartition("@")
         name, _, port = place.partition(":")
-        found = self._configuration.of(Host(name, user=user or None, port=int(port) if port.isdigit() else None))
+        found = self._configuration.of(
+            Host(name, user=user or None, port=int(port) if port.isdigit() else None)
+        )
         jumps = hops[:-1] or tuple(hop for hop in found.jumps if hop not in hops)
         return HostSettings(**{**vars(found), "jumps": jumps})
 
@@ -206,7 +245,12 @@ class Dialer:
         ours, theirs = socket.socketpair()
         error = tempfile.TemporaryFile()  # noqa: SIM115 - read after the socket is closed
         with theirs:
-            process = subprocess.Popen(["/bin/sh", "-c", f"exec {command}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=error)
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {command}"],
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=error,
+            )
         with self._lock:
             self._proxies.append(process)
         return _ProxySocket(ours, error)
@@ -234,7 +278,9 @@ def _given(identities: Identities | None, **unused: Any) -> Identities | None:
 
 def _cause(error: Exception, sock: Any) -> Exception:
     """The error by type: paramiko tells these apart only by their text."""
-    hung_up = isinstance(error, (EOFError, ConnectionError)) or (type(error) is SSHException and "banner" in str(error))
+    hung_up = isinstance(error, (EOFError, ConnectionError)) or (
+        type(error) is SSHException and "banner" in str(error)
+    )
     if isinstance(sock, _ProxySocket) and hung_up:
         return ProxyCommandError(sock.last_error())
     return ClosedEarlyError(str(error)) if hung_up else error

@@ -25,7 +25,8 @@ class HostKeyError(SSHException):  # type: ignore[misc]
 
 
 class ClosedEarlyError(SSHException):  # type: ignore[misc]
-    """The server closed the connection before its SSH banner, as sshd does when too many log in at once."""
+    """The server closed the connection before its SSH banner, as sshd does when too many log in at
+    once."""
 
 
 class JumpError(SSHException):  # type: ignore[misc]
@@ -56,13 +57,22 @@ def explain(error: Exception, attempt: Attempt) -> str:
     if isinstance(error, AuthenticationException):
         return _authentication(attempt)
     if isinstance(error, JumpError):
-        return f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.place} ({error}). Try: {attempt.settings.command}"
+        return (
+            f"its jump host {attempt.settings.jumps[-1]} cannot reach {attempt.place} ({error}). "
+            f"Try: {attempt.settings.command}"
+        )
     if isinstance(error, ProxyCommandError):
         return f"its ProxyCommand failed ({error}). Try: {attempt.settings.command}"
     if isinstance(error, ClosedEarlyError):
-        return f"{attempt.place} closed every connection before SSH began. Too many log in at once (MaxStartups), or it is no SSH server."
+        return (
+            f"{attempt.place} closed every connection before SSH began. "
+            "Too many log in at once (MaxStartups), or it is no SSH server."
+        )
     if isinstance(error, IncompatiblePeer):
-        return f"{attempt.place} and this side have no algorithm in common ({error}). Update the older of the two SSH installations."
+        return (
+            f"{attempt.place} and this side have no algorithm in common ({error}). "
+            "Update the older of the two SSH installations."
+        )
     if isinstance(error, OSError):
         return _network(error, attempt)
     return f"SSH with {attempt.place} failed ({error}). Try: {attempt.settings.command}"
@@ -71,31 +81,59 @@ def explain(error: Exception, attempt: Attempt) -> str:
 def _network(error: OSError, attempt: Attempt) -> str:
     if isinstance(error, socket.gaierror):
         name = attempt.settings.address
-        return f"the name {name} is not known ({error.strerror}). Check its spelling, or give it a HostName in ~/.ssh/config."
+        return (
+            f"the name {name} is not known ({error.strerror}). Check its spelling, "
+            "or give it a HostName in ~/.ssh/config."
+        )
     if error.errno == errno.ECONNREFUSED:
-        return f"{attempt.place} refused the connection. Start sshd there, or name the port it listens on."
+        return (
+            f"{attempt.place} refused the connection. Start sshd there, "
+            "or name the port it listens on."
+        )
     if isinstance(error, TimeoutError):
-        return f"no answer from {attempt.place} in {attempt.timeout_s:.0f} s. Is it switched on, and does its firewall let SSH in?"
+        return (
+            f"no answer from {attempt.place} in {attempt.timeout_s:.0f} s. "
+            "Is it switched on, and does its firewall let SSH in?"
+        )
     if error.errno in _FAR:
-        return f"{attempt.place} cannot be reached ({error.strerror}). Is it switched on, and is there a route to it?"
-    return f"SSH with {attempt.place} failed ({error.strerror or error}). Try: {attempt.settings.command}"
+        return (
+            f"{attempt.place} cannot be reached ({error.strerror}). "
+            "Is it switched on, and is there a route to it?"
+        )
+    return (
+        f"SSH with {attempt.place} failed ({error.strerror or error}). Try: "
+        f"{attempt.settings.command}"
+    )
 
 
 def _host_key(error: HostKeyError, attempt: Attempt) -> str:
     settings = attempt.settings
-    file = next((str(path) for path in settings.known_hosts if str(path) != "/dev/null"), "~/.ssh/known_hosts")
-    name = settings.key_alias or (settings.address if settings.port == 22 else f"[{settings.address}]:{settings.port}")
+    file = next(
+        (str(path) for path in settings.known_hosts if str(path) != "/dev/null"),
+        "~/.ssh/known_hosts",
+    )
+    name = settings.key_alias or (
+        settings.address if settings.port == 22 else f"[{settings.address}]:{settings.port}"
+    )
     if isinstance(error.verdict, Unknown):
-        scan = f"ssh-keyscan{f' -p {settings.port}' if settings.port != 22 else ''} {settings.address} >> {file}"
+        scan = (
+            f"ssh-keyscan{f' -p {settings.port}' if settings.port != 22 else ''} "
+            f"{settings.address} >> {file}"
+        )
         return (
-            f"its host key ({error.shown}) is not known. Log in once with `{attempt.settings.command}` and compare it, or trust it: {scan}"
+            f"its host key ({error.shown}) is not known. "
+            f"Log in once with `{attempt.settings.command}` and compare it, or trust it: {scan}"
         )
     entry = error.verdict.entry
     place = f"{entry.file}:{entry.line}"
     if isinstance(error.verdict, Revoked):
-        return f"its host key ({error.shown}) is marked as revoked in {place}. Do not log in; ask who runs the host."
+        return (
+            f"its host key ({error.shown}) is marked as revoked in {place}. Do not log in; "
+            "ask who runs the host."
+        )
     return (
-        f"its host key has CHANGED: it is {error.shown}, and {place} says otherwise. If the host was installed anew, remove the old key: "
+        f"its host key has CHANGED: it is {error.shown}, and {place} says otherwise. "
+        "If the host was installed anew, remove the old key: "
         f"ssh-keygen -R '{name}' -f {entry.file}. If not, another machine may be answering."
     )
 
@@ -105,9 +143,14 @@ def _authentication(attempt: Attempt) -> str:
     who = f"user {user}" if user else "this user"
     tried = ", ".join(identities.tried) if identities is not None else ""
     locked = ", ".join(identities.locked) if identities is not None else ""
-    text = f"{who} was not let in (" + (f"tried {tried}" if tried else "there was no key to try") + ")."
+    text = (
+        f"{who} was not let in ("
+        + (f"tried {tried}" if tried else "there was no key to try")
+        + ")."
+    )
     if locked:
         return f"{text} {locked} has a passphrase, which only ssh-agent can give: ssh-add {locked}"
     return (
-        f"{text} Check that `{attempt.settings.command}` works without a question: ssh-copy-id, IdentityFile, `user:` in the cluster file."
+        f"{text} Check that `{attempt.settings.command}` works without a question: "
+        "ssh-copy-id, IdentityFile, `user:` in the cluster file."
     )

@@ -1,4 +1,5 @@
-"""A port of this machine that leads to an address as seen from a host, through an SSH connection."""
+"""A port of this machine that leads to an address as seen from a host, through an SSH
+connection."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ _GONE = (OSError, EOFError, SSHException)
 
 
 class Forward:
-    """Listens on 127.0.0.1, on a port the kernel chooses, until `close`. The other end of `transport` connects each client to `target`
-    (host, port); if it cannot, the client's connection is closed."""
+    """Listens on 127.0.0.1, on a port the kernel chooses, until `close`. The other end of
+    `transport` connects each client to `target` (host, port); if it cannot, the client's connection
+    is closed."""
 
     def __init__(self, transport: Any, target: tuple[str, int]) -> None:
         self._transport = transport
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        threading.Thread(target=self._accept, name=f"forward-{target[0]}:{target[1]}", daemon=True).start()
+        threading.Thread(
+            target=self._accept, name=f"forward-{target[0]}:{target[1]}", daemon=True
+        ).start()
 
     @property
     def address(self) -> str:
@@ -34,7 +38,9 @@ class Forward:
     def close(self) -> None:
         """Accept no more clients; open connections end with the SSH connection."""
         with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone does not wake the thread that accepts
+            self._listener.shutdown(
+                socket.SHUT_RDWR
+            )  # closing alone does not wake the thread that accepts
         self._listener.close()
 
     def _accept(self) -> None:
@@ -43,7 +49,9 @@ class Forward:
                 ours, origin = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._join, args=(ours, origin), name="forward", daemon=True).start()
+            threading.Thread(
+                target=self._join, args=(ours, origin), name="forward", daemon=True
+            ).start()
 
     def _join(self, ours: socket.socket, origin: tuple[str, int]) -> None:
         try:
@@ -52,7 +60,9 @@ class Forward:
         except _GONE:
             ours.close()
             return
-        back = threading.Thread(target=_copy, args=(channel, ours), name="forward-back", daemon=True)
+        back = threading.Thread(
+            target=_copy, args=(channel, ours), name="forward-back", daemon=True
+        )
         back.start()
         _copy(ours, channel)
         back.join()

@@ -22,10 +22,18 @@ _SHOWN = 60  # characters of a command in a message
 
 
 class RemoteProcess:
-    """A running command (`HostProcess`). Leaving the context closes its input and output, which ends what reads or writes them. Raises
-    HostError when the connection is lost. purpose: a clause that says what the command does, where its text means nothing to a user."""
+    """A running command (`HostProcess`). Leaving the context closes its input and output, which
+    ends what reads or writes them. Raises HostError when the connection is lost. purpose: a clause
+    that says what the command does, where its text means nothing to a user."""
 
-    def __init__(self, host: str, command: str, transport: Any, open_timeout_s: float, purpose: str | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        command: str,
+        transport: Any,
+        open_timeout_s: float,
+        purpose: str | None = None,
+    ) -> None:
         self._host = host
         self._shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}..."
         self._purpose = purpose
@@ -37,13 +45,20 @@ class RemoteProcess:
             self._channel.exec_command(command)
         except _GONE as error:
             raise self._not_started(error) from None
-        self._reader = threading.Thread(target=self._read_stderr, name=f"ssh-stderr-{host}", daemon=True)
+        self._reader = threading.Thread(
+            target=self._read_stderr, name=f"ssh-stderr-{host}", daemon=True
+        )
         self._reader.start()
 
     def __enter__(self) -> RemoteProcess:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         with suppress(*_GONE):
             self._channel.close()
 
@@ -60,7 +75,9 @@ class RemoteProcess:
             if self._connection_is_lost():
                 raise self._lost() from None
             shown = "a Python there" if self._purpose else f"`{self._shown}`"
-            raise HostError(f"{self._host}: {shown} ended before it had read its input ({error}).") from None
+            raise HostError(
+                f"{self._host}: {shown} ended before it had read its input ({error})."
+            ) from None
 
     def close_stdin(self) -> None:
         with suppress(*_GONE):
@@ -78,10 +95,15 @@ class RemoteProcess:
         self._buffer = bytearray(rest)
         return line + b"\n"
 
-    def communicate(self, stdin: Input, deadline: float | None, *, keep_open: bool = False) -> Result:
-        """Write `stdin` and close it, unless it is to stay open; read all output and wait for the end."""
+    def communicate(
+        self, stdin: Input, deadline: float | None, *, keep_open: bool = False
+    ) -> Result:
+        """Write `stdin` and close it, unless it is to stay open; read all output and wait for the
+        end."""
         if not keep_open:
-            threading.Thread(target=self._feed, args=(stdin,), name=f"ssh-stdin-{self._host}", daemon=True).start()
+            threading.Thread(
+                target=self._feed, args=(stdin,), name=f"ssh-stdin-{self._host}", daemon=True
+            ).start()
         output = bytearray(self._buffer)
         while data := self._receive(deadline):
             output += data
@@ -122,17 +144,28 @@ class RemoteProcess:
     def _not_started(self, error: Exception) -> HostError:
         if self._purpose:
             cause = str(error).rstrip(".") or "the connection is lost"
-            return HostError(f"{self._host}: no SSH session could be opened ({cause}). Is the host still there?")
-        return HostError(f"{self._host}: `{self._shown}` could not be started ({error or 'the SSH connection is lost'}).")
+            return HostError(
+                f"{self._host}: no SSH session could be opened ({cause}). Is the host still there?"
+            )
+        return HostError(
+            f"{self._host}: "
+            f"`{self._shown}` could not be started ({error or 'the SSH connection is lost'})."
+        )
 
     def _lost(self) -> HostError:
         if self._purpose:
-            return HostError(f"{self._host}: the SSH connection was lost while {self._purpose}. Is the host still there?")
+            return HostError(
+                f"{self._host}: the SSH connection was lost while {self._purpose}. "
+                "Is the host still there?"
+            )
         return HostError(f"{self._host}: the SSH connection was lost while `{self._shown}` ran.")
 
     def _late(self) -> HostError:
         if self._purpose:
-            return HostError(f"{self._host}: no answer in time while {self._purpose}. Is the host still there, or is it very busy?")
+            return HostError(
+                f"{self._host}: no answer in time while {self._purpose}. "
+                "Is the host still there, or is it very busy?"
+            )
         return HostError(f"{self._host}: `{self._shown}` did not end in time.")
 
 

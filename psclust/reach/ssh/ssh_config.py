@@ -1,5 +1,6 @@
-"""The ssh configuration of this machine, as OpenSSH reads it: `~/.ssh/config`, then /etc/ssh/ssh_config, with `Include` (which paramiko
-does not follow). A host's entry in the cluster file wins over both."""
+"""The ssh configuration of this machine, as OpenSSH reads it: `~/.ssh/config`, then
+/etc/ssh/ssh_config, with `Include` (which paramiko does not follow). A host's entry in the cluster
+file wins over both."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _DEEPEST = 16  # OpenSSH's own limit on files that include files
 
 @dataclass(frozen=True)
 class HostSettings:
-    """The settings of one host. `config`: for fabric, which looks up the rest. `command`: to log in by hand."""
+    """The settings of one host. `config`: for fabric, which looks up the rest. `command`: to log in
+    by hand."""
 
     name: str
     address: str
@@ -40,7 +42,8 @@ class HostSettings:
 
 
 class SshConfiguration:
-    """`home`: the folder that holds `.ssh`. Raises StartError for a configuration that cannot be parsed."""
+    """`home`: the folder that holds `.ssh`. Raises StartError for a configuration that cannot be
+    parsed."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -50,7 +53,11 @@ class SshConfiguration:
 
     def of(self, host: Host) -> HostSettings:
         """User and port of `host` win."""
-        given = "".join(f"  {key} {value}\n" for key, value in (("User", host.user), ("Port", host.port)) if value is not None)
+        given = "".join(
+            f"  {key} {value}\n"
+            for key, value in (("User", host.user), ("Port", host.port))
+            if value is not None
+        )
         try:
             config = SSHConfig.from_text(f"Host {host.name}\n{given}Host *\n{self._text}")
             found = config.lookup(host.name)
@@ -65,15 +72,21 @@ class SshConfiguration:
                 key_alias=found.get("hostkeyalias"),
                 known_hosts=tuple(self._known_hosts(found)),
                 command=" ".join(_by_hand(host)),
-                connect_timeout_s=float(found["connecttimeout"]) if found.get("connecttimeout", "none") != "none" else None,
+                connect_timeout_s=float(found["connecttimeout"])
+                if found.get("connecttimeout", "none") != "none"
+                else None,
             )
         except (ConfigParseError, CouldNotCanonicalize, ValueError) as error:
             where = self._home / ".ssh" / "config"
-            raise StartError(f"{host.name}: {where}: not understood ({error}); see `ssh -G {host.name}`.") from None
+            raise StartError(
+                f"{host.name}: {where}: not understood ({error}); see `ssh -G {host.name}`."
+            ) from None
 
     def _known_hosts(self, found: dict[str, str]) -> Iterator[Path]:
         own = found.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")
-        system = found.get("globalknownhostsfile", f"{_SYSTEM}/ssh_known_hosts {_SYSTEM}/ssh_known_hosts2")
+        system = found.get(
+            "globalknownhostsfile", f"{_SYSTEM}/ssh_known_hosts {_SYSTEM}/ssh_known_hosts2"
+        )
         for word in shlex.split(f"{own} {system}"):
             if word.lower() != "none":
                 yield _path(word.replace("%d", str(self._home)), self._home)
@@ -87,8 +100,11 @@ def _by_hand(host: Host) -> Iterator[str]:
 
 
 def _jumps(value: str | None, own: set[str]) -> tuple[str, ...]:
-    """From `a,user@b:2222`, in order. A jump host that a rule for all hosts applies to does not jump through itself."""
-    hops = tuple(hop.strip().removeprefix("ssh://") for hop in (value or "").split(",") if hop.strip())
+    """From `a,user@b:2222`, in order. A jump host that a rule for all hosts applies to does not
+    jump through itself."""
+    hops = tuple(
+        hop.strip().removeprefix("ssh://") for hop in (value or "").split(",") if hop.strip()
+    )
     last = hops[-1].rpartition("@")[2].partition(":")[0] if hops else ""
     return () if last in own or [hop.lower() for hop in hops] == ["none"] else hops
 

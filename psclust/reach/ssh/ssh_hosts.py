@@ -18,16 +18,19 @@ from psclust.reach.ssh.log_in import LOST_AFTER_S, Dialer
 from psclust.reach.ssh.remote_process import RemoteProcess
 from psclust.spec.cluster import Host
 
-# sshd drops log-ins from the eleventh unfinished one on (MaxStartups), and all hosts behind a jump host share its sshd.
+# sshd drops log-ins from the eleventh unfinished one on (MaxStartups), and all hosts behind a jump
+# host share its sshd.
 PARALLEL = 8
 DEADLINE_S = 60.0  # for all log-ins together
 _OPEN_TIMEOUT_S = 30.0
 
 
 class SshHosts(AbstractContextManager["SshHosts"]):
-    """`Connections` by SSH. Entering logs in to all hosts, `parallel` at once. Hosts that are not reached within `deadline_s` raise one
-    StartError with a line for each; with `partial` the lines go into `failures`. Configuration, known hosts and keys are read from
-    `home`/.ssh (default: $HOME). `lost_after_s`: a connection that is silent for so long, or an attempt at one, counts as lost."""
+    """`Connections` by SSH. Entering logs in to all hosts, `parallel` at once. Hosts that are not
+    reached within `deadline_s` raise one StartError with a line for each; with `partial` the lines
+    go into `failures`. Configuration, known hosts and keys are read from `home`/.ssh (default:
+    $HOME). `lost_after_s`: a connection that is silent for so long, or an attempt at one, counts as
+    lost."""
 
     def __init__(
         self,
@@ -71,8 +74,17 @@ class SshHosts(AbstractContextManager["SshHosts"]):
         """See `Connections.names`."""
         return tuple(name for name in self._hosts if name in self._connections)
 
-    def run(self, host: str, command: str, *, stdin: Input = None, timeout_s: float | None = None, leashed: bool = False) -> Result:
-        """See `Connections.run`. Raises HostError when the connection is lost or `timeout_s` has passed."""
+    def run(
+        self,
+        host: str,
+        command: str,
+        *,
+        stdin: Input = None,
+        timeout_s: float | None = None,
+        leashed: bool = False,
+    ) -> Result:
+        """See `Connections.run`. Raises HostError when the connection is lost or `timeout_s` has
+        passed."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self.start(host, leash(command) if leashed else command) as process:
             return process.communicate(None if leashed else stdin, deadline, keep_open=leashed)
@@ -82,21 +94,33 @@ class SshHosts(AbstractContextManager["SshHosts"]):
         return RemoteProcess(host, command, self.transport(host), _OPEN_TIMEOUT_S, purpose)
 
     def address_of(self, host: str) -> str | None:
-        """See `Connections.address_of`; None behind a jump host or a ProxyCommand, and over IPv6."""
+        """See `Connections.address_of`; None behind a jump host or a ProxyCommand, and over
+        IPv6."""
         address = self._connections[host][1]
-        return address if address is not None and ipaddress.ip_address(address).version == 4 else None
+        return (
+            address if address is not None and ipaddress.ip_address(address).version == 4 else None
+        )
 
     def _log_in(self, dialer: Dialer, end: float) -> None:
-        outcomes = fan_out(list(self._hosts), lambda name: dialer.dial(self._hosts[name]), parallel=self._parallel, deadline=end + 1)
+        outcomes = fan_out(
+            list(self._hosts),
+            lambda name: dialer.dial(self._hosts[name]),
+            parallel=self._parallel,
+            deadline=end + 1,
+        )
         for count, (name, outcome) in enumerate(outcomes, 1):
             if isinstance(outcome, PsclustError):
-                self.failures[name] = str(outcome) if str(outcome).startswith(f"{name}: ") else f"{name}: {outcome}"
+                self.failures[name] = (
+                    str(outcome) if str(outcome).startswith(f"{name}: ") else f"{name}: {outcome}"
+                )
             else:
                 self._connections[name] = outcome
             if self._progress is not None:
                 self._progress(count, len(self._hosts), name)
         if self.failures and not self._partial:
-            raise StartError("\n".join(self.failures[name] for name in self._hosts if name in self.failures))
+            raise StartError(
+                "\n".join(self.failures[name] for name in self._hosts if name in self.failures)
+            )
 
     def transport(self, host: str) -> Any:
         """paramiko's transport. Raises HostError when the connection is lost."""

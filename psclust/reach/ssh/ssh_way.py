@@ -12,8 +12,16 @@ from psclust.spec.cluster import Host
 from psclust.spec.cluster_file import ClusterFile
 
 
-def connect(file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None) -> SshHosts:
-    return SshHosts(hosts, parallel=file.ssh.parallel, deadline_s=file.ssh.deadline, progress=progress, partial=partial)
+def connect(
+    file: ClusterFile, hosts: Sequence[Host], *, partial: bool, progress: Progress | None
+) -> SshHosts:
+    return SshHosts(
+        hosts,
+        parallel=file.ssh.parallel,
+        deadline_s=file.ssh.deadline,
+        progress=progress,
+        partial=partial,
+    )
 
 
 def tunnel_place(file: ClusterFile) -> Mapping[str, Any] | None:

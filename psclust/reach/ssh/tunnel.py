@@ -1,5 +1,5 @@
-"""A port of this machine that leads to an address as seen from a host, and outlives the SSH connection: if that is lost, the next client
-of the port opens a new one."""
+"""A port of this machine that leads to an address as seen from a host, and outlives the SSH
+connection: if that is lost, the next client of the port opens a new one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from psclust.reach.ssh.port_forward import Forward
 from psclust.reach.ssh.ssh_hosts import SshHosts
 from psclust.spec.cluster import Host
 
-# TCP retries after ever longer pauses: after a cut, a new connection is up sooner than the old one resumes.
+# TCP retries after ever longer pauses: after a cut, a new connection is up sooner than the old one
+# resumes.
 _LOST_AFTER_S = 3.0
 
 
@@ -22,7 +23,9 @@ class SshTunnel:
 
     def __init__(self, host: Host, target: tuple[str, int], home: Path | None = None) -> None:
         self._host = host
-        self._make: Callable[[], SshHosts] = lambda: SshHosts([host], home=home, lost_after_s=_LOST_AFTER_S)
+        self._make: Callable[[], SshHosts] = lambda: SshHosts(
+            [host], home=home, lost_after_s=_LOST_AFTER_S
+        )
         self._lock = threading.Lock()
         self._ssh: SshHosts | None = None
         self._forward = Forward(self, target)

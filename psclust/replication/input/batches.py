@@ -13,19 +13,24 @@ from psclust.replication.tf_types import Dataset, Tensor, Tensors
 def checked_dataset(dataset: Dataset) -> Dataset:
     """`dataset` itself. Raises UsageError if the input function returned something else."""
     if not isinstance(dataset, tf.data.Dataset):
-        raise UsageError(f"input_fn returned a {type(dataset).__name__}; return a tf.data.Dataset of (features, labels) batches")
+        raise UsageError(
+            f"input_fn returned a {type(dataset).__name__}; "
+            "return a tf.data.Dataset of (features, labels) batches"
+        )
     return dataset
 
 
 def features_and_labels(batch: Tensors) -> tuple[Tensors, Tensors]:
-    """(features, labels) of one dataset element; labels are None if the dataset yields features only."""
+    """(features, labels) of one dataset element; labels are None if the dataset yields features
+    only."""
     if isinstance(batch, tuple):
         if len(batch) == 2:
             return batch
         if len(batch) == 1:
             return batch[0], None
         raise UsageError(
-            f"input_fn yields tuples of {len(batch)} elements; yield (features, labels), each a tensor or a structure of tensors"
+            f"input_fn yields tuples of {len(batch)} elements; yield (features, labels), "
+            "each a tensor or a structure of tensors"
         )
     return batch, None
 
@@ -42,13 +47,18 @@ def known_examples(batch: Tensors) -> int | None:
 
 
 def count_rows(value: Tensors) -> Tensor:
-    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 for a scalar."""
+    """int64 scalar: the leading dimension of a tensor, a SparseTensor or a RaggedTensor; 1 for a
+    scalar."""
     if isinstance(value, tf.RaggedTensor):
         return value.nrows(tf.int64)
     if isinstance(value, tf.SparseTensor):
         return value.dense_shape[0]
     # Tensors that Python code returns have no static rank.
-    return tf.shape(value, tf.int64)[0] if value.shape.rank else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]
+    return (
+        tf.shape(value, tf.int64)[0]
+        if value.shape.rank
+        else tf.concat([tf.shape(value, tf.int64), [1]], 0)[0]
+    )
 
 
 def _first(batch: Tensors) -> Any:

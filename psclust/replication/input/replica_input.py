@@ -1,6 +1,8 @@
-"""The input of one replica: a dataset on its worker that can start at any batch and counts the examples of each batch.
+"""The input of one replica: a dataset on its worker that can start at any batch and counts the
+examples of each batch.
 
-A padding batch has no examples: replicas that step together go on with padding after their own data ends, until all have ended.
+A padding batch has no examples: replicas that step together go on with padding after their own data
+ends, until all have ended.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 @dataclass(frozen=True)
 class ReplicaInput:
     """features, labels: one batch. examples: int64 scalar, how many examples it has; 0 for padding.
-    initializer: starts the input after its first `skip` batches, an int64 placeholder; if `endless`, bool scalar, at the beginning.
+    initializer: starts the input after its first `skip` batches, an int64 placeholder; if
+    `endless`, bool scalar, at the beginning.
     next: builds the batch after this one, as (features, labels, examples)."""
 
     features: Tensors
@@ -34,23 +37,37 @@ class ReplicaInput:
     next: Callable[[], tuple[Tensors, Tensors, Tensor]]
 
 
-def build_input(model: Model, shard: Shard, *, pad: bool, group: int = 1, divisor: int = 1, skip: Tensor | None = None) -> ReplicaInput:
+def build_input(
+    model: Model,
+    shard: Shard,
+    *,
+    pad: bool,
+    group: int = 1,
+    divisor: int = 1,
+    skip: Tensor | None = None,
+) -> ReplicaInput:
     """Builds the input of one replica in the current device scope.
 
-    With `pad`, a dataset that has ended is continued with padding for ever: copies of its first batch with `examples` 0. So replicas may
-    end at different steps and every example counts. If `group` batches make one step, padding completes the last step. An endless dataset
-    skips nothing: it would read for as long as the training before, to reach a position without meaning. If the model has `drop_uneven`,
-    batches whose rows `divisor` replicas cannot split evenly are dropped; with one replica, batches smaller than the first. `skip`: a
-    placeholder shared with other inputs.
+    With `pad`, a dataset that has ended is continued with padding for ever: copies of its first
+    batch with `examples` 0. So replicas may end at different steps and every example counts. If
+    `group` batches make one step, padding completes the last step. An endless dataset skips
+    nothing: it would read for as long as the training before, to reach a position without meaning.
+    If the model has `drop_uneven`, batches whose rows `divisor` replicas cannot split evenly are
+    dropped; with one replica, batches smaller than the first. `skip`: a placeholder shared with
+    other inputs.
     """
     dataset = checked_dataset(model.dataset(ModeKeys.TRAIN, shard))
     if model.config.drop_uneven:
         dataset = _divisible(dataset, divisor) if divisor > 1 else _as_large_as_the_first(dataset)
     skip = new_skip() if skip is None else skip
     endless = tf.equal(dataset.cardinality(), tf.data.INFINITE_CARDINALITY)
-    flagged = tf.data.Dataset.zip((dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip)), _for_ever(1)))
+    flagged = tf.data.Dataset.zip(
+        (dataset.skip(tf.where(endless, tf.constant(0, tf.int64), skip)), _for_ever(1))
+    )
     if pad:
-        flagged = flagged.concatenate(tf.data.Dataset.zip((dataset.take(1).cache().repeat(), _for_ever(0))))
+        flagged = flagged.concatenate(
+            tf.data.Dataset.zip((dataset.take(1).cache().repeat(), _for_ever(0)))
+        )
     elif group > 1:
         flagged = _in_groups(flagged, dataset, group)
     iterator = tf.compat.v1.data.make_initializable_iterator(flagged)
@@ -69,14 +86,16 @@ def new_skip() -> Tensor:
 
 
 def refuse_python_input(graph: Graph) -> None:
-    """Raises UsageError if an input pipeline of `graph` calls Python, which a bare server cannot run."""
+    """Raises UsageError if an input pipeline of `graph` calls Python, which a bare server cannot
+    run."""
     for function in graph.as_graph_def().library.function:
         found = sorted({node.op for node in function.node_def} & _PYTHON_OPS)
         if found:
             raise UsageError(
-                f"input_fn uses Python code ({found[0]}, from tf.py_function, tf.numpy_function or Dataset.from_generator), and in-graph "
-                "workers are bare TensorFlow servers without Python. Use tf.data ops only, or Program(..., input_on_client=True) to run "
-                "the input in the client, or between-graph replication"
+                f"input_fn uses Python code ({found[0]}, from tf.py_function, "
+                "tf.numpy_function or Dataset.from_generator), and in-graph workers are bare "
+                "TensorFlow servers without Python. Use tf.data ops only, or Program(..., "
+                "input_on_client=True) to run the input in the client, or between-graph replication"
             )
 
 
@@ -98,7 +117,9 @@ def _in_groups(flagged: Dataset, dataset: Dataset, group: int) -> Dataset:
     """`flagged`, padded at its end to a multiple of `group` batches."""
     padding = tf.data.Dataset.zip((dataset.take(1).repeat(group - 1), _for_ever(0)))
     windows = flagged.window(group)
-    return windows.flat_map(lambda *window: tf.data.Dataset.zip(window).concatenate(padding).take(group))
+    return windows.flat_map(
+        lambda *window: tf.data.Dataset.zip(window).concatenate(padding).take(group)
+    )
 
 
 def _for_ever(flag: int) -> Dataset:

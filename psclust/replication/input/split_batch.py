@@ -1,7 +1,8 @@
 """Splits the batches of one input by rows over towers that step together.
 
-Every tower gets the same number of rows; if they do not divide evenly, the first towers get one more. A tower without rows computes a copy
-of one row with 0 examples, because the mean of an empty batch is NaN.
+Every tower gets the same number of rows; if they do not divide evenly, the first towers get one
+more. A tower without rows computes a copy of one row with 0 examples, because the mean of an empty
+batch is NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ _Part = tuple[Tensors, Tensors, Tensor]
 
 
 def split_input(whole: ReplicaInput, towers: int) -> list[ReplicaInput]:
-    """The inputs of `towers` towers that split the batches of `whole`, in the current device scope. Raises UsageError for a scalar."""
+    """The inputs of `towers` towers that split the batches of `whole`, in the current device scope.
+    Raises UsageError for a scalar."""
     batches = _Batches(whole, towers)
     parts = [batches.reader(tower) for tower in range(towers)]
     return [_with(replace(whole, next=following), following()) for following in parts]
@@ -46,7 +48,11 @@ class _Batches:
         def following() -> _Part:
             nonlocal number
             if number == len(self._split):
-                batch = self.whole.next() if number else (self.whole.features, self.whole.labels, self.whole.examples)
+                batch = (
+                    self.whole.next()
+                    if number
+                    else (self.whole.features, self.whole.labels, self.whole.examples)
+                )
                 self._split.append(_parts(batch, self.towers))
             number += 1
             return self._split[number - 1][tower]
@@ -66,7 +72,9 @@ def _parts(batch: _Part, towers: int) -> list[_Part]:
             # An empty part begins at the end of the batch, so it copies the last row.
             first = tf.minimum(begin, rows - 1)
             last = tf.maximum(end, first + 1)
-        part = tf.nest.map_structure(lambda value, first=first, last=last: _rows(value, first, last), (features, labels))
+        part = tf.nest.map_structure(
+            lambda value, first=first, last=last: _rows(value, first, last), (features, labels)
+        )
         found.append((*part, (end - begin) * counts))
     return found
 
@@ -81,7 +89,11 @@ def _rows(value: Tensors, first: Tensor, last: Tensor) -> Tensors:
         return None
     if isinstance(value, tf.SparseTensor):
         others = value.dense_shape[1:]
-        part = tf.sparse.slice(value, tf.concat([[first], tf.zeros_like(others)], 0), tf.concat([[last - first], others], 0))
+        part = tf.sparse.slice(
+            value,
+            tf.concat([[first], tf.zeros_like(others)], 0),
+            tf.concat([[last - first], others], 0),
+        )
         part.set_shape(tf.TensorShape([None]).concatenate(value.shape[1:]))
         return part
     return value[first:last]
@@ -93,9 +105,12 @@ def _checked(structure: Tensors, rows: Tensor) -> Sequence[Operation]:
     for value in (value for value in tf.nest.flatten(structure) if value is not None):
         if value.shape.rank == 0:
             raise UsageError(
-                "split_batch splits every tensor of a batch by rows, and input_fn yields a scalar; repeat it for each row, or leave "
-                "split_batch out"
+                "split_batch splits every tensor of a batch by rows, and input_fn yields a scalar; "
+                "repeat it for each row, or leave split_batch out"
             )
-        text = "split_batch splits every tensor of a batch by rows, and input_fn yields tensors with different numbers of rows"
+        text = (
+            "split_batch splits every tensor of a batch by rows, "
+            "and input_fn yields tensors with different numbers of rows"
+        )
         found.append(tf.debugging.assert_equal(count_rows(value), rows, message=text))
     return found

@@ -1,11 +1,13 @@
 """Batch normalization over replicas: `psclust.batch_normalization`.
 
-S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift", 2015. TensorFlow
-has no layer for graphs any more: Keras 3 removed `tf.compat.v1.layers`, and its own layer never updates moving statistics in a graph.
+S. Ioffe and C. Szegedy, "Batch Normalization: Accelerating Deep Network Training by Reducing
+Internal Covariate Shift", 2015. TensorFlow has no layer for graphs any more: Keras 3 removed
+`tf.compat.v1.layers`, and its own layer never updates moving statistics in a graph.
 
-If replicas share moments, they all-reduce batch sizes, means and variances instead of sums of squares: the variance of the global batch is
-the mean of the variances plus the variance of the means (T. Chan, G. Golub and R. LeVeque, 1983), which keeps its precision if the mean is
-large. Backpropagation goes through the all-reduce too, so the gradient is that of the global batch.
+If replicas share moments, they all-reduce batch sizes, means and variances instead of sums of
+squares: the variance of the global batch is the mean of the variances plus the variance of the
+means (T. Chan, G. Golub and R. LeVeque, 1983), which keeps its precision if the mean is large.
+Backpropagation goes through the all-reduce too, so the gradient is that of the global batch.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.tf_types import Operation, Tensor, Variable
-from psclust.replication.towers.replica_context import AllReduce, Replica, Statistic, current_replica
+from psclust.replication.towers.replica_context import (
+    AllReduce,
+    Replica,
+    Statistic,
+    current_replica,
+)
 
 
 def batch_normalization(
@@ -28,17 +35,23 @@ def batch_normalization(
     scale: bool = True,
     name: str | None = None,
 ) -> Tensor:
-    """`x` normalized over all dimensions but `axis`, to `gamma * (x - mean) / sqrt(variance + epsilon) + beta`.
+    """`x` normalized over all dimensions but `axis`, to `gamma * (x - mean) / sqrt(variance +
+    epsilon) + beta`.
 
-    `training`, a bool or a bool scalar tensor, selects mean and variance of the batch, otherwise the moving ones. The ops that move these
-    are in UPDATE_OPS, or run by psclust if `TrainConfig.moving_statistics` is mean or sync. Variables: gamma, beta (trained),
-    moving_mean, moving_variance, each [x.shape[axis]] float32, in the variable scope `name` (default: batch_normalization).
-    The variance is the population variance (divided by n). Raises UsageError if x has no static size along `axis`.
+    `training`, a bool or a bool scalar tensor, selects mean and variance of the batch, otherwise
+    the moving ones. The ops that move these are in UPDATE_OPS, or run by psclust if
+    `TrainConfig.moving_statistics` is mean or sync. Variables: gamma, beta (trained), moving_mean,
+    moving_variance, each [x.shape[axis]] float32, in the variable scope `name` (default:
+    batch_normalization). The variance is the population variance (divided by n). Raises UsageError
+    if x has no static size along `axis`.
     """
     x = tf.convert_to_tensor(x)
     axes, shape = _axes(x, axis)
     with tf.compat.v1.variable_scope(name, default_name="batch_normalization"):
-        moving_mean, moving_variance = _variable("moving_mean", shape, 0, False), _variable("moving_variance", shape, 1, False)
+        moving_mean, moving_variance = (
+            _variable("moving_mean", shape, 0, False),
+            _variable("moving_variance", shape, 1, False),
+        )
         gamma = _variable("gamma", shape, 1, True) if scale else None
         beta = _variable("beta", shape, 0, True) if center else None
         if training is False:
@@ -49,36 +62,53 @@ def batch_normalization(
             _keep(batch, (moving_mean, moving_variance), momentum, training, replica)
             mean, variance = batch
             if training is not True:
-                mean, variance = tf.where(training, mean, moving_mean), tf.where(training, variance, moving_variance)
+                mean, variance = (
+                    tf.where(training, mean, moving_mean),
+                    tf.where(training, variance, moving_variance),
+                )
         wide = [x.shape[axis] if i not in axes else 1 for i in range(x.shape.rank)]
-        mean, variance, gamma, beta = (None if v is None else tf.reshape(v, wide) for v in (mean, variance, gamma, beta))
-        return tf.cast(tf.nn.batch_normalization(tf.cast(x, tf.float32), mean, variance, beta, gamma, epsilon), x.dtype)
+        mean, variance, gamma, beta = (
+            None if v is None else tf.reshape(v, wide) for v in (mean, variance, gamma, beta)
+        )
+        return tf.cast(
+            tf.nn.batch_normalization(tf.cast(x, tf.float32), mean, variance, beta, gamma, epsilon),
+            x.dtype,
+        )
 
 
 def _axes(x: Tensor, axis: int) -> tuple[list[int], list[int]]:
     """The dimensions to average over, and the shape of the parameters."""
     if x.shape.rank is None or not -x.shape.rank <= axis < x.shape.rank or x.shape[axis] is None:
         raise UsageError(
-            f"batch_normalization: the input of shape {x.shape} has no known size along axis {axis}; set its shape, or choose another axis"
+            f"batch_normalization: the input of shape {x.shape} has no known size along axis "
+            f"{axis}; set its shape, or choose another axis"
         )
     return [i for i in range(x.shape.rank) if i != axis % x.shape.rank], [x.shape[axis]]
 
 
 def _variable(name: str, shape: list[int], value: float, trainable: bool) -> Variable:
     initializer = tf.compat.v1.constant_initializer(value)
-    return tf.compat.v1.get_variable(name, shape, tf.float32, initializer, trainable=trainable, use_resource=True)
+    return tf.compat.v1.get_variable(
+        name, shape, tf.float32, initializer, trainable=trainable, use_resource=True
+    )
 
 
 def _moments(x: Tensor, axes: list[int], replica: Replica | None) -> tuple[Tensor, Tensor]:
-    """Mean and variance over `axes` of this replica's batch, or of the global batch if replicas share moments."""
+    """Mean and variance over `axes` of this replica's batch, or of the global batch if replicas
+    share moments."""
     mean, variance = tf.nn.moments(x, axes)
     if replica is None or replica.all_reduce is None:
         return mean, variance
-    size = tf.cast(tf.size(x, tf.int64) // x.shape[next(i for i in range(x.shape.rank) if i not in axes)], tf.float32)
+    size = tf.cast(
+        tf.size(x, tf.int64) // x.shape[next(i for i in range(x.shape.rank) if i not in axes)],
+        tf.float32,
+    )
     return _combined(size * replica.present, mean, variance, replica.all_reduce)
 
 
-def _combined(size: Tensor, mean: Tensor, variance: Tensor, all_reduce: AllReduce) -> tuple[Tensor, Tensor]:
+def _combined(
+    size: Tensor, mean: Tensor, variance: Tensor, all_reduce: AllReduce
+) -> tuple[Tensor, Tensor]:
     """Mean and variance of the union of all replicas' batches."""
     row = tf.stack([mean, variance, tf.fill(tf.shape(mean), size)])
     mine = tf.one_hot(all_reduce.index, all_reduce.replicas)[:, tf.newaxis, tf.newaxis]
@@ -90,7 +120,11 @@ def _combined(size: Tensor, mean: Tensor, variance: Tensor, all_reduce: AllReduc
 
 
 def _keep(
-    batch: tuple[Tensor, Tensor], moving: tuple[Variable, Variable], momentum: float, training: bool | Tensor, replica: Replica | None
+    batch: tuple[Tensor, Tensor],
+    moving: tuple[Variable, Variable],
+    momentum: float,
+    training: bool | Tensor,
+    replica: Replica | None,
 ) -> None:
     """Has the moving statistics moved, unless the batch is padding or not for training."""
     for value, variable in zip(batch, moving, strict=True):
@@ -101,7 +135,9 @@ def _keep(
             replica.statistics.append(Statistic(variable, value, momentum))
             continue
         rate = 1 - momentum if replica is None else (1 - momentum) * replica.present
-        tf.compat.v1.add_to_collection(tf.compat.v1.GraphKeys.UPDATE_OPS, move(variable, value, rate))
+        tf.compat.v1.add_to_collection(
+            tf.compat.v1.GraphKeys.UPDATE_OPS, move(variable, value, rate)
+        )
 
 
 def move(variable: Variable, value: Tensor, rate: float | Tensor) -> Operation:

@@ -1,7 +1,8 @@
-"""Moving statistics of every tower's own, averaged over the towers every N updates (`TrainConfig.statistics_every`).
+"""Moving statistics of every tower's own, averaged over the towers every N updates
+(`TrainConfig.statistics_every`).
 
-They cross the wire only once in N updates, but towers drift apart in between. The variables and checkpoints hold the last average; a lost
-worker loses its changes since then.
+They cross the wire only once in N updates, but towers drift apart in between. The variables and
+checkpoints hold the last average; a lost worker loses its changes since then.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.training_state import State
 
 
-def move_own(towers: Sequence[Tower], workers: Sequence[str], state: State, every: int) -> Sequence[Operation]:
-    """The ops that move each tower's own statistics, and average them if the current step is a multiple of `every`."""
+def move_own(
+    towers: Sequence[Tower], workers: Sequence[str], state: State, every: int
+) -> Sequence[Operation]:
+    """The ops that move each tower's own statistics, and average them if the current step is a
+    multiple of `every`."""
     copies = [
-        [_copy(s, worker, index) for s in tower.statistics] for index, (tower, worker) in enumerate(zip(towers, workers, strict=True))
+        [_copy(s, worker, index) for s in tower.statistics]
+        for index, (tower, worker) in enumerate(zip(towers, workers, strict=True))
     ]
     moved = []
     for tower, own in zip(towers, copies, strict=True):
@@ -37,7 +42,8 @@ def move_own(towers: Sequence[Tower], workers: Sequence[str], state: State, ever
 
 
 def _copy(statistic: Statistic, worker: str, index: int) -> Variable:
-    """A local variable on the worker, initialized in every session with the value that all towers share."""
+    """A local variable on the worker, initialized in every session with the value that all towers
+    share."""
     name = f"{statistic.variable.op.name}/tower_{index}"
     with tf.device(worker):
         return tf.compat.v1.Variable(

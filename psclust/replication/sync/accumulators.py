@@ -1,6 +1,8 @@
-"""Accumulators: they hold gradients on the ps of their variable, dense or sparse, until their sum is taken.
+"""Accumulators: they hold gradients on the ps of their variable, dense or sparse, until their sum
+is taken.
 
-An accumulator has a number. It silently refuses gradients of an older number, and taking from it adds one to the number.
+An accumulator has a number. It silently refuses gradients of an older number, and taking from it
+adds one to the number.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from psclust.replication.tf_types import Accumulator, Gradient, Operation, Tenso
 
 @dataclass(frozen=True)
 class AccumulatorOps:
-    """Ops on a group of accumulators, in a streamed round also of the queues of `Arrivals`, which refuse nothing. open: refuses gradients
-    older than `round`, an int64 scalar placeholder, from now on. counts: for each, how many gradients it holds; int32 scalars. empty: for
-    each, the op that empties it."""
+    """Ops on a group of accumulators, in a streamed round also of the queues of `Arrivals`, which
+    refuse nothing. open: refuses gradients older than `round`, an int64 scalar placeholder, from
+    now on. counts: for each, how many gradients it holds; int32 scalars. empty: for each, the op
+    that empties it."""
 
     round: Tensor
     open: Operation
@@ -27,7 +30,10 @@ class AccumulatorOps:
 
 
 def accumulator_ops(
-    accumulators: Sequence[Accumulator], variables: Sequence[Variable], sums: Sequence[Gradient], round_: Tensor
+    accumulators: Sequence[Accumulator],
+    variables: Sequence[Variable],
+    sums: Sequence[Gradient],
+    round_: Tensor,
 ) -> AccumulatorOps:
     """Of the accumulators of `variables`, from which `take` gave `sums`."""
     pairs = list(zip(accumulators, variables, strict=True))
@@ -39,18 +45,28 @@ def accumulator_ops(
     )
 
 
-def accumulator_for(gradient: Gradient, variable: Variable, owner: int | None = None) -> Accumulator:
-    """The accumulator of a variable, shared by the graphs of all workers. owner: the one worker that pushes into it; None: all do."""
+def accumulator_for(
+    gradient: Gradient, variable: Variable, owner: int | None = None
+) -> Accumulator:
+    """The accumulator of a variable, shared by the graphs of all workers. owner: the one worker
+    that pushes into it; None: all do."""
     sparse = isinstance(gradient, tf.IndexedSlices)
-    kind = tf.compat.v1.SparseConditionalAccumulator if sparse else tf.compat.v1.ConditionalAccumulator
+    kind = (
+        tf.compat.v1.SparseConditionalAccumulator if sparse else tf.compat.v1.ConditionalAccumulator
+    )
     # Variable names have no @.
     name = f"psclust/{variable.op.name}" + ("" if owner is None else f"@{owner}")
     with tf.device(variable.device):
-        # SUM, not MEAN: the sparse accumulator's mean divides every row by how many workers touched that row.
-        return kind(variable.dtype.base_dtype, shape=variable.shape, shared_name=name, reduction_type="SUM")
+        # SUM, not MEAN: the sparse accumulator's mean divides every row by how many workers touched
+        # that row.
+        return kind(
+            variable.dtype.base_dtype, shape=variable.shape, shared_name=name, reduction_type="SUM"
+        )
 
 
-def push(accumulator: Accumulator, gradient: Gradient, variable: Variable, stamp: Tensor) -> Operation:
+def push(
+    accumulator: Accumulator, gradient: Gradient, variable: Variable, stamp: Tensor
+) -> Operation:
     """The op that adds a gradient numbered `stamp`, int64 scalar."""
     with tf.device(variable.device):
         if isinstance(gradient, tf.IndexedSlices):
@@ -59,7 +75,8 @@ def push(accumulator: Accumulator, gradient: Gradient, variable: Variable, stamp
 
 
 def take(accumulator: Accumulator, variable: Variable, needed: Tensor = 1) -> Gradient:
-    """The sum of the added gradients; taking it empties the accumulator. Waits for `needed` gradients, int32 scalar."""
+    """The sum of the added gradients; taking it empties the accumulator. Waits for `needed`
+    gradients, int32 scalar."""
     with tf.device(variable.device):
         if isinstance(accumulator, tf.compat.v1.SparseConditionalAccumulator):
             return accumulator.take_indexed_slices_grad(needed)

@@ -1,15 +1,18 @@
-"""Where the gradients of a streamed round wait, on the ps of their variable, until those of all workers are there.
+"""Where the gradients of a streamed round wait, on the ps of their variable, until those of all
+workers are there.
 
-Those of the first two workers wait in a queue each, in the memory in which they have arrived, and their sum takes the place of one of them.
-An accumulator copies the first gradient that it gets, and keeps its sum, which the next op must not write over. It adds up those of all
-other workers, so that a ps holds three gradients of a variable at most, however many workers there are:
+Those of the first two workers wait in a queue each, in the memory in which they have arrived, and
+their sum takes the place of one of them. An accumulator copies the first gradient that it gets, and
+keeps its sum, which the next op must not write over. It adds up those of all other workers, so that
+a ps holds three gradients of a variable at most, however many workers there are:
 
     worker 0 --> queue -------+
     worker 1 --> queue -------+--> sum
     others   --> accumulator -+
 
-A gradient of an older round, of a process of the worker that was thought dead, is refused by an accumulator. In a queue it is found out
-when it has been taken, by the round that is with it: the chief begins anew, as if it had been restarted, and rolls the variables back.
+A gradient of an older round, of a process of the worker that was thought dead, is refused by an
+accumulator. In a queue it is found out when it has been taken, by the round that is with it: the
+chief begins anew, as if it had been restarted, and rolls the variables back.
 """
 
 from __future__ import annotations
@@ -33,8 +36,8 @@ def place_of(worker: int) -> int:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Of the gradients of `variable`, which are dense. queues: of the first workers, (round, gradient), int64 scalar and as the variable.
-    others: None if there are no others."""
+    """Of the gradients of `variable`, which are dense. queues: of the first workers, (round,
+    gradient), int64 scalar and as the variable. others: None if there are no others."""
 
     variable: Variable
     queues: Sequence[Any]
@@ -54,22 +57,30 @@ class Arrivals:
 
     def push_zero(self, place: int, round_: Tensor) -> Operation:
         with tf.device(self.variable.device):
-            return self.push(place, tf.zeros(self.variable.shape, self.variable.dtype.base_dtype), round_)
+            return self.push(
+                place, tf.zeros(self.variable.shape, self.variable.dtype.base_dtype), round_
+            )
 
     def count(self, place: int) -> Tensor:
         """How many gradients wait at a place, int32 scalar."""
         with tf.device(self.variable.device):
-            return self.queues[place].size() if self.others is None or place < len(self.queues) else self.others.num_accumulated()
+            return (
+                self.queues[place].size()
+                if self.others is None or place < len(self.queues)
+                else self.others.num_accumulated()
+            )
 
     def most(self, place: int, workers: int) -> int:
         """How many a sum takes from a place at most."""
         return 1 if place < len(self.queues) else workers - len(self.queues)
 
     def take(self, others: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """(one gradient from each queue and the sum of `others`, int32 scalar, from the accumulator, when they are there; the rounds of
-        those from queues, int64 scalars)."""
+        """(one gradient from each queue and the sum of `others`, int32 scalar, from the
+        accumulator, when they are there; the rounds of those from queues, int64 scalars)."""
         with tf.device(self.variable.device):
-            rounds, gradients = (list(each) for each in zip(*[queue.dequeue() for queue in self.queues], strict=True))
+            rounds, gradients = (
+                list(each) for each in zip(*[queue.dequeue() for queue in self.queues], strict=True)
+            )
             if self.others is not None:
                 gradients.append(take(self.others, self.variable, others))
             return gradients, rounds
@@ -79,11 +90,20 @@ def arrivals_of(variable: Variable, workers: int) -> Arrivals:
     """Shared by the graphs of all workers."""
     with tf.device(variable.device):
         types, shapes = [tf.int64, variable.dtype.base_dtype], [[], variable.shape]
-        names = [f"psclust/arrivals/{variable.op.name}@{worker}" for worker in range(min(workers, _QUEUED))]
-        queues = [tf.queue.FIFOQueue(-1, types, shapes, shared_name=name, name="arrivals") for name in names]
-    return Arrivals(variable, queues, accumulator_for(variable, variable) if workers > _QUEUED else None)
+        names = [
+            f"psclust/arrivals/{variable.op.name}@{worker}"
+            for worker in range(min(workers, _QUEUED))
+        ]
+        queues = [
+            tf.queue.FIFOQueue(-1, types, shapes, shared_name=name, name="arrivals")
+            for name in names
+        ]
+    return Arrivals(
+        variable, queues, accumulator_for(variable, variable) if workers > _QUEUED else None
+    )
 
 
 def others_of(taking_part: Tensor) -> Tensor:
-    """How many gradients to take from an accumulator, where workers take part or not, int32 [workers], 1 or 0. One of zero if none is."""
+    """How many gradients to take from an accumulator, where workers take part or not, int32
+    [workers], 1 or 0. One of zero if none is."""
     return tf.maximum(tf.reduce_sum(taking_part[_QUEUED:]), 1)

@@ -1,11 +1,14 @@
-"""The barrier with backup workers, as a pure transition table like the plain one: a step takes the first gradients that arrive.
+"""The barrier with backup workers, as a pure transition table like the plain one: a step takes the
+first gradients that arrive.
 
-A round is complete when `needed` gradients have been delivered, or as many as there are workers left. The other workers go on computing; a
-late gradient is dropped when it arrives, and only then does its worker get its next token, for the current round. So every worker has at
-most one gradient on its way, and a dropped gradient is always a complete one.
+A round is complete when `needed` gradients have been delivered, or as many as there are workers
+left. The other workers go on computing; a late gradient is dropped when it arrives, and only then
+does its worker get its next token, for the current round. So every worker has at most one gradient
+on its way, and a dropped gradient is always a complete one.
 
-Messages of several rounds are on their way at the same time, so a gradient is known by the round of the token it was computed with. The
-successor of a lost worker gets a token of a greater round at once; what the lost worker pushed is older than that and refused.
+Messages of several rounds are on their way at the same time, so a gradient is known by the round of
+the token it was computed with. The successor of a lost worker gets a token of a greater round at
+once; what the lost worker pushed is older than that and refused.
 """
 
 from __future__ import annotations
@@ -65,7 +68,8 @@ class BackupBarrier(Barrier):
         return super()._leave(message)
 
     def _replace(self, worker: int) -> list[Action]:
-        # The round in between is for emptying the worker's accumulators. Its input starts from the batches that updates have used up.
+        # The round in between is for emptying the worker's accumulators. Its input starts from the
+        # batches that updates have used up.
         self.round += 2
         del self._dropped[worker]
         return [Clear(worker, self.round), self._send(worker)]

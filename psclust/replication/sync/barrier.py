@@ -1,18 +1,25 @@
-"""The barrier of synchronous between-graph training, as a pure transition table: messages in, actions out.
+"""The barrier of synchronous between-graph training, as a pure transition table: messages in,
+actions out.
 
-TensorFlow's `SyncReplicasOptimizer` counts gradients, not workers: a fast worker may take a slow one's place, and a worker whose data ends
-leaves the others waiting for gradients that never come. This barrier knows each worker by its number.
+TensorFlow's `SyncReplicasOptimizer` counts gradients, not workers: a fast worker may take a slow
+one's place, and a worker whose data ends leaves the others waiting for gradients that never come.
+This barrier knows each worker by its number.
 
-A *round* is one attempt at one global step. A worker gets a token for the round, pushes exactly one gradient under the round's number, then
-sends a message and waits for its next token. The chief applies the mean when every worker that has not left has sent its message. Round
-numbers only grow, also when the chief restarts (they start from the clock), and accumulators refuse gradients of older rounds.
+A *round* is one attempt at one global step. A worker gets a token for the round, pushes exactly one
+gradient under the round's number, then sends a message and waits for its next token. The chief
+applies the mean when every worker that has not left has sent its message. Round numbers only grow,
+also when the chief restarts (they start from the clock), and accumulators refuse gradients of older
+rounds.
 
-A new *incarnation* marks a worker that was restarted. A worker that dies within a round may have pushed part of its gradient; its
-successor is *unsure* until all others have delivered and the accumulators show whether such a part is there. If so, the round is void and
-all workers compute the step again; if not, the successor gets a token of the same round. (Streamed rounds are always void then.)
+A new *incarnation* marks a worker that was restarted. A worker that dies within a round may have
+pushed part of its gradient; its successor is *unsure* until all others have delivered and the
+accumulators show whether such a part is there. If so, the round is void and all workers compute the
+step again; if not, the successor gets a token of the same round. (Streamed rounds are always void
+then.)
 
-Replicas that sum moments (`all_reduce`) wait for each other in the middle of a step. When one of them is lost or leaves, the others are
-released with made-up values; the round is *spoilt*, and void when all have delivered.
+Replicas that sum moments (`all_reduce`) wait for each other in the middle of a step. When one of
+them is lost or leaves, the others are released with made-up values; the round is *spoilt*, and void
+when all have delivered.
 """
 
 from __future__ import annotations
@@ -20,14 +27,24 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from psclust.replication.sync.barrier_actions import Action, CountGradients, DropMessages, Left, Release, Reset, Send, Warn
+from psclust.replication.sync.barrier_actions import (
+    Action,
+    CountGradients,
+    DropMessages,
+    Left,
+    Release,
+    Reset,
+    Send,
+    Warn,
+)
 from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The messages that a round still needs if all goes well, but for their `examples`, and the update that follows, but for its `examples`
-    and `batches`. actions, later: all that is then wanted, and the barrier as it will be, with the same exceptions."""
+    """The messages that a round still needs if all goes well, but for their `examples`, and the
+    update that follows, but for its `examples` and `batches`. actions, later: all that is then
+    wanted, and the barrier as it will be, with the same exceptions."""
 
     messages: Sequence[Message]
     update: Update
@@ -44,8 +61,9 @@ class Foreseen:
 
 
 class Barrier:
-    """The state of the current round. `ended`: the workers that ended their training before. `first_round` is greater than any round of an
-    earlier barrier. `step`: the global step; training stops at `max_steps`. `fresh`: there was no earlier barrier."""
+    """The state of the current round. `ended`: the workers that ended their training before.
+    `first_round` is greater than any round of an earlier barrier. `step`: the global step; training
+    stops at `max_steps`. `fresh`: there was no earlier barrier."""
 
     def __init__(
         self,
@@ -73,13 +91,14 @@ class Barrier:
 
     @property
     def awaited(self) -> Collection[int]:
-        """The workers whose message the round still needs; at least this many messages will come."""
+        """The workers whose message the round still needs; at least this many messages will
+        come."""
         return self._expected - self._examples.keys() - self._unsure
 
     @property
     def wanted(self) -> int:
-        """How many messages to wait for at a time. In an all-reduce the others send nothing until the successor of a lost worker has
-        joined, so that message must be received alone."""
+        """How many messages to wait for at a time. In an all-reduce the others send nothing until
+        the successor of a lost worker has joined, so that message must be received alone."""
         return min(1, len(self.awaited)) if self._all_reduce else len(self.awaited)
 
     @property
@@ -101,10 +120,16 @@ class Barrier:
         self._stopping = True
 
     def open(self) -> list[Action]:
-        """Shuts out what an earlier barrier left behind and calls all workers, also those that ended: their STOP may not have been sent."""
+        """Shuts out what an earlier barrier left behind and calls all workers, also those that
+        ended: their STOP may not have been sent."""
         resync = Token(Kind.RESYNC, 0, self.round, self._step)
         release = [Release(self.round)] if self._spoilt else []
-        return [Reset(self.round, blocked=self._spoilt), DropMessages(), *release, Send(dict.fromkeys(range(self._workers), resync))]
+        return [
+            Reset(self.round, blocked=self._spoilt),
+            DropMessages(),
+            *release,
+            Send(dict.fromkeys(range(self._workers), resync)),
+        ]
 
     def receive(self, message: Message) -> list[Action]:
         if message.kind is Kind.JOIN:
@@ -114,17 +139,21 @@ class Barrier:
         return self._leave(message) if message.kind is Kind.LEAVE else self._gradient(message)
 
     def unblock(self) -> list[Action]:
-        """Releases the replicas that wait in an all-reduce for a lost worker; for when all waiting messages have been received."""
+        """Releases the replicas that wait in an all-reduce for a lost worker; for when all waiting
+        messages have been received."""
         return self._release() if self._unsure else []
 
     def foreseen(self) -> Foreseen | None:
-        """What `receive` and `close_round` will want if each awaited worker delivers a gradient; None if that cannot be said yet. Changes
-        nothing here."""
+        """What `receive` and `close_round` will want if each awaited worker delivers a gradient;
+        None if that cannot be said yet. Changes nothing here."""
         awaited = self.awaited
         known = not self._unsure and awaited and awaited == self._incarnations.keys()
         if not known or not self.foresees or self._stopping or self._examples:
             return None
-        messages = [Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1) for worker in sorted(awaited)]
+        messages = [
+            Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1)
+            for worker in sorted(awaited)
+        ]
         later = self._copy()
         later._examples = dict.fromkeys(awaited, 1)
         actions = later._update()
@@ -149,7 +178,8 @@ class Barrier:
         return self._void() if self._stopping else self._update()
 
     def counted(self, exact: bool) -> list[Action]:
-        """Continues after `CountGradients`: without a part of a lost worker's gradient in the sums, the successors join the round."""
+        """Continues after `CountGradients`: without a part of a lost worker's gradient in the sums,
+        the successors join the round."""
         if not exact:
             return self._void()
         joined, self._unsure = sorted(self._unsure), set()
@@ -197,7 +227,8 @@ class Barrier:
         self._step += 1
         self._stopping = self._is_last_step
         batches, tokens = self._batches(), self._advance().tokens
-        # The messages of a round are received with the update that is foreseen to follow them, where one is.
+        # The messages of a round are received with the update that is foreseen to follow them,
+        # where one is.
         return [Update(self._step, examples, batches, tokens, 0 if self.foresees else self.wanted)]
 
     def _batches(self) -> dict[int, int]:
@@ -205,7 +236,8 @@ class Barrier:
         return {worker: 1 for worker, examples in self._examples.items() if examples}
 
     def _void(self) -> list[Action]:
-        """All workers compute the step again in a new round. The round in between is for emptying the accumulators."""
+        """All workers compute the step again in a new round. The round in between is for emptying
+        the accumulators."""
         text = f"a worker died in the middle of step {self._step + 1}; the step is computed again"
         warning = [Warn(text)] if self._unsure else []
         self._spoilt = False
@@ -222,4 +254,9 @@ class Barrier:
 
     def _send(self, *workers: int, kind: Kind = Kind.GO) -> Send:
         kind = Kind.STOP if self._stopping else kind
-        return Send({worker: Token(kind, self._incarnations[worker], self.round, self._step) for worker in workers})
+        return Send(
+            {
+                worker: Token(kind, self._incarnations[worker], self.round, self._step)
+                for worker in workers
+            }
+        )

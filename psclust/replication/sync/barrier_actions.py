@@ -1,4 +1,5 @@
-"""What a barrier wants done, in the order of its answer; the chief's coordinator does it. `Update`, in `barrier_messages`, is one more."""
+"""What a barrier wants done, in the order of its answer; the chief's coordinator does it. `Update`,
+in `barrier_messages`, is one more."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Empty the accumulators of the sums, which then refuse gradients older than `round`. blocked: replicas may be waiting in an all-reduce
-    of an older round, and taking from its accumulators would wait behind them; leave those filled."""
+    """Empty the accumulators of the sums, which then refuse gradients older than `round`. blocked:
+    replicas may be waiting in an all-reduce of an older round, and taking from its accumulators
+    would wait behind them; leave those filled."""
 
     round: int
     blocked: bool = False
@@ -39,7 +41,8 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class CountGradients:
-    """Answer with `Barrier.counted` whether every accumulator holds exactly `expected` gradients."""
+    """Answer with `Barrier.counted` whether every accumulator holds exactly `expected`
+    gradients."""
 
     expected: int
 
@@ -75,7 +78,8 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Backup workers: empty the worker's own accumulators, which then refuse gradients older than `round`."""
+    """Backup workers: empty the worker's own accumulators, which then refuse gradients older than
+    `round`."""
 
     worker: int
     round: int
@@ -83,7 +87,8 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Begin to update the variables of `round`, each when the gradients of all `workers` for it have arrived."""
+    """Begin to update the variables of `round`, each when the gradients of all `workers` for it
+    have arrived."""
 
     round: int
     workers: tuple[int, ...]
@@ -91,7 +96,8 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Push a gradient of zero, over no examples, of each of the `workers` for each variable of the stream of `round`."""
+    """Push a gradient of zero, over no examples, of each of the `workers` for each variable of the
+    stream of `round`."""
 
     round: int
     workers: tuple[int, ...]
@@ -99,11 +105,25 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """When the stream of `round` has ended, give all variables back the values they had before it."""
+    """When the stream of `round` has ended, give all variables back the values they had before
+    it."""
 
     round: int
 
 
 Action: TypeAlias = (
-    Send | Reset | DropMessages | Release | CountGradients | Left | Warn | Collect | Discard | Clear | Stream | Fill | RollBack | Update
+    Send
+    | Reset
+    | DropMessages
+    | Release
+    | CountGradients
+    | Left
+    | Warn
+    | Collect
+    | Discard
+    | Clear
+    | Stream
+    | Fill
+    | RollBack
+    | Update
 )

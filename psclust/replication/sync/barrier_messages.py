@@ -1,6 +1,8 @@
-"""What travels between the chief and the workers of a barrier, and its encoding: each record is an int64 vector of its fields, in order.
+"""What travels between the chief and the workers of a barrier, and its encoding: each record is an
+int64 vector of its fields, in order.
 
-A worker sends a `Message` to the chief's queue and takes a `Token` from its own queue. `Update` is fed to the chief's update.
+A worker sends a `Message` to the chief's queue and takes a `Token` from its own queue. `Update` is
+fed to the chief's update.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Kind(IntEnum):
 
 
 class Message(NamedTuple):
-    """Worker to chief. incarnation: a random number for the life of one worker process; examples: of the gradient."""
+    """Worker to chief. incarnation: a random number for the life of one worker process; examples:
+    of the gradient."""
 
     kind: Kind
     worker: int
@@ -49,8 +52,9 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The update that leads to global step `step`: apply the mean of the round's gradients, over `examples` examples; count `batches`
-    (worker -> number) as used up; send `tokens` (worker -> token); then wait for `wanted` messages."""
+    """The update that leads to global step `step`: apply the mean of the round's gradients, over
+    `examples` examples; count `batches` (worker -> number) as used up; send `tokens` (worker ->
+    token); then wait for `wanted` messages."""
 
     step: int
     examples: int
@@ -76,7 +80,9 @@ def decode_token(vector: Any) -> Token:
 
 def decode_messages(rows: Any) -> list[Message]:
     """Messages from an int64 array, one after another."""
-    return [Message(Kind(row[0]), *row[1:]) for row in np.reshape(rows, [-1, _MESSAGE_WIDTH]).tolist()]
+    return [
+        Message(Kind(row[0]), *row[1:]) for row in np.reshape(rows, [-1, _MESSAGE_WIDTH]).tolist()
+    ]
 
 
 def encode_tokens(tokens: Mapping[int, Token], workers: int) -> Any:
@@ -93,12 +99,22 @@ def tokens_shape(workers: int) -> list[int]:
     return [workers, _TOKEN_WIDTH]
 
 
-def encode_update(update: Update, workers: int, foreseen: Sequence[Message] = (), without: int | None = None) -> Any:
-    """int64, see `DecodedUpdate`. foreseen: the messages on whose arrival the update is made, one a worker; their `examples` count, not
-    those of `update`, nor its `batches`; without any, it is made at once. without: a worker that is sent no token."""
-    numbers = [len(foreseen), update.examples, update.wanted, *(update.batches.get(worker, 0) for worker in range(workers))]
+def encode_update(
+    update: Update, workers: int, foreseen: Sequence[Message] = (), without: int | None = None
+) -> Any:
+    """int64, see `DecodedUpdate`. foreseen: the messages on whose arrival the update is made, one a
+    worker; their `examples` count, not those of `update`, nor its `batches`; without any, it is
+    made at once. without: a worker that is sent no token."""
+    numbers = [
+        len(foreseen),
+        update.examples,
+        update.wanted,
+        *(update.batches.get(worker, 0) for worker in range(workers)),
+    ]
     for worker in range(workers):
-        numbers += _WITHOUT_TOKEN if worker == without else update.tokens.get(worker, _WITHOUT_TOKEN)
+        numbers += (
+            _WITHOUT_TOKEN if worker == without else update.tokens.get(worker, _WITHOUT_TOKEN)
+        )
     messages = {message.worker: message for message in foreseen}
     for worker in range(workers):
         numbers += messages.get(worker, _WITHOUT_MESSAGE)

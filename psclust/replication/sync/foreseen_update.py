@@ -1,13 +1,17 @@
-"""The update that waits for its round: the chief runs it before the round's messages are there, and the first ps itself sees that they are
-what the chief foresaw, so that no chief is asked between the last gradient and its update.
+"""The update that waits for its round: the chief runs it before the round's messages are there, and
+the first ps itself sees that they are what the chief foresaw, so that no chief is asked between the
+last gradient and its update.
 
-    asked      last message -> chief -> order -> update -> tokens            foreseen      last message -> update -> tokens -> chief
+    asked      last message -> chief -> order -> update -> tokens
+    foreseen   last message -> update -> tokens -> chief
 
-Otherwise nothing that touches a variable runs, and the chief decides from the messages, which it gets in either case. That is made by
-TensorFlow's dead tensors: the ops of the update have a control input from one end of a switch, on each ps.
+Otherwise nothing that touches a variable runs, and the chief decides from the messages, which it
+gets in either case. That is made by TensorFlow's dead tensors: the ops of the update have a control
+input from one end of a switch, on each ps.
 
-If the chief dies meanwhile, one ps may have made its part of the update, and another not, which waited for the decision of the first. So
-each ps keeps two marks, of the last update that began to write there and of the last that ended. If not all are equal, one is half made.
+If the chief dies meanwhile, one ps may have made its part of the update, and another not, which
+waited for the decision of the first. So each ps keeps two marks, of the last update that began to
+write there and of the last that ended. If not all are equal, one is half made.
 """
 
 from __future__ import annotations
@@ -25,8 +29,9 @@ from psclust.replication.variables.cell import Cell, Mark, cell
 
 @dataclass(frozen=True)
 class DecodedUpdate:
-    """An encoded update in a graph, int64 all. messages: how many to wait for before; examples, wanted: scalars; batches: [workers];
-    tokens: [4 * workers], see `encode_tokens`; foreseen: [5 * workers], of each the fields of its message, zeros without one."""
+    """An encoded update in a graph, int64 all. messages: how many to wait for before; examples,
+    wanted: scalars; batches: [workers]; tokens: [4 * workers], see `encode_tokens`; foreseen: [5 *
+    workers], of each the fields of its message, zeros without one."""
 
     messages: Tensor
     examples: Tensor
@@ -38,15 +43,18 @@ class DecodedUpdate:
 
 def decode_update(vector: Tensor, workers: int) -> DecodedUpdate:
     """The parts of an encoded update."""
-    numbers, *parts = tf.split(vector, [3, workers, workers * TOKEN_SHAPE[0], workers * MESSAGE_SHAPE[0]])
+    numbers, *parts = tf.split(
+        vector, [3, workers, workers * TOKEN_SHAPE[0], workers * MESSAGE_SHAPE[0]]
+    )
     return DecodedUpdate(*tf.unstack(numbers), *parts)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """update: float64 [2], 1 over the examples of the round, and a mark that no other update has; it and what depends on it exist only in a
-    run that updates. batches: int64 [workers]. answer: int64 [1 + 5 * messages], 1 or 0, whether the run updates, then the messages that it
-    waited for. unforeseen: int64 [messages, 5], these messages; exist only in a run that does not update."""
+    """update: float64 [2], 1 over the examples of the round, and a mark that no other update has;
+    it and what depends on it exist only in a run that updates. batches: int64 [workers]. answer:
+    int64 [1 + 5 * messages], 1 or 0, whether the run updates, then the messages that it waited for.
+    unforeseen: int64 [messages, 5], these messages; exist only in a run that does not update."""
 
     update: Tensor
     batches: Tensor
@@ -54,7 +62,8 @@ class Decision:
     unforeseen: Tensor
 
     def answer_after(self, made: Operation) -> Tensor:
-        """The answer, and that the run updates only when `made`, which depends on the update, has been."""
+        """The answer, and that the run updates only when `made`, which depends on the update, has
+        been."""
         with tf.control_dependencies([made]):
             yes = tf.identity(self.answer)
         with tf.control_dependencies([tf.identity(self.unforeseen)]):
@@ -64,10 +73,14 @@ class Decision:
 
 
 def decide(
-    order: DecodedUpdate, workers: int, receive: Callable[[Tensor], Tensor], admits: Callable[[Tensor], Tensor] | None = None
+    order: DecodedUpdate,
+    workers: int,
+    receive: Callable[[Tensor], Tensor],
+    admits: Callable[[Tensor], Tensor] | None = None,
 ) -> Decision:
-    """What a run with this `order` does. receive(count): the next messages, int64 [count, 5]. Without `order.messages` it awaits none and
-    updates. admits(round): whether an update of that round, int64 scalar, may be made when its messages are there; None: it may."""
+    """What a run with this `order` does. receive(count): the next messages, int64 [count, 5].
+    Without `order.messages` it awaits none and updates. admits(round): whether an update of that
+    round, int64 scalar, may be made when its messages are there; None: it may."""
     messages = receive(tf.cast(order.messages, tf.int32))
     # One row a worker. Another message more or less changes the sum of a kind or of an incarnation.
     rows = tf.math.unsorted_segment_sum(messages, messages[:, position(Message, "worker")], workers)
@@ -84,7 +97,9 @@ def decide(
     batches = tf.where(asked, tf.cast(examples > 0, tf.int64), order.batches)
     with tf.control_dependencies([messages]):
         mark = tf.timestamp()
-    _, update = tf.raw_ops.Switch(data=tf.stack([1.0 / tf.cast(total, tf.float64), mark]), pred=goes)
+    _, update = tf.raw_ops.Switch(
+        data=tf.stack([1.0 / tf.cast(total, tf.float64), mark]), pred=goes
+    )
     unforeseen, _ = tf.raw_ops.Switch(data=messages, pred=goes)
     answer = tf.concat([[tf.cast(goes, tf.int64)], tf.reshape(messages, [-1])], 0)
     return Decision(update, batches, answer, unforeseen)
@@ -111,9 +126,13 @@ class Gates:
         return self._factors[device]
 
     def hold(self, update: Sequence[Operation]) -> None:
-        """Holds back what was built since and `update` needs of variables and accumulators, until its ps has marked that the update begins:
-        an optimizer's decay of all its slots, say, waits for no gradient."""
-        new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[self._built :]}
+        """Holds back what was built since and `update` needs of variables and accumulators, until
+        its ps has marked that the update begins: an optimizer's decay of all its slots, say, waits
+        for no gradient."""
+        new = {
+            operation.name
+            for operation in tf.compat.v1.get_default_graph().get_operations()[self._built :]
+        }
         for operation in reached(update, before).values():
             if operation.name in new and any(_is_state(value) for value in operation.inputs):
                 self._held.setdefault(_cpu_of(operation.device), []).append(operation)
@@ -123,8 +142,12 @@ class Gates:
                 operation._add_control_input(begun)
 
     def end(self, device: str, counted: Operation) -> list[Operation]:
-        """The ops that mark that the update has ended: on each ps after what is held back there, on `device` when the step is `counted`."""
-        return [self._mark("ended", cpu, operations) for cpu, operations in {**self._held, _cpu_of(device): [counted]}.items()]
+        """The ops that mark that the update has ended: on each ps after what is held back there, on
+        `device` when the step is `counted`."""
+        return [
+            self._mark("ended", cpu, operations)
+            for cpu, operations in {**self._held, _cpu_of(device): [counted]}.items()
+        ]
 
     @property
     def marks(self) -> list[Mark]:

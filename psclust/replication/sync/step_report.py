@@ -1,10 +1,13 @@
-"""What a worker of a barrier sends to each ps beside its gradients, in one message: its report, and from the chief what it orders.
+"""What a worker of a barrier sends to each ps beside its gradients, in one message: its report, and
+from the chief what it orders.
 
-    to the first ps:      kind worker incarnation round examples | order of the stream | order of the update
-    to every other ps:    kind worker incarnation round examples | order of the stream
+    to the first ps:    kind worker incarnation round examples | order of the stream |
+                        order of the update
+    to every other ps:  kind worker incarnation round examples | order of the stream
 
-It leaves when the worker has a batch. So when the data has ended, nothing is pushed, not even a gradient that does not depend on the batch,
-and a step that fails has begun neither a stream nor an update.
+It leaves when the worker has a batch. So when the data has ended, nothing is pushed, not even a
+gradient that does not depend on the batch, and a step that fails has begun neither a stream nor an
+update.
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ _BEGIN = MESSAGE_SHAPE[0]
 
 @dataclass(frozen=True)
 class StepReport:
-    """first: device of the first ps. orders: int64 placeholder, zeros by default; None: the worker is not the chief. streamed: how many
-    numbers order a stream; 0: there is none."""
+    """first: device of the first ps. orders: int64 placeholder, zeros by default; None: the worker
+    is not the chief. streamed: how many numbers order a stream; 0: there is none."""
 
     first: str
     to_first: Tensor
@@ -33,14 +36,19 @@ class StepReport:
     streamed: int
 
     @classmethod
-    def of(cls, message: Tensor, layout: DeviceLayout, *, streamed: bool, chief: bool) -> StepReport:
-        """In the current device scope, the worker's. message: of its gradient, int64 [5], with the examples of its batch."""
+    def of(
+        cls, message: Tensor, layout: DeviceLayout, *, streamed: bool, chief: bool
+    ) -> StepReport:
+        """In the current device scope, the worker's. message: of its gradient, int64 [5], with the
+        examples of its batch."""
         workers = len(layout.workers)
         of_stream = 1 + workers if streamed else 0
         if not chief:
             return cls(layout.parameters, message, message, None, of_stream)
         size = of_stream + update_shape(workers)[0]
-        orders = tf.compat.v1.placeholder_with_default(tf.zeros([size], tf.int64), [size], name="orders")
+        orders = tf.compat.v1.placeholder_with_default(
+            tf.zeros([size], tf.int64), [size], name="orders"
+        )
         to_others = tf.concat([message, orders[:of_stream]], 0) if streamed else message
         return cls(layout.parameters, tf.concat([message, orders], 0), to_others, orders, of_stream)
 

@@ -1,13 +1,17 @@
-"""The barrier whose steps are streamed, as a pure transition table like the plain one: each variable is updated as soon as the gradients of
-all workers for it have arrived, and the update that ends the round only counts it.
+"""The barrier whose steps are streamed, as a pure transition table like the plain one: each
+variable is updated as soon as the gradients of all workers for it have arrived, and the update that
+ends the round only counts it.
 
-The chief begins the stream of a round for the workers it then expects, its *places*; each variable waits for one gradient of every place.
-If each place's message then comes, the step is counted when the stream has ended, as foreseen (`foreseen_update`). Both are part of the
-step of the chief's own replica, if that takes part.
-So a place that stays empty, because its worker left, is filled with a gradient of zero over no examples, and a worker that joins
-unexpectedly waits for the next round. In a void round all places are filled, which ends the stream, and the variables are rolled back.
-A round in which a worker died is void: what it has pushed may be in the variables already. All others compute the step again while its
-successor computes it for the first time, so the step takes no longer.
+The chief begins the stream of a round for the workers it then expects, its *places*; each variable
+waits for one gradient of every place. If each place's message then comes, the step is counted when
+the stream has ended, as foreseen (`foreseen_update`). Both are part of the step of the chief's own
+replica, if that takes part.
+So a place that stays empty, because its worker left, is filled with a gradient of zero over no
+examples, and a worker that joins unexpectedly waits for the next round. In a void round all places
+are filled, which ends the stream, and the variables are rolled back.
+A round in which a worker died is void: what it has pushed may be in the variables already. All
+others compute the step again while its successor computes it for the first time, so the step takes
+no longer.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ class StreamingBarrier(Barrier):
         if self._examples and not sum(self._examples.values()):
             # As in the plain barrier, there is no data any more.
             self._stopping = True
-        return self._void() if self._stopping or self._unsure or not self._examples else self._update()
+        return (
+            self._void() if self._stopping or self._unsure or not self._examples else self._update()
+        )
 
     def _begin(self) -> list[Action]:
         self._places = frozenset() if self._stopping else frozenset(self._expected)

@@ -1,7 +1,8 @@
-"""The replica that the current graph is being built for, as layers inside a model see it, and the moving statistics they hand to it.
+"""The replica that the current graph is being built for, as layers inside a model see it, and the
+moving statistics they hand to it.
 
-It is kept in a graph collection because the user's model function is in between: it calls `psclust.batch_normalization` without knowing
-how many replicas there are.
+It is kept in a graph collection because the user's model function is in between: it calls
+`psclust.batch_normalization` without knowing how many replicas there are.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ class Statistic:
     momentum: float
 
     def shared(self, replicas: int) -> Statistic:
-        """The same for one of several replicas that move the variable one after another instead of together."""
+        """The same for one of several replicas that move the variable one after another instead of
+        together."""
         return replace(self, momentum=1 - (1 - self.momentum) / replicas)
 
 
 class AllReduce(Protocol):
-    """Sums over the replicas of a synchronous step, in the middle of the model: one replica's access, see `sync/all_reduce.py`."""
+    """Sums over the replicas of a synchronous step, in the middle of the model: one replica's
+    access, see `sync/all_reduce.py`."""
 
     @property
     def replicas(self) -> int: ...
@@ -41,13 +44,15 @@ class AllReduce(Protocol):
     def index(self) -> int: ...
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum of the replicas' `value`, of one static shape. Its gradient is the sum of the gradients in all replicas."""
+        """The sum of the replicas' `value`, of one static shape. Its gradient is the sum of the
+        gradients in all replicas."""
 
 
 @dataclass(frozen=True)
 class Replica:
-    """present: float32 scalar, 0 for a padding batch, else 1. moving: `TrainConfig.moving_statistics`. all_reduce: sums over all replicas;
-    None if moments are not shared. statistics: what the model has added."""
+    """present: float32 scalar, 0 for a padding batch, else 1. moving:
+    `TrainConfig.moving_statistics`. all_reduce: sums over all replicas; None if moments are not
+    shared. statistics: what the model has added."""
 
     present: Tensor
     moving: str
@@ -56,7 +61,8 @@ class Replica:
 
 
 def current_replica() -> Replica | None:
-    """The replica that the current graph is being built for; None outside training, such as in evaluation."""
+    """The replica that the current graph is being built for; None outside training, such as in
+    evaluation."""
     found = tf.compat.v1.get_collection(_KEY)
     return found[-1] if found else None
 

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TowerKind:
-    """reuse: the variables exist and are shared. weighted: gradients are multiplied by the number of examples, to be averaged over towers.
-    maybe_empty: a batch may have no examples, and must then change nothing. bare: the input runs on a server without Python.
+    """reuse: the variables exist and are shared. weighted: gradients are multiplied by the number
+    of examples, to be averaged over towers. maybe_empty: a batch may have no examples, and must
+    then change nothing. bare: the input runs on a server without Python.
     all_reduce: sums over all towers, for the moments of their batches."""
 
     reuse: bool = False
@@ -32,7 +33,13 @@ class TowerKind:
     def in_graph(cls, plan: InGraphPlan, tower: int, all_reduce: AllReduce | None) -> TowerKind:
         """Number `tower` of the towers in one graph. A part of a split batch may be empty too."""
         maybe_empty = plan.padded or plan.split_on is not None
-        return cls(reuse=tower > 0, weighted=plan.combined, maybe_empty=maybe_empty, bare=plan.bare, all_reduce=all_reduce)
+        return cls(
+            reuse=tower > 0,
+            weighted=plan.combined,
+            maybe_empty=maybe_empty,
+            bare=plan.bare,
+            all_reduce=all_reduce,
+        )
 
     @classmethod
     def between_graph(cls, plan: BetweenGraphPlan, all_reduce: AllReduce | None) -> TowerKind:
@@ -42,10 +49,16 @@ class TowerKind:
     @classmethod
     def local(cls, plan: BetweenGraphPlan, tower: int, all_reduce: AllReduce | None) -> TowerKind:
         """Number `tower` of the towers of one worker, which become one with `joined`."""
-        return cls(reuse=tower > 0, weighted=True, maybe_empty=plan.towers_padded or plan.split, all_reduce=all_reduce)
+        return cls(
+            reuse=tower > 0,
+            weighted=True,
+            maybe_empty=plan.towers_padded or plan.split,
+            all_reduce=all_reduce,
+        )
 
     def for_batch(self, number: int, batches: int) -> TowerKind:
-        """The same for one of the `batches` that the tower accumulates for an update. Padding may complete the last ones."""
+        """The same for one of the `batches` that the tower accumulates for an update. Padding may
+        complete the last ones."""
         return replace(
             self,
             reuse=self.reuse or number > 0,

@@ -1,8 +1,9 @@
 """One update of the variables, from complete gradients to the ops after which the step counts.
 
-In order: weight decay, clipping by global norm, the check for values that are not finite, the optimizer, moving statistics, the moving
-average of the weights. An in-graph step, the chief of a synchronous barrier and every asynchronous replica build it once, so each part
-acts once an update, however many replicas contributed.
+In order: weight decay, clipping by global norm, the check for values that are not finite, the
+optimizer, moving statistics, the moving average of the weights. An in-graph step, the chief of a
+synchronous barrier and every asynchronous replica build it once, so each part acts once an update,
+however many replicas contributed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def apply_update(
     layout: DeviceLayout,
     settings: Settings,
 ) -> Sequence[Operation]:
-    """The ops of one update with the (averaged) `gradients` and `statistics`, in the current control dependencies."""
+    """The ops of one update with the (averaged) `gradients` and `statistics`, in the current
+    control dependencies."""
     with tf.device(layout.parameters):
         if settings.weight_decay:
             gradients = decay(gradients, settings.weight_decay)
@@ -45,16 +47,22 @@ def apply_update(
             built = len(tf.compat.v1.get_default_graph().get_operations())
             applied = optimizer.apply_gradients(gradients)
             share_reads(built)
-            moved = [move(statistic.variable, statistic.value, 1 - statistic.momentum) for statistic in statistics]
+            moved = [
+                move(statistic.variable, statistic.value, 1 - statistic.momentum)
+                for statistic in statistics
+            ]
         if settings.average_decay is None:
             return [applied, *moved]
         with tf.control_dependencies([applied]):
-            averages = move_averages(tf.compat.v1.trainable_variables(), settings.average_decay, state.global_step)
+            averages = move_averages(
+                tf.compat.v1.trainable_variables(), settings.average_decay, state.global_step
+            )
         return [*averages, *moved]
 
 
 def _all_finite(gradients: GradientsAndVariables, state: State) -> Operation:
-    """An op that fails with the names of the variables whose gradient is not finite; `psclust.train.nan_guard` parses them."""
+    """An op that fails with the names of the variables whose gradient is not finite;
+    `psclust.train.nan_guard` parses them."""
     flags: dict[str, list[Tensor]] = {}
     checked: dict[str, list[str]] = {}
     for gradient, variable in gradients:
@@ -65,5 +73,7 @@ def _all_finite(gradients: GradientsAndVariables, state: State) -> Operation:
     finite = tf.concat(joined(flags), 0)
     names = tf.constant([name for each in checked.values() for name in each])
     bad = tf.strings.reduce_join(tf.boolean_mask(names, ~finite), separator=", ")
-    where = tf.strings.join([NOT_FINITE, " step=", tf.strings.as_string(state.global_step + 1), " variables=", bad, ";"])
+    where = tf.strings.join(
+        [NOT_FINITE, " step=", tf.strings.as_string(state.global_step + 1), " variables=", bad, ";"]
+    )
     return tf.debugging.Assert(tf.reduce_all(finite), [where], summarize=1)

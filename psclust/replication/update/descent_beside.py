@@ -1,7 +1,9 @@
-"""Plain gradient descent that leaves the values of a variable where they are, and makes the new ones beside them.
+"""Plain gradient descent that leaves the values of a variable where they are, and makes the new
+ones beside them.
 
-TensorFlow's op writes over a variable. A streamed round keeps the values before it, so that op first copies them. The new values can take
-the place of the gradients' sum, which nothing needs any more.
+TensorFlow's op writes over a variable. A streamed round keeps the values before it, so that op
+first copies them. The new values can take the place of the gradients' sum, which nothing needs any
+more.
 """
 
 from __future__ import annotations
@@ -17,8 +19,13 @@ from psclust.replication.update.gradients import GradientsAndVariables, add, fit
 
 
 def descent_beside(optimizer: Optimizer) -> Optimizer:
-    """What makes the same updates of dense gradients: `optimizer` itself, unless it is plain gradient descent."""
-    return _DescentBeside(optimizer) if type(optimizer) is tf.compat.v1.train.GradientDescentOptimizer else optimizer
+    """What makes the same updates of dense gradients: `optimizer` itself, unless it is plain
+    gradient descent."""
+    return (
+        _DescentBeside(optimizer)
+        if type(optimizer) is tf.compat.v1.train.GradientDescentOptimizer
+        else optimizer
+    )
 
 
 class _DescentBeside:
@@ -37,7 +44,11 @@ class _DescentBeside:
             with tf.device(variable.device):
                 if key not in steps:
                     steps[key] = tf.cast(rate, factor.dtype) * factor
-                assigned.append(variable.assign(_descended(variable.read_value(), values, steps[key]), read_value=False))
+                assigned.append(
+                    variable.assign(
+                        _descended(variable.read_value(), values, steps[key]), read_value=False
+                    )
+                )
         return tf.group(*assigned)
 
 
@@ -52,7 +63,8 @@ def _descended(base: Tensor, values: Sequence[Tensor], step: Tensor) -> Tensor:
 
 
 def _as_scaled_sum(gradient: Tensor) -> tuple[Sequence[Tensor], Tensor]:
-    """(values, factor): `gradient` is the sum of the values times a scalar, which the learning rate can be multiplied with."""
+    """(values, factor): `gradient` is the sum of the values times a scalar, which the learning rate
+    can be multiplied with."""
     operation = gradient.op
     if operation.type == "PsclustScaledSum":
         *values, factor = operation.inputs

@@ -1,7 +1,8 @@
 """Sums, means and norms of gradients, computed on the device of their variable.
 
-Means are weighted by examples: with towers i of w_i examples and mean losses L_i, the gradient of the mean loss over all examples is
-sum(w_i * grad L_i) / sum(w_i). Towers provide w_i * grad L_i. Sparse gradients stay sparse: slices are concatenated, never made dense.
+Means are weighted by examples: with towers i of w_i examples and mean losses L_i, the gradient of
+the mean loss over all examples is sum(w_i * grad L_i) / sum(w_i). Towers provide w_i * grad L_i.
+Sparse gradients stay sparse: slices are concatenated, never made dense.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ _LARGEST_BYTES = 32 << 20
 GradientsAndVariables = Sequence[tuple[Gradient, Variable]]
 
 
-def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Tensor) -> GradientsAndVariables:
-    """The mean gradient of each variable over the towers, which have `examples`, int64 scalar, together.
+def weighted_mean(
+    towers: Sequence[GradientsAndVariables], examples: Tensor
+) -> GradientsAndVariables:
+    """The mean gradient of each variable over the towers, which have `examples`, int64 scalar,
+    together.
 
-    A tower that does not use a variable counts with a gradient of zero. Sums and quotients are on the variable's device, so a gradient
-    travels once, directly to its ps.
+    A tower that does not use a variable counts with a gradient of zero. Sums and quotients are on
+    the variable's device, so a gradient travels once, directly to its ps.
     """
     with tf.device(examples.device):
         inverse = 1.0 / tf.cast(examples, tf.float64)
@@ -39,9 +43,11 @@ def weighted_mean(towers: Sequence[GradientsAndVariables], examples: Tensor) -> 
     return means
 
 
-def by_host(towers: Sequence[GradientsAndVariables], devices: Sequence[str]) -> dict[str, GradientsAndVariables]:
-    """host -> the sum of its towers' gradients, so that a host sends one gradient of each variable however many devices it has. `devices`:
-    of the towers. Here a host is a task's CPU."""
+def by_host(
+    towers: Sequence[GradientsAndVariables], devices: Sequence[str]
+) -> dict[str, GradientsAndVariables]:
+    """host -> the sum of its towers' gradients, so that a host sends one gradient of each variable
+    however many devices it has. `devices`: of the towers. Here a host is a task's CPU."""
     hosts: dict[str, list[GradientsAndVariables]] = {}
     for tower, device in zip(towers, devices, strict=True):
         hosts.setdefault(host_of(device), []).append(tower)
@@ -65,7 +71,8 @@ def _by_variable(towers: Sequence[GradientsAndVariables]) -> list[tuple[list[Gra
 
 
 def add(gradients: Sequence[Gradient]) -> Gradient:
-    """The sum of gradients of one variable: IndexedSlices if all of them are, else a dense tensor."""
+    """The sum of gradients of one variable: IndexedSlices if all of them are, else a dense
+    tensor."""
     if all(isinstance(gradient, tf.IndexedSlices) for gradient in gradients):
         if len(gradients) == 1:
             return gradients[0]
@@ -86,8 +93,13 @@ def scaled_sum(gradients: Sequence[Gradient], factor: Tensor) -> Gradient:
 
 
 def fits_kernel(gradient: Gradient) -> bool:
-    """Whether psclust's kernels for sums take it, and are faster than TensorFlow's ops, which use all cores of the ps for one gradient."""
-    if isinstance(gradient, tf.IndexedSlices) or gradient.dtype != tf.float32 or not gradient.shape.is_fully_defined():
+    """Whether psclust's kernels for sums take it, and are faster than TensorFlow's ops, which use
+    all cores of the ps for one gradient."""
+    if (
+        isinstance(gradient, tf.IndexedSlices)
+        or gradient.dtype != tf.float32
+        or not gradient.shape.is_fully_defined()
+    ):
         return False
     return gradient.shape.num_elements() * tf.float32.size <= _LARGEST_BYTES
 
@@ -95,13 +107,15 @@ def fits_kernel(gradient: Gradient) -> bool:
 def scale(gradient: Gradient, factor: Tensor) -> Gradient:
     """`gradient * factor`, sparse if the gradient is."""
     if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(scale(gradient.values, factor), gradient.indices, gradient.dense_shape)
+        return tf.IndexedSlices(
+            scale(gradient.values, factor), gradient.indices, gradient.dense_shape
+        )
     return gradient * tf.cast(factor, gradient.dtype)
 
 
 def present(gradient: Gradient, examples: Tensor) -> Gradient:
-    """`gradient`, but IndexedSlices without rows if there are no `examples`. The gradient of padding is zero, but an optimizer with
-    momentum would move its rows nevertheless."""
+    """`gradient`, but IndexedSlices without rows if there are no `examples`. The gradient of
+    padding is zero, but an optimizer with momentum would move its rows nevertheless."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
     rows = tf.where(examples > 0, tf.shape(gradient.indices)[0], 0)
@@ -118,8 +132,8 @@ def merged(gradient: Gradient) -> Gradient:
 
 
 def decay(gradients: GradientsAndVariables, rate: float) -> GradientsAndVariables:
-    """Adds `rate` times the variable to the gradients of variables with at least two dimensions: kernels and tables, not biases and scales.
-    Of a sparse gradient, only its rows decay."""
+    """Adds `rate` times the variable to the gradients of variables with at least two dimensions:
+    kernels and tables, not biases and scales. Of a sparse gradient, only its rows decay."""
 
     def decayed(gradient: Gradient, variable: Variable) -> Gradient:
         if variable.shape.rank < 2:
@@ -128,21 +142,26 @@ def decay(gradients: GradientsAndVariables, rate: float) -> GradientsAndVariable
             if isinstance(gradient, tf.IndexedSlices):
                 gradient = merged(gradient)
                 rows = tf.gather(variable, gradient.indices)
-                return tf.IndexedSlices(gradient.values + rate * rows, gradient.indices, gradient.dense_shape)
+                return tf.IndexedSlices(
+                    gradient.values + rate * rows, gradient.indices, gradient.dense_shape
+                )
             return gradient + rate * variable.read_value()
 
     return [(decayed(gradient, variable), variable) for gradient, variable in gradients]
 
 
 def clip(gradients: GradientsAndVariables, norm: float) -> GradientsAndVariables:
-    """Scales the gradients down to the global `norm` if theirs is greater. Only one number for each ps travels between them."""
+    """Scales the gradients down to the global `norm` if theirs is greater. Only one number for each
+    ps travels between them."""
     single: list[tuple[Gradient, Variable]] = []
     squares: dict[str, list[Tensor]] = {}
     for gradient, variable in gradients:
         with tf.device(variable.device):
             single.append((merged(gradient), variable))
             values = single[-1][0].values if isinstance(gradient, tf.IndexedSlices) else gradient
-            squares.setdefault(variable.device, []).append(tf.cast(tf.reduce_sum(tf.square(values)), tf.float32))
+            squares.setdefault(variable.device, []).append(
+                tf.cast(tf.reduce_sum(tf.square(values)), tf.float32)
+            )
     factor = norm / tf.maximum(tf.sqrt(tf.add_n(joined(squares, tf.add_n))), norm)
     clipped = []
     for gradient, variable in single:

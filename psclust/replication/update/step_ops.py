@@ -22,10 +22,12 @@ from psclust.replication.wire.local_copies import LocalCopy, refresh
 
 @dataclass(frozen=True)
 class StepOps:
-    """step: int64, the global step after it. loss: scalar, weighted by examples. examples: int64, how many the step used.
-    staleness: int64, updates by other replicas between reading the variables and this update; None where there are no others.
-    fetches: what a run fetches, on the client, with one message from each task: (int64 [1 or 2], step and staleness; float64 [2], loss and
-    examples)."""
+    """step: int64, the global step after it. loss: scalar, weighted by examples. examples: int64,
+    how many the step used.
+    staleness: int64, updates by other replicas between reading the variables and this update; None
+    where there are no others.
+    fetches: what a run fetches, on the client, with one message from each task: (int64 [1 or 2],
+    step and staleness; float64 [2], loss and examples)."""
 
     step: Tensor
     loss: Tensor
@@ -34,13 +36,17 @@ class StepOps:
     fetches: Sequence[Tensor]
 
 
-def step_ops(client: str, step: Tensor, loss: Tensor, examples: Tensor, staleness: Tensor | None = None) -> StepOps:
+def step_ops(
+    client: str, step: Tensor, loss: Tensor, examples: Tensor, staleness: Tensor | None = None
+) -> StepOps:
     """client: the device of the process that runs the step."""
     with tf.device(step.device):
         counts = tf.stack([step] if staleness is None else [step, staleness])
     with tf.device(loss.device):
         report = tf.stack([tf.cast(loss, tf.float64), tf.cast(examples, tf.float64)])
-    return StepOps(step, loss, examples, staleness, [moved(each, client) for each in (counts, report)])
+    return StepOps(
+        step, loss, examples, staleness, [moved(each, client) for each in (counts, report)]
+    )
 
 
 def tower_step(
@@ -53,8 +59,8 @@ def tower_step(
     settings: Settings,
     copies: Sequence[LocalCopy] = (),
 ) -> StepOps:
-    """The step in which `tower` alone updates the variables, by its gradients or its own train_op, and then brings its `copies` of them up
-    to date."""
+    """The step in which `tower` alone updates the variables, by its gradients or its own train_op,
+    and then brings its `copies` of them up to date."""
     refreshed: Sequence[Operation] = ()
     begun = state.begun() if len(layout.workers) > 1 and not copies else None
     if tower.spec.train_op is not None:
@@ -63,16 +69,23 @@ def tower_step(
         # Asynchronous replicas move shared statistics one after another, each by its share.
         statistics = [statistic.shared(len(layout.workers)) for statistic in tower.statistics]
         built = len(tf.compat.v1.get_default_graph().get_operations())
-        gradients = send_gradients(tower.gradients, layout.workers[replica], settings.wire_dtype, in_turn=bool(copies))
+        gradients = send_gradients(
+            tower.gradients, layout.workers[replica], settings.wire_dtype, in_turn=bool(copies)
+        )
         with tf.device(layout.parameters), tf.control_dependencies(list(update_ops)):
             applied = apply_update(optimizer, gradients, statistics, state, layout, settings)
         step = state.advance(applied if begun is None else [*applied, begun.op], replica=replica)
-        # At the end of the data no op may change a variable, not even one that needs no gradient, such as the decay of Adam's moments.
+        # At the end of the data no op may change a variable, not even one that needs no gradient,
+        # such as the decay of Adam's moments.
         await_batch(step, tower.input.examples, built)
         refreshed = list(refresh(copies, built).values())
     staleness = None
     if len(layout.workers) > 1:
-        staleness = state.staleness_of_copies(step, replica) if begun is None else state.staleness(begun, step)
+        staleness = (
+            state.staleness_of_copies(step, replica)
+            if begun is None
+            else state.staleness(begun, step)
+        )
     with tf.device(tower.loss.device), tf.control_dependencies(refreshed):
         loss = tf.identity(tower.loss)
     return step_ops(layout.client, step, loss, tower.input.examples, staleness)

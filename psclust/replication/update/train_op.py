@@ -1,4 +1,5 @@
-"""A train_op that the model function brings, as Estimator model functions do: how a step runs it, and where it is refused."""
+"""A train_op that the model function brings, as Estimator model functions do: how a step runs it,
+and where it is refused."""
 
 from __future__ import annotations
 
@@ -11,30 +12,39 @@ from psclust.replication.towers.tower import Tower
 from psclust.replication.variables.training_state import State
 
 _CHANGE = (
-    "Change the model function to end in `return EstimatorSpec(mode, loss=loss)` without train_op, and give the optimizer to the program: "
-    "`Program(model_fn, input_fn, optimizer_fn)` with `def optimizer_fn(params): return tf.compat.v1.train.AdamOptimizer(0.001)`"
+    "Change the model function to end in `return EstimatorSpec(mode, loss=loss)` without train_op, "
+    "and give the optimizer to the program: `Program(model_fn, input_fn, optimizer_fn)` "
+    "with `def optimizer_fn(params): return tf.compat.v1.train.AdamOptimizer(0.001)`"
 )
 
 
 def advance_with(tower: Tower, state: State, replica: int) -> Tensor:
-    """Runs the tower's own train_op as one step of `replica`. Returns the new step, int64 scalar; advances it if the train_op does not
-    (`optimizer.minimize(loss)` without `global_step`)."""
+    """Runs the tower's own train_op as one step of `replica`. Returns the new step, int64 scalar;
+    advances it if the train_op does not (`optimizer.minimize(loss)` without `global_step`)."""
     train_op = tower.spec.train_op
-    operation = train_op if isinstance(train_op, tf.Operation) else tf.convert_to_tensor(train_op).op
-    return state.advance([operation], replica=replica, counted=_writes(operation, state.global_step))
+    operation = (
+        train_op if isinstance(train_op, tf.Operation) else tf.convert_to_tensor(train_op).op
+    )
+    return state.advance(
+        [operation], replica=replica, counted=_writes(operation, state.global_step)
+    )
 
 
 def refuse_train_op(tower: Tower, how: str) -> None:
-    """Raises UsageError if the tower has a train_op, which the replication described by `how` cannot use."""
+    """Raises UsageError if the tower has a train_op, which the replication described by `how`
+    cannot use."""
     if tower.spec.train_op is not None:
         raise UsageError(
-            f"model_fn returned a ready train_op, and in {how} the gradients of all replicas are combined before one step is made. "
-            f"{_CHANGE}; or run it between-graph and asynchronous, where a train_op is used as it is"
+            f"model_fn returned a ready train_op, and in {how} the gradients "
+            f"of all replicas are combined before one step is made. {_CHANGE}; "
+            "or run it between-graph and asynchronous, where a train_op is used as it is"
         )
 
 
 def _writes(operation: Operation, variable: Variable) -> bool:
     """Whether running `operation` assigns to `variable`."""
     holder = variable.handle.op.name
-    assigns = (one for one in reached([operation], before).values() if one.type.startswith("Assign"))
+    assigns = (
+        one for one in reached([operation], before).values() if one.type.startswith("Assign")
+    )
     return any(value.op.name == holder for one in assigns for value in one.inputs)

@@ -1,4 +1,5 @@
-"""A value on a task that belongs to the run alone: it is in no collection, so nothing initializes, saves or restores it."""
+"""A value on a task that belongs to the run alone: it is in no collection, so nothing initializes,
+saves or restores it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Cell:
     device: str
 
     def set(self, value: Tensor) -> Operation:
-        """The op that sets the value, which shares the memory of `value` until one of them is written."""
+        """The op that sets the value, which shares the memory of `value` until one of them is
+        written."""
         with tf.device(self.device):
             return tf.raw_ops.AssignVariableOp(resource=self.handle, value=value)
 
@@ -45,4 +47,8 @@ class Cell:
 
 def cell(name: str, dtype: Any, shape: Any, device: str) -> Cell:
     with tf.device(device):
-        return Cell(tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name, name=name), dtype, device)
+        return Cell(
+            tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name, name=name),
+            dtype,
+            device,
+        )

@@ -1,4 +1,5 @@
-"""A dry build: the model is built once in a graph that is thrown away, to learn the variables that `psclust plan` prints."""
+"""A dry build: the model is built once in a graph that is thrown away, to learn the variables that
+`psclust plan` prints."""
 
 from __future__ import annotations
 
@@ -18,18 +19,23 @@ from psclust.replication.variables.training_state import create_state
 
 
 def dry_build(model: Model) -> list[Variable]:
-    """The global variables that one replica of `model` creates for training, in order, without optimizer slots and psclust's own. Raises
-    UsageError if the user's functions break their contract."""
+    """The global variables that one replica of `model` creates for training, in order, without
+    optimizer slots and psclust's own. Raises UsageError if the user's functions break their
+    contract."""
     with tf.Graph().as_default():
         state = create_state(LOCAL)
-        tower = build_tower(model, model.optimizer(state.global_step), LOCAL, Places(1), 0, TowerKind.alone())
+        tower = build_tower(
+            model, model.optimizer(state.global_step), LOCAL, Places(1), 0, TowerKind.alone()
+        )
         return describe(tower)
 
 
 def identity(variable: tf_types.Variable) -> Variable:
     """The name, shape and dtype of `variable`, by which other graphs know it."""
     shape = variable.shape.as_list() if variable.shape.rank is not None else []
-    return Variable(variable.op.name, tuple(size or 0 for size in shape), variable.dtype.base_dtype.name)
+    return Variable(
+        variable.op.name, tuple(size or 0 for size in shape), variable.dtype.base_dtype.name
+    )
 
 
 def ps_of(variable: tf_types.Variable) -> int:
@@ -38,7 +44,8 @@ def ps_of(variable: tf_types.Variable) -> int:
 
 
 def describe(tower: Tower) -> list[Variable]:
-    """The variables that `tower` created in the current graph, in order; a partitioned one as a whole."""
+    """The variables that `tower` created in the current graph, in order; a partitioned one as a
+    whole."""
     divisible = set(tf.compat.v1.get_collection(DIVISIBLE))
     gradients = {variable.ref(): gradient for gradient, variable in tower.gradients}
     wholes: dict[str, Variable] = {}

@@ -1,7 +1,9 @@
-"""The place of every variable of one graph: the `ps_strategy` of `replica_device_setter`, and the partitioning of large variables.
+"""The place of every variable of one graph: the `ps_strategy` of `replica_device_setter`, and the
+partitioning of large variables.
 
-Round robin places variables as the model creates them. Other policies need to know all of them first: until then each variable has a ps of
-its own that does not exist, and when the first tower is complete, every op that is with a variable moves to the ps that the policy names.
+Round robin places variables as the model creates them. Other policies need to know all of them
+first: until then each variable has a ps of its own that does not exist, and when the first tower is
+complete, every op that is with a variable moves to the ps that the policy names.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _PS = re.compile(r"/job:ps/(?:.*/)?task:(\d+)")
 
 
 class FunctionsOnVariables(Exception):
-    """Functions of the model are on the device of a variable, so they cannot be moved with it: build the graph again, with `placed`."""
+    """Functions of the model are on the device of a variable, so they cannot be moved with it:
+    build the graph again, with `placed`."""
 
     def __init__(self, placed: Mapping[str, int]) -> None:
         super().__init__("functions are on the device of a variable")
@@ -37,12 +40,18 @@ class FunctionsOnVariables(Exception):
 
 
 class Places:
-    """Shared by all towers of a graph, which reuse each other's variables, so every variable counts once.
+    """Shared by all towers of a graph, which reuse each other's variables, so every variable counts
+    once.
 
     placed: name -> ps index of every variable and shard; None: by the policy.
     """
 
-    def __init__(self, ps: int, settings: PlacementSettings | None = None, placed: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        ps: int,
+        settings: PlacementSettings | None = None,
+        placed: Mapping[str, int] | None = None,
+    ) -> None:
         self._settings = settings or PlacementSettings()
         self._settings.check(ps)
         self._ps = ps
@@ -50,14 +59,16 @@ class Places:
         self._waits = placed is None and self._settings.policy != ROUND_ROBIN and ps > 1
         self._waiting: list[variable.Variable] = []
         self._count = 0
-        # Of partitioned variables: name -> (shape, rows of each shard); name of a shard -> name of the whole.
+        # Of partitioned variables: name -> (shape, rows of each shard); name of a shard -> name of
+        # the whole.
         self._partitioned: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
         self._wholes: dict[str, str] = {}
 
     def __call__(self, op: Operation) -> int:
         """The ps of an op that `replica_device_setter` puts on one."""
         if any(True for _ in op.graph._colocation_stack.peek_objs()):
-            # A slot of the model's own train_op. Colocation overrides this answer, and it must not count.
+            # A slot of the model's own train_op. Colocation overrides this answer, and it must not
+            # count.
             return 0
         name = op.name
         if self._waits and "shape" in op.node_def.attr:
@@ -75,22 +86,30 @@ class Places:
         return zlib.crc32(name.encode()) % self._ps
 
     def settle(self) -> None:
-        """Places the variables of the current graph by the policy, now that all of the model's exist, and moves what is with them there.
-        Raises FunctionsOnVariables if that is not possible."""
+        """Places the variables of the current graph by the policy, now that all of the model's
+        exist, and moves what is with them there. Raises FunctionsOnVariables if that is not
+        possible."""
         if not self._waits:
             return
         self._waits, self._placed = False, place(self._waiting, self._ps, self._settings)
         graph = tf.compat.v1.get_default_graph()
-        if any(_unsettled(node.device) for function in graph._functions.values() for node in function.definition.node_def):
+        if any(
+            _unsettled(node.device)
+            for function in graph._functions.values()
+            for node in function.definition.node_def
+        ):
             raise FunctionsOnVariables(self._placed)
         for operation in graph.get_operations():
             task = _unsettled(operation.device)
             if task is not None:
                 settled = self._placed[self._waiting[int(task[1]) - _UNSETTLED].name]
-                operation._set_device(f"{operation.device[: task.start(1)]}{settled}{operation.device[task.end(1) :]}")
+                operation._set_device(
+                    f"{operation.device[: task.start(1)]}{settled}{operation.device[task.end(1) :]}"
+                )
 
     def getter(self) -> Callable[..., Variable]:
-        """A `custom_getter` for the variable scope of one replica, which partitions large variables and collects `DIVISIBLE`."""
+        """A `custom_getter` for the variable scope of one replica, which partitions large variables
+        and collects `DIVISIBLE`."""
         made: dict[str, ShardedVariable] = {}
 
         def get(getter: Callable[..., Variable], name: str, **arguments: Any) -> Variable:
@@ -107,20 +126,28 @@ class Places:
 
         return get
 
-    def _rows(self, name: str, arguments: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """(shape, rows of each shard) of a requested variable; no rows if it must not be partitioned. Raises ValueError, as `get_variable`
-        does, if the variable exists in another shape."""
+    def _rows(
+        self, name: str, arguments: Mapping[str, Any]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(shape, rows of each shard) of a requested variable; no rows if it must not be
+        partitioned. Raises ValueError, as `get_variable` does, if the variable exists in another
+        shape."""
         shape = _divisible_shape(arguments)
         if name in self._partitioned:
             known = self._partitioned[name][0]
             if shape not in (None, known):
-                raise ValueError(f"Trying to share variable {name}, but specified shape {shape} and found shape {known}.")
+                raise ValueError(
+                    f"Trying to share variable {name}, "
+                    f"but specified shape {shape} and found shape {known}."
+                )
             return self._partitioned[name]
         if shape is None:
             return (), ()
         tf.compat.v1.add_to_collection(DIVISIBLE, name)
         dtype = tf.as_dtype(arguments.get("dtype") or tf.float32).base_dtype
-        return shape, shard_rows(variable.Variable(name, shape, dtype.name), self._settings.max_shard_bytes)
+        return shape, shard_rows(
+            variable.Variable(name, shape, dtype.name), self._settings.max_shard_bytes
+        )
 
 
 def _unsettled(device: str) -> re.Match[str] | None:
@@ -136,9 +163,12 @@ def _described(op: Operation, name: str, whole: str | None) -> variable.Variable
 
 
 def _divisible_shape(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The shape of a variable requested with the `arguments` of `get_variable`; None if it cannot be partitioned: local (metrics),
-    partitioned by the model, or without a static shape or an axis."""
-    if arguments.get("partitioner") is not None or tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (arguments.get("collections") or ()):
+    """The shape of a variable requested with the `arguments` of `get_variable`; None if it cannot
+    be partitioned: local (metrics), partitioned by the model, or without a static shape or an
+    axis."""
+    if arguments.get("partitioner") is not None or tf.compat.v1.GraphKeys.LOCAL_VARIABLES in (
+        arguments.get("collections") or ()
+    ):
         return None
     shape, initializer = arguments.get("shape"), arguments.get("initializer")
     if shape is None and initializer is not None and not callable(initializer):

@@ -1,9 +1,11 @@
 """A variable that is partitioned into shards along axis 0 but looks whole to the model.
 
-Adds to TensorFlow's `PartitionedVariable`: `tf.gather` and every `embedding_lookup` read only the rows they need, each from its shard,
-whatever partition strategy the caller names (TensorFlow's default in `compat.v1`, `mod`, would give every row another number, so its
-meaning would depend on the number of shards); other uses concatenate the whole value once in each replica, and what is taken apart again,
-its gradient, is seldom copied; operators work; and the initial value does not depend on the shards.
+Adds to TensorFlow's `PartitionedVariable`: `tf.gather` and every `embedding_lookup` read only the
+rows they need, each from its shard, whatever partition strategy the caller names (TensorFlow's
+default in `compat.v1`, `mod`, would give every row another number, so its meaning would depend on
+the number of shards); other uses concatenate the whole value once in each replica, and what is
+taken apart again, its gradient, is seldom copied; operators work; and the initial value does not
+depend on the shards.
 """
 
 from __future__ import annotations
@@ -20,17 +22,25 @@ from tensorflow.python.util.dispatch import register_dispatchable_type
 from psclust.placement.partition import shard_name
 from psclust.replication.tf_types import Gradient, Operation, Tensor, Tensors, Variable
 
-# Initial values up to this size are computed as a whole and split; above, every shard computes its own, where it is.
+# Initial values up to this size are computed as a whole and split; above, every shard computes its
+# own, where it is.
 _WHOLE_BYTES = 1 << 28
 _ROWS_OF_WHOLE = "PsclustRowsOfWhole"
 
 
 @register_dispatchable_type
 class ShardedVariable(PartitionedVariable):
-    """The result of `get_variable` for a partitioned variable. Iterating yields its shards, in order of their rows."""
+    """The result of `get_variable` for a partitioned variable. Iterating yields its shards, in
+    order of their rows."""
 
     def __init__(self, name: str, shape: Sequence[int], shards: Sequence[Variable]) -> None:
-        super().__init__(name, list(shape), shards[0].dtype.base_dtype, list(shards), [len(shards)] + [1] * (len(shape) - 1))
+        super().__init__(
+            name,
+            list(shape),
+            shards[0].dtype.base_dtype,
+            list(shards),
+            [len(shards)] + [1] * (len(shape) - 1),
+        )
         self._graph = tf.compat.v1.get_default_graph()
         self._value: Tensor | None = None
 
@@ -69,13 +79,17 @@ class ShardedVariable(PartitionedVariable):
 
 
 def is_whole(operation: Operation) -> bool:
-    """Whether its output is the whole value of a partitioned variable, whose shards are its inputs but the last."""
-    return operation.type == "ConcatV2" and operation.node_def.attr["_gradient_op_type"].s.decode() == _ROWS_OF_WHOLE
+    """Whether its output is the whole value of a partitioned variable, whose shards are its inputs
+    but the last."""
+    return (
+        operation.type == "ConcatV2"
+        and operation.node_def.attr["_gradient_op_type"].s.decode() == _ROWS_OF_WHOLE
+    )
 
 
 def taken_apart(whole: Tensor, shapes: Iterable[Any]) -> list[Tensor]:
-    """Its rows as values of these shapes, one after another. TensorFlow takes a range of a vector without a copy if it begins and ends at
-    64 bytes, ranges of rows only if each row does."""
+    """Its rows as values of these shapes, one after another. TensorFlow takes a range of a vector
+    without a copy if it begins and ends at 64 bytes, ranges of rows only if each row does."""
     values, above, parts = tf.reshape(whole, [-1]), 0, []
     for shape in shapes:
         count = shape.num_elements()
@@ -112,7 +126,9 @@ def _embedding_lookup(
     validate_indices: bool = True,
     max_norm: float | None = None,
 ) -> Tensor:
-    return tf.compat.v1.nn.embedding_lookup(params.shards, ids, "div", name, validate_indices, max_norm)
+    return tf.compat.v1.nn.embedding_lookup(
+        params.shards, ids, "div", name, validate_indices, max_norm
+    )
 
 
 def _embedding_lookup_sparse(
@@ -126,7 +142,9 @@ def _embedding_lookup_sparse(
     allow_fast_lookup: bool = False,
 ) -> Tensor:
     lookup = tf.compat.v1.nn.embedding_lookup_sparse
-    return lookup(params.shards, sp_ids, sp_weights, "div", name, combiner, max_norm, allow_fast_lookup)
+    return lookup(
+        params.shards, sp_ids, sp_weights, "div", name, combiner, max_norm, allow_fast_lookup
+    )
 
 
 def _safe_embedding_lookup_sparse(
@@ -141,44 +159,76 @@ def _safe_embedding_lookup_sparse(
     allow_fast_lookup: bool = False,
 ) -> Tensor:
     lookup = tf.compat.v1.nn.safe_embedding_lookup_sparse
-    return lookup(embedding_weights.shards, sparse_ids, sparse_weights, combiner, default_id, name, "div", max_norm, allow_fast_lookup)
+    return lookup(
+        embedding_weights.shards,
+        sparse_ids,
+        sparse_weights,
+        combiner,
+        default_id,
+        name,
+        "div",
+        max_norm,
+        allow_fast_lookup,
+    )
 
 
 def _by_rows(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`loss`, which looks up rows of `weights`, with the only `partition_strategy` that fits the shards."""
+    """`loss`, which looks up rows of `weights`, with the only `partition_strategy` that fits the
+    shards."""
     signature = inspect.signature(loss)
 
     def with_shards(*arguments: Any, **named: Any) -> Tensor:
         bound = signature.bind(*arguments, **named)
-        bound.arguments |= {"weights": bound.arguments["weights"].shards, "partition_strategy": "div"}
+        bound.arguments |= {
+            "weights": bound.arguments["weights"].shards,
+            "partition_strategy": "div",
+        }
         return loss(*bound.args, **bound.kwargs)
 
     with_shards.__signature__ = signature  # type: ignore[attr-defined]
     return with_shards
 
 
-tf.experimental.dispatch_for_api(tf.compat.v1.nn.embedding_lookup, {"params": ShardedVariable})(_embedding_lookup)
+tf.experimental.dispatch_for_api(tf.compat.v1.nn.embedding_lookup, {"params": ShardedVariable})(
+    _embedding_lookup
+)
 for _loss in (tf.compat.v1.nn.nce_loss, tf.compat.v1.nn.sampled_softmax_loss):
     tf.experimental.dispatch_for_api(_loss, {"weights": ShardedVariable})(_by_rows(_loss))
-tf.experimental.dispatch_for_api(tf.compat.v1.nn.embedding_lookup_sparse, {"params": ShardedVariable})(_embedding_lookup_sparse)
-tf.experimental.dispatch_for_api(tf.compat.v1.nn.safe_embedding_lookup_sparse, {"embedding_weights": ShardedVariable})(
-    _safe_embedding_lookup_sparse
-)
+tf.experimental.dispatch_for_api(
+    tf.compat.v1.nn.embedding_lookup_sparse, {"params": ShardedVariable}
+)(_embedding_lookup_sparse)
+tf.experimental.dispatch_for_api(
+    tf.compat.v1.nn.safe_embedding_lookup_sparse, {"embedding_weights": ShardedVariable}
+)(_safe_embedding_lookup_sparse)
 
 
 def create_shards(
-    getter: Callable[..., Variable], name: str, shape: Sequence[int], rows: Sequence[int], **arguments: Any
+    getter: Callable[..., Variable],
+    name: str,
+    shape: Sequence[int],
+    rows: Sequence[int],
+    **arguments: Any,
 ) -> ShardedVariable:
-    """Creates the shards of the variable `name` through `getter`, shard i with `rows[i]` rows, or gets the existing ones.
+    """Creates the shards of the variable `name` through `getter`, shard i with `rows[i]` rows, or
+    gets the existing ones.
 
     `arguments` are those of `get_variable`; if `reuse` is true, the initializer is not used.
     """
     initializer = arguments.pop("initializer", None)
-    make = None if arguments.get("reuse") is True else _initializers(initializer, name, shape, rows, arguments.get("dtype"))
+    make = (
+        None
+        if arguments.get("reuse") is True
+        else _initializers(initializer, name, shape, rows, arguments.get("dtype"))
+    )
     shards, above = [], 0
     for index, count in enumerate(rows):
         part = [count, *shape[1:]]
-        shard = getter(name=shard_name(name, index), shape=part, initializer=make(index) if make else None, **arguments)
+        shard = getter(
+            name=shard_name(name, index),
+            shape=part,
+            initializer=make(index) if make else None,
+            **arguments,
+        )
         offset = [above] + [0] * (len(shape) - 1)
         shard._set_save_slice_info(tf.Variable.SaveSliceInfo(name, list(shape), offset, part))
         shards.append(shard)
@@ -189,16 +239,25 @@ def create_shards(
 def _initializers(
     initializer: Any, name: str, shape: Sequence[int], rows: Sequence[int], dtype: Any
 ) -> Callable[[int], Callable[..., Tensor]]:
-    """index -> initializer of that shard. Together the shards have the initial value of the whole."""
+    """index -> initializer of that shard. Together the shards have the initial value of the
+    whole."""
     dtype = tf.as_dtype(dtype or tf.float32)
     if initializer is None:
-        initializer = tf.compat.v1.glorot_uniform_initializer() if dtype.is_floating else tf.compat.v1.zeros_initializer()
+        initializer = (
+            tf.compat.v1.glorot_uniform_initializer()
+            if dtype.is_floating
+            else tf.compat.v1.zeros_initializer()
+        )
     if inspect.isclass(initializer):
         initializer = initializer()
     if callable(initializer) and tf.TensorShape(shape).num_elements() * dtype.size > _WHOLE_BYTES:
         return lambda index: _own_initializer(initializer, shape, sum(rows[:index]), index)
     with tf.control_dependencies(None), tf.name_scope(f"{name}/Initializer/"):
-        whole = initializer(list(shape), dtype=dtype) if callable(initializer) else tf.convert_to_tensor(initializer, dtype)
+        whole = (
+            initializer(list(shape), dtype=dtype)
+            if callable(initializer)
+            else tf.convert_to_tensor(initializer, dtype)
+        )
         parts = tf.split(whole, list(rows), name="parts")
 
     def part(index: int) -> Callable[..., Tensor]:
@@ -215,11 +274,18 @@ class _PartitionInfo:
         self.var_offset = list(var_offset)
 
 
-def _own_initializer(initializer: Any, shape: Sequence[int], above: int, index: int) -> Callable[..., Tensor]:
-    """The initializer of one shard alone, with its own seed, since with the same seed all shards would be equal."""
+def _own_initializer(
+    initializer: Any, shape: Sequence[int], above: int, index: int
+) -> Callable[..., Tensor]:
+    """The initializer of one shard alone, with its own seed, since with the same seed all shards
+    would be equal."""
     if getattr(initializer, "seed", None) is not None and hasattr(initializer, "get_config"):
         config = initializer.get_config()
         initializer = type(initializer).from_config({**config, "seed": config["seed"] + index})
     takes_info = "partition_info" in inspect.signature(initializer).parameters
-    extra = {"partition_info": _PartitionInfo(shape, [above] + [0] * (len(shape) - 1))} if takes_info else {}
+    extra = (
+        {"partition_info": _PartitionInfo(shape, [above] + [0] * (len(shape) - 1))}
+        if takes_info
+        else {}
+    )
     return lambda shape, dtype=None, partition_info=None: initializer(shape, dtype=dtype, **extra)

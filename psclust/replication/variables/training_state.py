@@ -1,7 +1,8 @@
-"""psclust's own variables: the global step, the position of every replica in its data, and flags that end the training.
+"""psclust's own variables: the global step, the position of every replica in its data, and flags
+that end the training.
 
-They are on the first ps, so they survive every client. `positions` makes a restart exact if the data allows it: a restarted replica skips
-the batches whose gradients were applied.
+They are on the first ps, so they survive every client. `positions` makes a restart exact if the
+data allows it: a restarted replica skips the batches whose gradients were applied.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ PASSING = frozenset({DONE, STOP})
 
 
 class End(IntEnum):
-    """How far a replica is with the end of its training: an element of the variable `done`. An end counts once a checkpoint has all steps
-    of the replica; until then a lost ps may undo it, and the replica stays to train again what is missing."""
+    """How far a replica is with the end of its training: an element of the variable `done`. An end
+    counts once a checkpoint has all steps of the replica; until then a lost ps may undo it, and the
+    replica stays to train again what is missing."""
 
     TRAINS = 0
     ENDED = 1
@@ -49,9 +51,12 @@ class Now(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """global_step: int64 scalar, updates applied. positions: int64 [replicas * inputs], batches applied of each input.
-    done: int64 [replicas], the `End` of each. stop: int64 [1], 1 if a replica asked all others to end theirs.
-    batches: how many batches of each input an update takes. inputs: how many inputs each replica has, side by side in `positions`."""
+    """global_step: int64 scalar, updates applied. positions: int64 [replicas * inputs], batches
+    applied of each input.
+    done: int64 [replicas], the `End` of each. stop: int64 [1], 1 if a replica asked all others to
+    end theirs.
+    batches: how many batches of each input an update takes. inputs: how many inputs each replica
+    has, side by side in `positions`."""
 
     global_step: Variable
     positions: Variable
@@ -62,21 +67,31 @@ class State:
 
     @property
     def now(self) -> Now:
-        """What clients look at between steps, always all of it: TensorFlow takes 10 to 20 ms for the first run of each set of fetches."""
+        """What clients look at between steps, always all of it: TensorFlow takes 10 to 20 ms for
+        the first run of each set of fetches."""
         return Now(self.global_step, self.positions, self.done, self.stop)
 
     def advance(
-        self, after: Sequence[Operation], replica: int | None = None, batches: Tensor | None = None, *, counted: bool = False
+        self,
+        after: Sequence[Operation],
+        replica: int | None = None,
+        batches: Tensor | None = None,
+        *,
+        counted: bool = False,
     ) -> Tensor:
-        """Counts one update after the ops in `after`: of one `replica`, or with `batches`, int64 [replicas], of so many of each. Returns
-        the new step, int64 scalar. counted: `after` has advanced the global step already."""
-        # Both wait for `batches`: if the client dies as a run of it begins, a server still executes what needs nothing that is fed.
+        """Counts one update after the ops in `after`: of one `replica`, or with `batches`, int64
+        [replicas], of so many of each. Returns the new step, int64 scalar. counted: `after` has
+        advanced the global step already."""
+        # Both wait for `batches`: if the client dies as a run of it begins, a server still executes
+        # what needs nothing that is fed.
         fed = [] if batches is None else [batches.op]
         with tf.device(self.global_step.device), tf.control_dependencies([*after, *fed]):
             if batches is None:
                 own = [(replica or 0) * self.inputs + number for number in range(self.inputs)]
                 moved = tf.raw_ops.ResourceScatterAdd(
-                    resource=self.positions.handle, indices=own, updates=tf.constant([self.batches] * self.inputs, tf.int64)
+                    resource=self.positions.handle,
+                    indices=own,
+                    updates=tf.constant([self.batches] * self.inputs, tf.int64),
                 )
             else:
                 read = tf.repeat(batches, self.inputs) * self.batches
@@ -86,20 +101,23 @@ class State:
             return tf.identity(step, name="step")
 
     def begun(self) -> Tensor:
-        """The global step at the beginning of a run, int64 scalar. Reads it like the variables, with an op that waits for no other; the
-        run's own update must wait for it, or it may read what that has made of the step."""
+        """The global step at the beginning of a run, int64 scalar. Reads it like the variables,
+        with an op that waits for no other; the run's own update must wait for it, or it may read
+        what that has made of the step."""
         with tf.device(self.global_step.device):
             return self.global_step.read_value()
 
     def staleness(self, begun: Tensor, step: Tensor) -> Tensor:
-        """The number of updates by other replicas between the beginning of a run and its own update to `step`; int64 scalar. 0 if a
-        train_op of the user's, which does not wait for `begun`, was faster."""
+        """The number of updates by other replicas between the beginning of a run and its own update
+        to `step`; int64 scalar. 0 if a train_op of the user's, which does not wait for `begun`, was
+        faster."""
         with tf.device(self.global_step.device):
             return tf.maximum(step - 1 - begun, 0)
 
     def staleness_of_copies(self, step: Tensor, replica: int) -> Tensor:
-        """The same for a `replica` that computes from copies, which its update before has refreshed: the updates by others since then.
-        0 if a checkpoint with fewer steps has been restored in between."""
+        """The same for a `replica` that computes from copies, which its update before has
+        refreshed: the updates by others since then. 0 if a checkpoint with fewer steps has been
+        restored in between."""
         with tf.device(self.global_step.device):
             before = tf.compat.v1.Variable(
                 self.global_step.read_value,
@@ -116,7 +134,8 @@ class State:
                 return tf.identity(stale)
 
     def lead(self, replica: int, after: Sequence[Operation] = ()) -> Tensor:
-        """The number of updates by which `replica` is ahead of the slowest active one, after the ops in `after`; int64 scalar."""
+        """The number of updates by which `replica` is ahead of the slowest active one, after the
+        ops in `after`; int64 scalar."""
         with tf.device(self.positions.device), tf.control_dependencies(list(after)):
             # A replica reads its inputs in step, so all have the position of the first.
             clocks = self.positions.read_value()[:: self.inputs]
@@ -124,9 +143,12 @@ class State:
             return (clocks[replica] - tf.reduce_min(going)) // self.batches
 
     def mark(self, replica: Tensor, end: Tensor) -> Operation:
-        """The op that sets element `replica`, int32 scalar, of the variable `done` to `end`, int64 scalar."""
+        """The op that sets element `replica`, int32 scalar, of the variable `done` to `end`, int64
+        scalar."""
         with tf.device(self.done.device):
-            return tf.raw_ops.ResourceScatterUpdate(resource=self.done.handle, indices=replica, updates=end)
+            return tf.raw_ops.ResourceScatterUpdate(
+                resource=self.done.handle, indices=replica, updates=end
+            )
 
     def ask_to_stop(self) -> Operation:
         """The op that sets `stop`."""
@@ -134,17 +156,26 @@ class State:
             return self.stop.assign([1], read_value=False)
 
 
-def create_state(layout: DeviceLayout, batches: int = 1, *, inputs: int = 1, together: bool = False) -> State:
-    """Creates the variables in the current graph, before the model, so round robin never counts them. together: all replicas split one
-    input."""
+def create_state(
+    layout: DeviceLayout, batches: int = 1, *, inputs: int = 1, together: bool = False
+) -> State:
+    """Creates the variables in the current graph, before the model, so round robin never counts
+    them. together: all replicas split one input."""
     replicas = len(layout.workers)
     with tf.device(layout.parameters):
         global_step = tf.compat.v1.train.get_or_create_global_step()
         positions = _counters(POSITIONS, 1 if together else replicas * inputs)
-        return State(global_step, positions, _counters(DONE, replicas), _counters(STOP, 1), batches, inputs)
+        return State(
+            global_step, positions, _counters(DONE, replicas), _counters(STOP, 1), batches, inputs
+        )
 
 
 def _counters(name: str, replicas: int) -> Variable:
     return tf.compat.v1.get_variable(
-        name, [replicas], tf.int64, initializer=tf.compat.v1.zeros_initializer(), trainable=False, use_resource=True
+        name,
+        [replicas],
+        tf.int64,
+        initializer=tf.compat.v1.zeros_initializer(),
+        trainable=False,
+        use_resource=True,
     )

@@ -1,5 +1,6 @@
-"""Buckets: small tensors between the same two tasks travel in one message, because the cost of a message hardly depends on its size. Known
-for gradients; here pulled variables travel in buckets too."""
+"""Buckets: small tensors between the same two tasks travel in one message, because the cost of a
+message hardly depends on its size. Known for gradients; here pulled variables travel in buckets
+too."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def is_small(tensor: Gradient) -> bool:
 
 
 def carry(tensors: Sequence[Tensor], source: str, target: str) -> list[Tensor]:
-    """Sends `tensors`, small ones of one dtype, from device `source` to device `target` in one message. Returns them on `target`."""
+    """Sends `tensors`, small ones of one dtype, from device `source` to device `target` in one
+    message. Returns them on `target`."""
     with tf.device(source):
         bucket = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0, name="bucket")
     with tf.device(target):
@@ -32,9 +34,12 @@ def carry(tensors: Sequence[Tensor], source: str, target: str) -> list[Tensor]:
         return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
-def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: str, *, in_turn: bool = False) -> GradientsAndVariables:
-    """Sends the small gradients of each ps in one message from the device `worker`, each row of a sparse one once if `wire_dtype` is not
-    float32, and large dense ones as int8 if it is that, in_turn: one after another; those of variables in this process stay as they are."""
+def send_gradients(
+    gradients: GradientsAndVariables, worker: str, wire_dtype: str, *, in_turn: bool = False
+) -> GradientsAndVariables:
+    """Sends the small gradients of each ps in one message from the device `worker`, each row of a
+    sparse one once if `wire_dtype` is not float32, and large dense ones as int8 if it is that,
+    in_turn: one after another; those of variables in this process stay as they are."""
     groups: dict[tuple[str, Any], list[int]] = {}
     large: dict[int, Leaving] = {}
     sent = list(gradients)
@@ -53,7 +58,11 @@ def send_gradients(gradients: GradientsAndVariables, worker: str, wire_dtype: st
             carried = carry([gradients[index][0] for index in indices], host_of(worker), device)
             for index, gradient in zip(indices, carried, strict=True):
                 sent[index] = (gradient, gradients[index][1])
-    arriving = leave_in_turn(list(large.values()), worker) if in_turn else [one.packed(one.tensor) for one in large.values()]
+    arriving = (
+        leave_in_turn(list(large.values()), worker)
+        if in_turn
+        else [one.packed(one.tensor) for one in large.values()]
+    )
     for index, tensor in zip(large, arriving, strict=True):
         gradient, variable = gradients[index]
         if _is_rounded(gradient, variable, wire_dtype):
@@ -67,9 +76,18 @@ def _leaving(gradient: Tensor, variable: Variable, worker: str, wire_dtype: str)
     """A large gradient as it leaves; `narrow` does the rest if it leaves as bfloat16."""
     if _is_rounded(gradient, variable, wire_dtype):
         length = eight_bits.message_bytes(gradient.shape)
-        return Leaving(gradient, variable.device, length, lambda turned: eight_bits.encode_with_rest(turned, variable, worker))
+        return Leaving(
+            gradient,
+            variable.device,
+            length,
+            lambda turned: eight_bits.encode_with_rest(turned, variable, worker),
+        )
     halved = wire_dtype != "float32" and gradient.dtype == tf.float32
-    return Leaving(gradient, variable.device, gradient.shape.num_elements() * gradient.dtype.size // (1 + halved))
+    return Leaving(
+        gradient,
+        variable.device,
+        gradient.shape.num_elements() * gradient.dtype.size // (1 + halved),
+    )
 
 
 def _is_rounded(gradient: Tensor, variable: Variable, wire_dtype: str) -> bool:

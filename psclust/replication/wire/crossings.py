@@ -1,11 +1,12 @@
 """Puts psclust's own wire where a graph goes from task to task (see `own_wire`).
 
-A tensor may not come at all: what follows a switch is *dead* in the runs that take its other branch, and of that TensorFlow's wire gives
-word. By psclust's, a value goes in any case, nothing in place of a dead one, and a switch where it arrives makes that dead again:
+A tensor may not come at all: what follows a switch is *dead* in the runs that take its other
+branch, and of that TensorFlow's wire gives word. By psclust's, a value goes in any case, nothing in
+place of a dead one, and a switch where it arrives makes that dead again:
 
     v -------------> user       becomes       v ---------+                                +--> user
                                               nothing ---+--> merge -> send   receive -> switch
-                                                                       (the condition: in both tasks)
+                                                               (the condition: in both tasks)
 
 A small constant does not travel: each task that needs it has one of its own.
 """
@@ -24,20 +25,40 @@ from psclust.replication.wire.narrow import place_of
 from psclust.replication.wire.own_wire import OwnWire, allowed_wire
 
 # The types that are in memory as they travel.
-_DTYPES = frozenset({"float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64", "bool"})
+_DTYPES = frozenset(
+    {
+        "float32",
+        "float64",
+        "bfloat16",
+        "float16",
+        "int8",
+        "uint8",
+        "int16",
+        "int32",
+        "int64",
+        "bool",
+    }
+)
 _MOST_DIMENSIONS = 8  # as in runtime/wire.h
 # Numbers in a constant that each task that needs it has itself.
 _MOST_CONSTANTS = 16
 
 
 def use_own_wire(built: int) -> None:
-    """Makes what goes from task to task travel by it, if the current graph may use it: without its first `built` ops. What loops and
-    branches do inside stays as it is."""
+    """Makes what goes from task to task travel by it, if the current graph may use it: without its
+    first `built` ops. What loops and branches do inside stays as it is."""
     graph = tf.compat.v1.get_default_graph()
     wire = allowed_wire(graph)
     if wire is None:
         return
-    crossings = _Crossings(wire, [each for each in graph.get_operations()[built:] if each._get_control_flow_context() is None])
+    crossings = _Crossings(
+        wire,
+        [
+            each
+            for each in graph.get_operations()[built:]
+            if each._get_control_flow_context() is None
+        ],
+    )
     for operation in crossings.operations.values():
         for value in operation.outputs:
             crossings.redirect(value)
@@ -49,13 +70,18 @@ def use_own_wire(built: int) -> None:
 
 
 class _Crossings:
-    """Those between `operations`, by name: an edge from one that may be dead for two reasons stays with TensorFlow."""
+    """Those between `operations`, by name: an edge from one that may be dead for two reasons stays
+    with TensorFlow."""
 
     def __init__(self, wire: OwnWire, operations: Sequence[Operation]) -> None:
         conditions = _conditions(operations)
         self._wire = wire
-        self._switches = {name: switches[0] for name, switches in conditions.items() if len(switches) == 1}
-        self.operations = {each.name: each for each in operations if len(conditions.get(each.name, ())) < 2}
+        self._switches = {
+            name: switches[0] for name, switches in conditions.items() if len(switches) == 1
+        }
+        self.operations = {
+            each.name: each for each in operations if len(conditions.get(each.name, ())) < 2
+        }
         # By the task that has received word, and of which ops.
         self._words: dict[tuple[str, frozenset[str]], Operation] = {}
         # By the switch and the task that knows it.
@@ -75,7 +101,11 @@ class _Crossings:
             if _is_crossing(source, task_of(user)) and user.name in self.operations:
                 elsewhere.setdefault(task_of(user), []).append(user)
         for target, users in elsewhere.items():
-            received = _copied(value, target) if _is_constant(value) else self._received(value, self._switch_of(value), source, target)
+            received = (
+                _copied(value, target)
+                if _is_constant(value)
+                else self._received(value, self._switch_of(value), source, target)
+            )
             for user in users:
                 for index, used in enumerate(user.inputs):
                     if used is value:
@@ -83,32 +113,43 @@ class _Crossings:
                         user._update_input(index, received)
 
     def redirect_order(self, user: Operation) -> None:
-        """Makes an op that waits for ops of other tasks, and for nothing of them, receive word of them, one from each task."""
+        """Makes an op that waits for ops of other tasks, and for nothing of them, receive word of
+        them, one from each task."""
         target = task_of(user)
         awaited: dict[str, list[Operation]] = {}
         for operation in user.control_inputs:
             if _is_crossing(task_of(operation), target) and operation.name in self.operations:
                 awaited.setdefault(task_of(operation), []).append(operation)
         for source, operations in awaited.items():
-            switches = {switch.name: switch for each in operations if (switch := self._switches.get(each.name)) is not None}
+            switches = {
+                switch.name: switch
+                for each in operations
+                if (switch := self._switches.get(each.name)) is not None
+            }
             if len(switches) > 1:
                 continue
             key = target, frozenset(operation.name for operation in operations)
             if key not in self._words:
                 with tf.device(source), tf.control_dependencies(operations):
                     done = tf.identity(tf.constant(True), name="done")
-                self._words[key] = self._received(done, next(iter(switches.values()), None), source, target).op
+                self._words[key] = self._received(
+                    done, next(iter(switches.values()), None), source, target
+                ).op
             _wait_for(user, self._words[key], in_place_of=operations)
 
     def _switch_of(self, value: Tensor) -> Operation | None:
         """Without whose second branch the tensor is dead."""
         return value.op if value.op.type == "Switch" else self._switches.get(value.op.name)
 
-    def _received(self, value: Tensor, switch: Operation | None, source: str, target: str) -> Tensor:
+    def _received(
+        self, value: Tensor, switch: Operation | None, source: str, target: str
+    ) -> Tensor:
         if switch is None:
             return self._wire.received(value, source, target)
         with tf.control_dependencies(None), tf.device(source):
-            without, _ = tf.raw_ops.Switch(data=self._condition(switch, source), pred=self._condition(switch, source))
+            without, _ = tf.raw_ops.Switch(
+                data=self._condition(switch, source), pred=self._condition(switch, source)
+            )
             with tf.control_dependencies([tf.identity(without)]):
                 nothing = tf.zeros([], value.dtype)
             leaving, _ = tf.raw_ops.Merge(inputs=[value, nothing])
@@ -125,17 +166,24 @@ class _Crossings:
         if key not in self._known:
             condition = switch.inputs[1]
             source = task_of(condition.op)
-            self._known[key] = self._wire.received(condition, source, task) if _is_crossing(source, task) else condition
+            self._known[key] = (
+                self._wire.received(condition, source, task)
+                if _is_crossing(source, task)
+                else condition
+            )
         return self._known[key]
 
 
 def _conditions(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation | None]]:
-    """name -> the switches without whose second branch the op is dead, with None for any first branch. A merge is never dead."""
+    """name -> the switches without whose second branch the op is dead, with None for any first
+    branch. A merge is never dead."""
     found: dict[str, list[Operation | None]] = {}
     for switch in operations:
         if switch.type == "Switch":
             for branch, reason in enumerate([None, switch]):
-                for name, operation in reached(switch.outputs[branch].consumers(), _until_merged).items():
+                for name, operation in reached(
+                    switch.outputs[branch].consumers(), _until_merged
+                ).items():
                     if operation.type != "Merge":
                         found.setdefault(name, []).append(reason)
     return {name: [None, None] if None in reasons else reasons for name, reasons in found.items()}
@@ -155,7 +203,12 @@ def _wait_for(user: Operation, operation: Operation, *, in_place_of: Sequence[Op
 def _receive_into_place(place: Operation, wire: OwnWire) -> None:
     """Makes what a shard's place gets be received there, if it needs no more than to be copied."""
     whole, received, *base = place.inputs
-    if base or received.op.name not in wire.sends or received.dtype != tf.float32 or len(received.consumers()) > 1:
+    if (
+        base
+        or received.op.name not in wire.sends
+        or received.dtype != tf.float32
+        or len(received.consumers()) > 1
+    ):
         return
     attributes = {name: received.op.get_attr(name) for name in ("own", "peer", "key")} | {
         name: place.get_attr(name) for name in ("at", "count")
@@ -168,8 +221,13 @@ def _receive_into_place(place: Operation, wire: OwnWire) -> None:
 
 
 def _is_constant(value: Tensor) -> bool:
-    """Whether it is one that takes no more room in the graph of another task than a message to it."""
-    return value.op.type == "Const" and not value.op.control_inputs and value.shape.num_elements() <= _MOST_CONSTANTS
+    """Whether it is one that takes no more room in the graph of another task than a message to
+    it."""
+    return (
+        value.op.type == "Const"
+        and not value.op.control_inputs
+        and value.shape.num_elements() <= _MOST_CONSTANTS
+    )
 
 
 def _copied(constant: Tensor, target: str) -> Tensor:

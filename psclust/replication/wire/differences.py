@@ -1,7 +1,8 @@
 """A variable comes back to its copies as the difference since it was last sent, rounded to int8.
 
-Beside the variable, its ps keeps what the copies have, and adds to it what they add. The next difference then has what rounding took from
-the one before, so a copy is never further from its variable than the rounding of one difference.
+Beside the variable, its ps keeps what the copies have, and adds to it what they add. The next
+difference then has what rounding took from the one before, so a copy is never further from its
+variable than the rounding of one difference.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from psclust.replication.wire import eight_bits
 
 
 def keep_sent(variable: Variable, host: str | None) -> Variable:
-    """Makes the variable's ps keep what the copies of the variable have on the task `host`, and on those that get the same. None: on all
-    workers of a between-graph cluster; it is then in no collection, and `level` begins it."""
+    """Makes the variable's ps keep what the copies of the variable have on the task `host`, and on
+    those that get the same. None: on all workers of a between-graph cluster; it is then in no
+    collection, and `level` begins it."""
     # The workers of a between-graph cluster share the ps.
     task = tf.DeviceSpec.from_string(host) if host else None
     with tf.device(variable.device):
@@ -30,8 +32,8 @@ def keep_sent(variable: Variable, host: str | None) -> Variable:
 
 
 def start_of(sent: Variable) -> Tensor:
-    """What the copies begin with: unrounded, because `narrow` casts nothing that has no device. An earlier session may have left another
-    value in `sent`."""
+    """What the copies begin with: unrounded, because `narrow` casts nothing that has no device. An
+    earlier session may have left another value in `sent`."""
     with tf.control_dependencies([sent.initializer]):
         return sent.read_value()
 
@@ -53,7 +55,12 @@ def all_sent(sent: Variable) -> Tensor:
 
 def last_difference(sent: Variable) -> Cell:
     """Where the ps keeps the difference sent last, for workers of other graphs to read."""
-    return cell(f"psclust/difference/{sent.op.name}", tf.int8, [eight_bits.message_bytes(sent.shape)], sent.device)
+    return cell(
+        f"psclust/difference/{sent.op.name}",
+        tf.int8,
+        [eight_bits.message_bytes(sent.shape)],
+        sent.device,
+    )
 
 
 def difference(value: Tensor, sent: Variable) -> Tensor:

@@ -1,14 +1,18 @@
-"""Large gradients of a worker leave for the ps one after another, in the order in which backpropagation makes them.
+"""Large gradients of a worker leave for the ps one after another, in the order in which
+backpropagation makes them.
 
-Tensors that leave together share the wire, so all arrive late, and variables can only come back late. In turn, the first arrives soon, and
-its variable comes back while the others still leave. A few are always under way, so that the wire is not idle until the ps has said that
-one has arrived:
+Tensors that leave together share the wire, so all arrive late, and variables can only come back
+late. In turn, the first arrives soon, and its variable comes back while the others still leave. A
+few are always under way, so that the wire is not idle until the ps has said that one has arrived:
 
-    together   | g3 g2 g1 g3 g2 g1 g3 g2 g1 |                         in turn    | g3 g2 g3 g2 g3 g1 g2 g1 g1 |
-                                            | v3 v2 v1                                          |  v3  |  v2  | v1
+    together   | g3 g2 g1 g3 g2 g1 g3 g2 g1 |
+                                            | v3 v2 v1
+    in turn    | g3 g2 g3 g2 g3 g1 g2 g1 g1 |
+                              |  v3  |  v2  | v1
 
-All ps get on alike, too. Workers share the links of the ps, and the link of one ps may carry one worker's gradients for a while, the link
-of another ps another worker's. A synchronous update needs those of all, so none would be complete.
+All ps get on alike, too. Workers share the links of the ps, and the link of one ps may carry one
+worker's gradients for a while, the link of another ps another worker's. A synchronous update needs
+those of all, so none would be complete.
 """
 
 from __future__ import annotations
@@ -22,15 +26,16 @@ import tensorflow as tf
 from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Tensor
 
-# To a ps at a time, but two tensors at least; and by as much may what has left for a ps be ahead of what has arrived on another. With more,
-# the first arrived late on a link of 1 Gbit/s.
+# To a ps at a time, but two tensors at least; and by as much may what has left for a ps be ahead of
+# what has arrived on another. With more, the first arrived late on a link of 1 Gbit/s.
 _BYTES_UNDER_WAY = 1_000_000
 
 
 @dataclass(frozen=True)
 class Leaving:
-    """A tensor on a worker that is to leave for the ps `device`, and the bytes that it takes on the wire. pack: makes what travels of it,
-    when its turn has come: the first does not wait until all are packed. None: it travels as it is."""
+    """A tensor on a worker that is to leave for the ps `device`, and the bytes that it takes on the
+    wire. pack: makes what travels of it, when its turn has come: the first does not wait until all
+    are packed. None: it travels as it is."""
 
     tensor: Tensor
     device: str
@@ -42,8 +47,12 @@ class Leaving:
 
 
 def leave_in_turn(leaving: Sequence[Leaving], worker: str) -> list[Tensor]:
-    """Sends them from the device `worker`. Returns them, as they travelled, on their ps, in the same order."""
-    made = {operation.name: number for number, operation in enumerate(tf.compat.v1.get_default_graph().get_operations())}
+    """Sends them from the device `worker`. Returns them, as they travelled, on their ps, in the
+    same order."""
+    made = {
+        operation.name: number
+        for number, operation in enumerate(tf.compat.v1.get_default_graph().get_operations())
+    }
     arrived: dict[int, Tensor] = {}
     queues: dict[str, _Queue] = {}
     for one in leaving:
@@ -52,7 +61,9 @@ def leave_in_turn(leaving: Sequence[Leaving], worker: str) -> list[Tensor]:
         one = leaving[index]
         own = queues[one.device]
         others = [queue.as_far_as(own) for queue in queues.values() if queue is not own]
-        awaited = [arrived[other].op for other in (own.awaited(one.bytes), *others) if other is not None]
+        awaited = [
+            arrived[other].op for other in (own.awaited(one.bytes), *others) if other is not None
+        ]
         with tf.device(host_of(worker)), tf.control_dependencies(awaited):
             tensor = tf.identity(one.tensor, name="in_turn")
         packed = one.packed(tensor)
@@ -63,7 +74,8 @@ def leave_in_turn(leaving: Sequence[Leaving], worker: str) -> list[Tensor]:
 
 
 class _Queue:
-    """Which tensors leave for a ps, in this order. total: the bytes of all, with those that are still to be added."""
+    """Which tensors leave for a ps, in this order. total: the bytes of all, with those that are
+    still to be added."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -86,6 +98,9 @@ class _Queue:
         return None
 
     def as_far_as(self, other: _Queue) -> int | None:
-        """Which has to arrive until the next may leave for the ps of `other`, so that shares of the totals stay alike; None if none."""
-        position = bisect_right(self._ends, (other._end - _BYTES_UNDER_WAY) * self.total // other.total)
+        """Which has to arrive until the next may leave for the ps of `other`, so that shares of the
+        totals stay alike; None if none."""
+        position = bisect_right(
+            self._ends, (other._end - _BYTES_UNDER_WAY) * self.total // other.total
+        )
         return self._indices[position - 1] if position else None

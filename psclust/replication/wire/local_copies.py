@@ -1,16 +1,20 @@
-"""A worker's own copies of the variables it trains, so that both directions of the wire are used at once.
+"""A worker's own copies of the variables it trains, so that both directions of the wire are used at
+once.
 
-A model needs all its weights before it has a gradient, so a step that pulls what it computes from uses one direction of the wire at a time.
-A step with copies computes from what the step before has left, and each variable comes back as soon as it is updated, while the gradients
-of others still leave:
+A model needs all its weights before it has a gradient, so a step that pulls what it computes from
+uses one direction of the wire at a time. A step with copies computes from what the step before has
+left, and each variable comes back as soon as it is updated, while the gradients of others still
+leave:
 
-    without    | pull v1 v2 v3 | compute | push g3 g2 g1 |           with    | compute | push g3 g2 g1   |
-                                                                             |         |   pull v3 v2 v1 |
+    without    | pull v1 v2 v3 | compute | push g3 g2 g1 |
+    with       | compute | push g3 g2 g1   |
+               |         |   pull v3 v2 v1 |
 
-The values are those that the next step would have pulled, unless other replicas update them in between, which makes an asynchronous update
-a little more stale. Copies are local variables: every session begins by pulling them, but a synchronous between-graph worker when it may
-begin. With int8 on the wire, the differences of large ones come back (see `differences`). The shards of a variable that the model reads as
-a whole share one copy (see `whole`).
+The values are those that the next step would have pulled, unless other replicas update them in
+between, which makes an asynchronous update a little more stale. Copies are local variables: every
+session begins by pulling them, but a synchronous between-graph worker when it may begin. With int8
+on the wire, the differences of large ones come back (see `differences`). The shards of a variable
+that the model reads as a whole share one copy (see `whole`).
 """
 
 from __future__ import annotations
@@ -30,15 +34,17 @@ from psclust.replication.wire.buckets import carry, is_small
 from psclust.replication.wire.pulls import same_task
 from psclust.replication.wire.whole import arrives_as, can_be_put_together, put_together
 
-# What a variable's handle may be used for, apart from the update, for a copy to do: to read it, and to initialize it.
+# What a variable's handle may be used for, apart from the update, for a copy to do: to read it, and
+# to initialize it.
 _READ, _INITIALIZED = "ReadVariableOp", frozenset({"AssignVariableOp", "VarIsInitializedOp"})
 
 
 @dataclass(frozen=True)
 class LocalCopy:
-    """The copy of `variable` on the device `host`, a task's CPU. copy: what keeps it; of a shard, together with the other shards. value:
-    what a step reads of `copy`; read: the part of it that is the variable's; part: which. sent: what the copy has, on the ps; None if the
-    whole value comes back. Copies that are refreshed together share it. arrives_as: see `whole`."""
+    """The copy of `variable` on the device `host`, a task's CPU. copy: what keeps it; of a shard,
+    together with the other shards. value: what a step reads of `copy`; read: the part of it that is
+    the variable's; part: which. sent: what the copy has, on the ps; None if the whole value comes
+    back. Copies that are refreshed together share it. arrives_as: see `whole`."""
 
     variable: Variable
     host: str
@@ -69,12 +75,15 @@ def copy_locally(
     together: bool,
     of_session: bool = True,
 ) -> Sequence[LocalCopy]:
-    """Makes the towers on the devices `workers`, which have these `gradients`, compute from copies of their variables, one on each task.
-    together: all copies of a variable are refreshed by the same op; otherwise those of each tower are.
+    """Makes the towers on the devices `workers`, which have these `gradients`, compute from copies
+    of their variables, one on each task. together: all copies of a variable are refreshed by the
+    same op; otherwise those of each tower are.
 
-    Leaves as they are the first `built` ops of the current graph, and variables that a step does not update as a whole or that the model
-    uses otherwise than by reading them: with sparse gradients, gathered from, assigned to, read inside functions or after other ops.
-    of_session: the session's start pulls them; otherwise `pull` has to, and the copies of all workers are refreshed together.
+    Leaves as they are the first `built` ops of the current graph, and variables that a step does
+    not update as a whole or that the model uses otherwise than by reading them: with sparse
+    gradients, gathered from, assigned to, read inside functions or after other ops. of_session: the
+    session's start pulls them; otherwise `pull` has to, and the copies of all workers are refreshed
+    together.
     """
     hosts = _hosts(workers)
     # Towers that refresh the same copy, each when it likes, would add the same difference twice.
@@ -83,7 +92,12 @@ def copy_locally(
     for variable, reads in _plainly_read(gradients, built):
         sent = None
         for host, users in _users(variable, reads, hosts).items():
-            if rounded and eight_bits.fits(variable) and not is_small(variable) and (sent is None or not together):
+            if (
+                rounded
+                and eight_bits.fits(variable)
+                and not is_small(variable)
+                and (sent is None or not together)
+            ):
                 sent = differences.keep_sent(variable, host if of_session else None)
             wanted.append(_Wanted(variable, host, users, sent))
     copies = _of_wholes(wanted, wire_dtype, of_session)
@@ -101,32 +115,44 @@ def copy_locally(
 
 
 def can_copy_all(gradients: GradientsAndVariables, workers: Iterable[str], built: int) -> bool:
-    """Whether `copy_locally` would give the towers a copy of every variable in `gradients`, so that nothing else reads one."""
+    """Whether `copy_locally` would give the towers a copy of every variable in `gradients`, so that
+    nothing else reads one."""
     hosts, plain = _hosts(workers), _plainly_read([gradients], built)
     users = [user for _, reads in plain for value in reads for user in value.consumers()]
-    return len(plain) == len(gradients) and all(any(same_task(user.device, host) for host in hosts) for user in users)
+    return len(plain) == len(gradients) and all(
+        any(same_task(user.device, host) for host in hosts) for user in users
+    )
 
 
 def refresh(copies: Sequence[LocalCopy], built: int) -> dict[str, Operation]:
-    """host -> the op that brings its copies up to date, each after the ops that update its variable; these are not among the first `built`
-    of the current graph. Small variables of a ps travel in one message, when all of them have been updated."""
-    new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
+    """host -> the op that brings its copies up to date, each after the ops that update its
+    variable; these are not among the first `built` of the current graph. Small variables of a ps
+    travel in one message, when all of them have been updated."""
+    new = {
+        operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]
+    }
     values: dict[Any, Tensor] = {}
     messages: dict[Any, Tensor] = {}
     for copy in copies:
         if copy.variable.ref() not in values:
             values[copy.variable.ref()] = _updated(copy.variable, new)
         if copy.sent is not None and copy.sent.ref() not in messages:
-            messages[copy.sent.ref()] = differences.difference(values[copy.variable.ref()], copy.sent)
+            messages[copy.sent.ref()] = differences.difference(
+                values[copy.variable.ref()], copy.sent
+            )
 
     def arriving(group: Sequence[LocalCopy]) -> list[Tensor]:
-        return [messages[c.sent.ref()] if c.sent is not None else values[c.variable.ref()] for c in group]
+        return [
+            messages[c.sent.ref()] if c.sent is not None else values[c.variable.ref()]
+            for c in group
+        ]
 
     return {host: _group(host, operations) for host, operations in bring(copies, arriving).items()}
 
 
 def pull(copies: Sequence[LocalCopy]) -> Operation:
-    """The op that brings all `copies`, which are on one host, up to date at once; not for a step that uses them."""
+    """The op that brings all `copies`, which are on one host, up to date at once; not for a step
+    that uses them."""
     values = []
     for group in groups_of([copy for copy in copies if copy.sent is None]):
         values += _on_host(group, [_updated(copy.variable, set()) for copy in group])
@@ -134,7 +160,10 @@ def pull(copies: Sequence[LocalCopy]) -> Operation:
         if copy.sent is not None:
             with tf.device(copy.host):
                 values.append((copy, differences.all_sent(copy.sent)))
-    return tf.group(*[operation for each in _keep(values, in_step=False).values() for operation in each], name="pulled_anew")
+    return tf.group(
+        *[operation for each in _keep(values, in_step=False).values() for operation in each],
+        name="pulled_anew",
+    )
 
 
 def groups_of(copies: Sequence[LocalCopy]) -> Sequence[Sequence[LocalCopy]]:
@@ -142,16 +171,24 @@ def groups_of(copies: Sequence[LocalCopy]) -> Sequence[Sequence[LocalCopy]]:
     groups: dict[tuple[str, str, Any], list[LocalCopy]] = {}
     for copy in copies:
         variable = copy.variable
-        key = (variable.device, copy.host, variable.dtype) if is_small(copy.read) else (variable.op.name, copy.host, None)
+        key = (
+            (variable.device, copy.host, variable.dtype)
+            if is_small(copy.read)
+            else (variable.op.name, copy.host, None)
+        )
         groups.setdefault(key, []).append(copy)
     return list(groups.values())
 
 
-def bring(copies: Sequence[LocalCopy], arriving: Callable[[Sequence[LocalCopy]], Sequence[Tensor]]) -> dict[str, list[Operation]]:
-    """host -> the ops that bring its copies up to date, not before the step has read them. arriving: the values of a group of copies (see
-    `groups_of`) on the ps; the difference for one with `sent`."""
+def bring(
+    copies: Sequence[LocalCopy], arriving: Callable[[Sequence[LocalCopy]], Sequence[Tensor]]
+) -> dict[str, list[Operation]]:
+    """host -> the ops that bring its copies up to date, not before the step has read them.
+    arriving: the values of a group of copies (see `groups_of`) on the ps; the difference for one
+    with `sent`."""
     values = []
-    # Here, because `narrow` would widen them again before they are put into their place. One for the copies of all hosts.
+    # Here, because `narrow` would widen them again before they are put into their place. One for
+    # the copies of all hosts.
     cast: dict[Any, Tensor] = {}
     for group in groups_of(copies):
         leaving, copy = arriving(group), group[0]
@@ -169,12 +206,21 @@ def _hosts(workers: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(host_of(worker) for worker in workers))
 
 
-def _plainly_read(gradients: Iterable[GradientsAndVariables], built: int) -> list[tuple[Variable, list[Tensor]]]:
-    """The variables with dense gradients that ops after the first `built` only read, each with what they read."""
+def _plainly_read(
+    gradients: Iterable[GradientsAndVariables], built: int
+) -> list[tuple[Variable, list[Tensor]]]:
+    """The variables with dense gradients that ops after the first `built` only read, each with what
+    they read."""
     pairs = [pair for each in gradients for pair in each if hasattr(pair[1], "handle")]
     variables = {variable.handle.op.name: variable for _, variable in pairs}
-    sparse = {variable.handle.op.name for gradient, variable in pairs if isinstance(gradient, tf.IndexedSlices)}
-    new = {operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]}
+    sparse = {
+        variable.handle.op.name
+        for gradient, variable in pairs
+        if isinstance(gradient, tf.IndexedSlices)
+    }
+    new = {
+        operation.name for operation in tf.compat.v1.get_default_graph().get_operations()[built:]
+    }
     found = []
     for name, variable in variables.items():
         uses = [operation for operation in variable.handle.consumers() if operation.name in new]
@@ -191,22 +237,29 @@ def _group(host: str, operations: Sequence[Operation]) -> Operation:
 def _is_plain(use: Operation, variable: Variable) -> bool:
     if use.type == _READ:
         return not use.control_inputs
-    return use.type in _INITIALIZED and (use.type != "AssignVariableOp" or use is variable.initializer)
+    return use.type in _INITIALIZED and (
+        use.type != "AssignVariableOp" or use is variable.initializer
+    )
 
 
-def _users(variable: Variable, reads: Sequence[Tensor], hosts: Sequence[str]) -> dict[str, list[tuple[Operation, int]]]:
+def _users(
+    variable: Variable, reads: Sequence[Tensor], hosts: Sequence[str]
+) -> dict[str, list[tuple[Operation, int]]]:
     """host -> the inputs in its task that are one of `reads`; without the variable's own task."""
     found: dict[str, list[tuple[Operation, int]]] = {}
     for value in reads:
         for user in value.consumers():
             for host in hosts:
                 if same_task(user.device, host) and not same_task(host, variable.device):
-                    found.setdefault(host, []).extend((user, i) for i, used in enumerate(user.inputs) if used is value)
+                    found.setdefault(host, []).extend(
+                        (user, i) for i, used in enumerate(user.inputs) if used is value
+                    )
     return found
 
 
 def _of_wholes(wanted: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> list[LocalCopy]:
-    """The copies of shards of variables that the model reads as a whole, one for all on each host; the model then reads that."""
+    """The copies of shards of variables that the model reads as a whole, one for all on each host;
+    the model then reads that."""
     parts: dict[Operation, dict[int, _Wanted]] = {}
     for one in wanted:
         for user, index in one.users:
@@ -215,13 +268,17 @@ def _of_wholes(wanted: Sequence[_Wanted], wire_dtype: str, of_session: bool) -> 
     made: dict[Any, list[LocalCopy]] = {}
     for whole, by_index in parts.items():
         shards = [by_index[index] for index in sorted(by_index)]
-        if len(shards) < len(whole.inputs) - 1 or not can_be_put_together([one.variable for one in shards]):
+        if len(shards) < len(whole.inputs) - 1 or not can_be_put_together(
+            [one.variable for one in shards]
+        ):
             continue
         key = shards[0].host, *(one.variable.ref() for one in shards)
         if key not in made:
             made[key] = _shards(shards, wire_dtype, of_session)
         for user in list(whole.outputs[0].consumers()):
-            for index in (index for index, used in enumerate(user.inputs) if used is whole.outputs[0]):
+            for index in (
+                index for index, used in enumerate(user.inputs) if used is whole.outputs[0]
+            ):
                 user._update_input(index, made[key][0].value)
     return [copy for each in made.values() for copy in each]
 
@@ -243,8 +300,15 @@ def _copy(shards: Sequence[_Wanted], name: str, of_session: bool) -> tuple[Varia
     host = shards[0].host
 
     def initial() -> Tensor:
-        values = [one.variable.read_value() if one.sent is None else differences.start_of(one.sent) for one in shards]
-        return values[0] if len(values) == 1 else put_together(values, shards[0].variable.dtype.base_dtype)
+        values = [
+            one.variable.read_value() if one.sent is None else differences.start_of(one.sent)
+            for one in shards
+        ]
+        return (
+            values[0]
+            if len(values) == 1
+            else put_together(values, shards[0].variable.dtype.base_dtype)
+        )
 
     with tf.device(host):
         copy = tf.compat.v1.Variable(
@@ -258,14 +322,24 @@ def _copy(shards: Sequence[_Wanted], name: str, of_session: bool) -> tuple[Varia
         return copy, copy.read_value()
 
 
-def _on_host(group: Sequence[LocalCopy], values: Sequence[Tensor]) -> list[tuple[LocalCopy, Tensor]]:
+def _on_host(
+    group: Sequence[LocalCopy], values: Sequence[Tensor]
+) -> list[tuple[LocalCopy, Tensor]]:
     """The copies of a group with their values, on the ps, as they arrive on the host."""
-    return list(zip(group, carry(values, group[0].variable.device, group[0].host) if len(group) > 1 else values, strict=True))
+    return list(
+        zip(
+            group,
+            carry(values, group[0].variable.device, group[0].host) if len(group) > 1 else values,
+            strict=True,
+        )
+    )
 
 
-def _keep(values: Sequence[tuple[LocalCopy, Tensor]], *, in_step: bool) -> dict[str, list[Operation]]:
-    """host -> the ops that give its copies their values. in_step: not before the step has read them; the value of a copy with `sent` is
-    the message of its difference."""
+def _keep(
+    values: Sequence[tuple[LocalCopy, Tensor]], *, in_step: bool
+) -> dict[str, list[Operation]]:
+    """host -> the ops that give its copies their values. in_step: not before the step has read
+    them; the value of a copy with `sent` is the message of its difference."""
     parts: dict[Any, list[tuple[LocalCopy, Tensor]]] = {}
     for copy, value in values:
         parts.setdefault(copy.copy.ref(), []).append((copy, value))
@@ -287,7 +361,11 @@ def _keep(values: Sequence[tuple[LocalCopy, Tensor]], *, in_step: bool) -> dict[
 
 def writers(variable: Variable, new: set[str]) -> list[Operation]:
     """Those of the ops `new` that write to the variable."""
-    return [operation for operation in variable.handle.consumers() if operation.name in new and operation.type != _READ]
+    return [
+        operation
+        for operation in variable.handle.consumers()
+        if operation.name in new and operation.type != _READ
+    ]
 
 
 def _updated(variable: Variable, new: set[str]) -> Tensor:

@@ -1,7 +1,8 @@
-"""Values that travel in fewer bytes: float32 between workers and ps is cast to the dtype of the wire where it leaves, and back where it
-arrives.
+"""Values that travel in fewer bytes: float32 between workers and ps is cast to the dtype of the
+wire where it leaves, and back where it arrives.
 
-TensorFlow's `enable_bfloat16_sendrecv` casts for each receiver, and casts all that a session moves: checkpoints, too, would be rounded.
+TensorFlow's `enable_bfloat16_sendrecv` casts for each receiver, and casts all that a session moves:
+checkpoints, too, would be rounded.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ _RANK = 1
 
 
 def narrow(wire_dtype: str, built: int) -> None:
-    """Makes float32 values between a ps and another job travel as `wire_dtype`: those of the current graph without its first `built` ops.
-    What loops and branches do inside stays as it is. With int8, what `eight_bits` has not encoded travels as bfloat16."""
+    """Makes float32 values between a ps and another job travel as `wire_dtype`: those of the
+    current graph without its first `built` ops. What loops and branches do inside stays as it is.
+    With int8, what `eight_bits` has not encoded travels as bfloat16."""
     if wire_dtype == "float32":
         return
     if wire_dtype == "int8":
         wire_dtype = "bfloat16"
     for operation in tf.compat.v1.get_default_graph().get_operations()[built:]:
         for value in operation.outputs:
-            travels = value.dtype == tf.float32 and (value.shape.rank is None or value.shape.rank >= _RANK)
+            travels = value.dtype == tf.float32 and (
+                value.shape.rank is None or value.shape.rank >= _RANK
+            )
             if travels and operation._get_control_flow_context() is None:
                 _cast_on_its_way(value, wire_dtype)
 
@@ -50,12 +54,14 @@ def _cast_on_its_way(value: Tensor, wire_dtype: str) -> None:
 
 
 def place_of(operation: Operation) -> str:
-    """Where TensorFlow places the op: what reads, gathers from or writes to a variable is placed there, whatever its device."""
+    """Where TensorFlow places the op: what reads, gathers from or writes to a variable is placed
+    there, whatever its device."""
     handle = next((value for value in operation.inputs if value.dtype == tf.resource), None)
     return str(operation.device if handle is None else handle.device or operation.device)
 
 
 def is_crossing(source: str, target: str) -> bool:
-    """Whether one of the devices is a ps, and the other is of another job. Initial values have no device."""
+    """Whether one of the devices is a ps, and the other is of another job. Initial values have no
+    device."""
     jobs = {tf.DeviceSpec.from_string(device).job for device in (source, target)}
     return len(jobs) == 2 and "ps" in jobs and None not in jobs

@@ -1,17 +1,22 @@
 """What travels between tasks by psclust's own wire (`runtime/wire.c`), in place of TensorFlow's.
 
-TensorFlow moves a tensor by a call from the task that needs it to the one that has it. Here, a step's tensor leaves as soon as it is there:
+TensorFlow moves a tensor by a call from the task that needs it to the one that has it. Here, a
+step's tensor leaves as soon as it is there:
 
-    worker:0                 ps:0                           worker:0                    ps:0
-    gradient ------------->  update           becomes       gradient -> PsclustSend     PsclustReceive -> update
+             worker:0                   ps:0
+    before   gradient --------------->  update
+    after    gradient -> PsclustSend    PsclustReceive -> update
 
-`crossings` puts the two new ops there. Nothing in the graph connects them, so what runs one has to run the other: `sends_of` says which.
-Both ends are in one run, and know their messages by its number, so that none of another run is taken for one of this.
+`crossings` puts the two new ops there. Nothing in the graph connects them, so what runs one has to
+run the other: `sends_of` says which. Both ends are in one run, and know their messages by its
+number, so that none of another run is taken for one of this.
 
-Tasks are connected when a session begins, each to those that it needs, at ports that these have chosen. Where that is not possible, such as
-through a firewall, the graph is built again for TensorFlow's wire.
+Tasks are connected when a session begins, each to those that it needs, at ports that these have
+chosen. Where that is not possible, such as through a firewall, the graph is built again for
+TensorFlow's wire.
 
-What a session feeds and fetches travels by TensorFlow's wire if it is on another task: what each step does is on the session's own.
+What a session feeds and fetches travels by TensorFlow's wire if it is on another task: what each
+step does is on the session's own.
 """
 
 from __future__ import annotations
@@ -40,42 +45,75 @@ class Unreachable(PsclustError):
 
 @dataclass
 class OwnWire:
-    """Of one graph. sends: by the name of the op that receives. pairs: (task that connects, task that listens), by their devices, between
-    which anything travels. connect: the op that connects them, before anything does."""
+    """Of one graph. sends: by the name of the op that receives. pairs: (task that connects, task
+    that listens), by their devices, between which anything travels. connect: the op that connects
+    them, before anything does."""
 
     sends: dict[str, Operation] = field(default_factory=dict)
     pairs: dict[tuple[str, str], None] = field(default_factory=dict)
     connect: Operation | None = None
-    _searched: dict[tuple[frozenset[str], frozenset[str]], Sequence[Operation]] = field(default_factory=dict)
+    _searched: dict[tuple[frozenset[str], frozenset[str]], Sequence[Operation]] = field(
+        default_factory=dict
+    )
 
     def received(self, value: Tensor, source: str, target: str) -> Tensor:
         """A tensor of the task `source`, in the task `target`."""
         ops, key = kernels.in_use(), len(self.sends)
         with tf.control_dependencies(None), tf.device(source):
-            send = ops.psclust_send(value, own=_name(source), peer=_name(target), key=key, name=f"sent_to_{_plain(target)}")
+            send = ops.psclust_send(
+                value,
+                own=_name(source),
+                peer=_name(target),
+                key=key,
+                name=f"sent_to_{_plain(target)}",
+            )
         with tf.control_dependencies(None), tf.device(target):
             name = f"received_from_{_plain(source)}"
-            received: Tensor = ops.psclust_receive(T=value.dtype, own=_name(target), peer=_name(source), key=key, name=name)
+            received: Tensor = ops.psclust_receive(
+                T=value.dtype, own=_name(target), peer=_name(source), key=key, name=name
+            )
         received.set_shape(value.shape)
         self.sends[received.op.name] = send
         self.pairs[max((source, target), key=_rank), min((source, target), key=_rank)] = None
         return received
 
-    def sends_of(self, graph: Graph, fetches: Iterable[Any], feeds: Iterable[Any] = ()) -> Sequence[Operation]:
-        """The ops that a run of `fetches` has to run, too: they send what the run receives. Ignores fetches that are none."""
-        elements = {element.name: element for element in (_element(graph, fetch) for fetch in fetches) if element is not None}
-        fed = frozenset(element.name for element in (_element(graph, feed) for feed in feeds) if element is not None)
+    def sends_of(
+        self, graph: Graph, fetches: Iterable[Any], feeds: Iterable[Any] = ()
+    ) -> Sequence[Operation]:
+        """The ops that a run of `fetches` has to run, too: they send what the run receives. Ignores
+        fetches that are none."""
+        elements = {
+            element.name: element
+            for element in (_element(graph, fetch) for fetch in fetches)
+            if element is not None
+        }
+        fed = frozenset(
+            element.name
+            for element in (_element(graph, feed) for feed in feeds)
+            if element is not None
+        )
         key = frozenset(elements), fed
         if key not in self._searched:
-            self._searched[key] = self._search([element for name, element in elements.items() if name not in fed], fed)
+            self._searched[key] = self._search(
+                [element for name, element in elements.items() if name not in fed], fed
+            )
         return self._searched[key]
 
-    def _search(self, elements: Iterable[Tensor | Operation], fed: frozenset[str]) -> Sequence[Operation]:
+    def _search(
+        self, elements: Iterable[Tensor | Operation], fed: frozenset[str]
+    ) -> Sequence[Operation]:
         def following(operation: Operation) -> Iterable[Operation]:
             sends = [self.sends[operation.name]] if operation.name in self.sends else []
-            return [*operation.control_inputs, *sends, *(value.op for value in operation.inputs if value.name not in fed)]
+            return [
+                *operation.control_inputs,
+                *sends,
+                *(value.op for value in operation.inputs if value.name not in fed),
+            ]
 
-        run = reached([element if isinstance(element, tf.Operation) else element.op for element in elements], following)
+        run = reached(
+            [element if isinstance(element, tf.Operation) else element.op for element in elements],
+            following,
+        )
         return [self.sends[name] for name in run if name in self.sends]
 
 
@@ -97,7 +135,8 @@ def own_wire(graph: Graph) -> OwnWire | None:
 
 
 def connect_by(address_of: Callable[[str], str]) -> None:
-    """Adds the op that connects the tasks of the current graph, whose addresses `address_of` knows by their devices."""
+    """Adds the op that connects the tasks of the current graph, whose addresses `address_of` knows
+    by their devices."""
     wire, ops = own_wire(tf.compat.v1.get_default_graph()), kernels.in_use()
     if wire is None:
         return
@@ -109,7 +148,9 @@ def connect_by(address_of: Callable[[str], str]) -> None:
                 tickets[peer] = ops.psclust_listen(own=_name(peer))
         host = address_of(peer).rpartition(":")[0].strip("[]")
         with tf.device(task):
-            connected.append(ops.psclust_connect(tickets[peer], host=host, own=_name(task), peer=_name(peer)))
+            connected.append(
+                ops.psclust_connect(tickets[peer], host=host, own=_name(task), peer=_name(peer))
+            )
     wire.connect = tf.group(*connected, name="connected")
 
 
@@ -126,8 +167,9 @@ def unreachable(error: Any) -> Unreachable | None:
     if found is None:
         return None
     return Unreachable(
-        f"TensorFlow's wire is used, which takes more time and CPU: for psclust's own there is {found[1]}. If a firewall is between the "
-        "hosts of this run, have it admit the ports of `ports:`, if that is a range, otherwise all above 1023"
+        "TensorFlow's wire is used, which takes more time and CPU: "
+        f"for psclust's own there is {found[1]}. If a firewall is between the hosts of this run, "
+        "have it admit the ports of `ports:`, if that is a range, otherwise all above 1023"
     )
 
 
@@ -139,7 +181,8 @@ def _element(graph: Graph, fetch: Any) -> Any:
 
 
 def _rank(device: str) -> tuple[int, int]:
-    """Of two tasks the one of lower rank listens: a ps to all others, a worker to an in-graph client."""
+    """Of two tasks the one of lower rank listens: a ps to all others, a worker to an in-graph
+    client."""
     task = tf.DeviceSpec.from_string(device)
     return [PS, WORKER].index(task.job) if task.job in (PS, WORKER) else 2, task.task
 

@@ -1,13 +1,15 @@
-"""What a worker pulls in a step: each variable once, however many towers use it and how often, and the small ones of a ps in one message.
+"""What a worker pulls in a step: each variable once, however many towers use it and how often, and
+the small ones of a ps in one message.
 
-TensorFlow reads a resource variable again for every use in a model, and each read travels to each device in its own message:
+TensorFlow reads a resource variable again for every use in a model, and each read travels to each
+device in its own message:
 
     before   v on a ps --> tower 0          after   v on a ps --> worker's CPU --+--> tower 0
              v on a ps --> tower 0                                               +--> tower 1
              v on a ps --> tower 1
 
-Rows that `tf.gather` or `embedding_lookup` take from a variable are not reads of it: they travel for each use, where bytes are to be saved
-each row once, however often its id is in the batch.
+Rows that `tf.gather` or `embedding_lookup` take from a variable are not reads of it: they travel
+for each use, where bytes are to be saved each row once, however often its id is in the batch.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ OF_DISTINCT = "of_distinct"
 
 
 def pull_once(built: int, wire_dtype: str) -> None:
-    """Makes all ops of a worker use the same pulled value of a variable, kept on the worker's CPU if several of its devices use it.
+    """Makes all ops of a worker use the same pulled value of a variable, kept on the worker's CPU
+    if several of its devices use it.
 
-    Leaves as they are the first `built` ops of the current graph, reads that wait for another op (such as an assignment in the model),
-    reads inside functions, and reads on the variable's own ps.
+    Leaves as they are the first `built` ops of the current graph, reads that wait for another op
+    (such as an assignment in the model), reads inside functions, and reads on the variable's own
+    ps.
     """
     reads: dict[tuple[str, str], list[Tensor]] = {}
     users: dict[tuple[str, str], list[tuple[Operation, int]]] = {}
@@ -40,13 +44,19 @@ def pull_once(built: int, wire_dtype: str) -> None:
             key = (handle.name, host_of(user.device))
             if not same_task(user.device, handle.device):
                 reads.setdefault(key, []).append(value)
-                users.setdefault(key, []).extend((user, index) for index, used in enumerate(user.inputs) if used is value)
-    # To find the distinct ids takes 5 to 15 % of a step that has no wire to wait for, and pays where ids repeat.
+                users.setdefault(key, []).extend(
+                    (user, index) for index, used in enumerate(user.inputs) if used is value
+                )
+    # To find the distinct ids takes 5 to 15 % of a step that has no wire to wait for, and pays
+    # where ids repeat.
     if wire_dtype != "float32":
         _pull_rows_once(built)
     pulled = _in_buckets({key: values[0] for key, values in reads.items()})
     for key, values in reads.items():
-        if key not in pulled and (len({value.name for value in values}) > 1 or len({user.device for user, _ in users[key]}) > 1):
+        if key not in pulled and (
+            len({value.name for value in values}) > 1
+            or len({user.device for user, _ in users[key]}) > 1
+        ):
             with tf.device(key[1]):
                 pulled[key] = tf.identity(values[0], name="pulled")
         for user, index in users[key] if key in pulled else ():
@@ -55,12 +65,22 @@ def pull_once(built: int, wire_dtype: str) -> None:
 
 
 def _pull_rows_once(built: int) -> None:
-    """Makes each gather from a variable on a ps send a row once, and repeats it where it arrives."""
+    """Makes each gather from a variable on a ps send a row once, and repeats it where it
+    arrives."""
     for gather in tf.compat.v1.get_default_graph().get_operations()[built:]:
-        if gather.type != "ResourceGather" or gather.control_inputs or gather.get_attr("batch_dims"):
+        if (
+            gather.type != "ResourceGather"
+            or gather.control_inputs
+            or gather.get_attr("batch_dims")
+        ):
             continue
         (handle, ids), value = gather.inputs, gather.outputs[0]
-        users = [(user, index) for user in value.consumers() for index, used in enumerate(user.inputs) if used is value]
+        users = [
+            (user, index)
+            for user in value.consumers()
+            for index, used in enumerate(user.inputs)
+            if used is value
+        ]
         hosts = {host_of(user.device) for user, _ in users}
         host = next(iter(hosts), "")
         if len(hosts) != 1 or not host or same_task(host, handle.device) or _inside(gather, users):
@@ -68,24 +88,37 @@ def _pull_rows_once(built: int) -> None:
         with tf.device(host):
             distinct, position = tf.unique(tf.reshape(ids, [-1]))
         with tf.device(handle.device):
-            rows = tf.raw_ops.ResourceGather(resource=handle, indices=distinct, dtype=value.dtype, name=f"{gather.name}/{OF_DISTINCT}")
+            rows = tf.raw_ops.ResourceGather(
+                resource=handle,
+                indices=distinct,
+                dtype=value.dtype,
+                name=f"{gather.name}/{OF_DISTINCT}",
+            )
         with tf.device(host):
-            repeated = tf.reshape(tf.gather(rows, position), tf.concat([tf.shape(ids), tf.shape(rows)[1:]], 0))
+            repeated = tf.reshape(
+                tf.gather(rows, position), tf.concat([tf.shape(ids), tf.shape(rows)[1:]], 0)
+            )
         for user, index in users:
             user._update_input(index, repeated)
 
 
 def _inside(gather: Operation, users: list[tuple[Operation, int]]) -> bool:
     """Whether a loop or branch has the gather or one of its users."""
-    return any(operation._get_control_flow_context() is not None for operation in (gather, *(user for user, _ in users)))
+    return any(
+        operation._get_control_flow_context() is not None
+        for operation in (gather, *(user for user, _ in users))
+    )
 
 
 def _in_buckets(reads: dict[tuple[str, str], Tensor]) -> dict[tuple[str, str], Tensor]:
-    """(variable, host) -> the value that arrives at the host in a bucket, for those of `reads` that travel in one."""
+    """(variable, host) -> the value that arrives at the host in a bucket, for those of `reads` that
+    travel in one."""
     groups: dict[tuple[str, str, Any], list[tuple[str, str]]] = {}
     for (variable, host), read in reads.items():
         if is_small(read):
-            groups.setdefault((read.op.inputs[0].op.device, host, read.dtype), []).append((variable, host))
+            groups.setdefault((read.op.inputs[0].op.device, host, read.dtype), []).append(
+                (variable, host)
+            )
     pulled: dict[tuple[str, str], Tensor] = {}
     for (ps, host, _), keys in groups.items():
         if len(keys) > 1:

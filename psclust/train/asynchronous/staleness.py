@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Staleness:
-    """Over `updates` updates: the number of other updates applied between reading the variables and the update, in total and at most."""
+    """Over `updates` updates: the number of other updates applied between reading the variables and
+    the update, in total and at most."""
 
     updates: int = 0
     total: int = 0

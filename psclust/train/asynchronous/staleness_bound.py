@@ -1,7 +1,9 @@
-"""A bound on how far an asynchronous replica may run ahead of the slowest: stale synchronous parallel training (Ho et al., NIPS 2013).
+"""A bound on how far an asynchronous replica may run ahead of the slowest: stale synchronous
+parallel training (Ho et al., NIPS 2013).
 
-The clock of a replica is the number of its updates, which `positions` counts on the ps, so it survives every client. A replica waits while
-its clock is ahead of the slowest one's by more than the bound. Replicas that have ended do not count; those that died do.
+The clock of a replica is the number of its updates, which `positions` counts on the ps, so it
+survives every client. A replica waits while its clock is ahead of the slowest one's by more than
+the bound. Replicas that have ended do not count; those that died do.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ _POLL_S = 0.05
 
 
 class StepValues(NamedTuple):
-    """The results of one step. staleness: if there are other replicas. lead: over the slowest replica, if there is a bound."""
+    """The results of one step. staleness: if there are other replicas. lead: over the slowest
+    replica, if there is a bound."""
 
     step: int
     loss: float
@@ -29,12 +32,18 @@ class StepValues(NamedTuple):
     @classmethod
     def of(cls, counts: Any, report: Any, lead: Any = 0) -> StepValues:
         """From the values of `StepOps.fetches`, and the lead."""
-        return cls(int(counts[0]), float(report[0]), int(report[1]), int(counts[1]) if len(counts) > 1 else None, int(lead))
+        return cls(
+            int(counts[0]),
+            float(report[0]),
+            int(report[1]),
+            int(counts[1]) if len(counts) > 1 else None,
+            int(lead),
+        )
 
 
 class StalenessBound:
-    """The bound of one replica with its own session: the clocks are on the ps. Adds its ops to the current graph. step: the global step
-    after a step of the replica, a tensor."""
+    """The bound of one replica with its own session: the clocks are on the ps. Adds its ops to the
+    current graph. step: the global step after a step of the replica, a tensor."""
 
     def __init__(self, state: State, replica: int, step: Tensor, bound: int) -> None:
         self._bound = bound
@@ -53,7 +62,8 @@ class StalenessBound:
 
 
 class TowerStalenessBound:
-    """The bound of towers that are driven by threads of one process. clocks: the initial ones. bound: None lets all go on."""
+    """The bound of towers that are driven by threads of one process. clocks: the initial ones.
+    bound: None lets all go on."""
 
     def __init__(self, clocks: Sequence[int], bound: int | None) -> None:
         self._clocks = dict(enumerate(clocks))
@@ -78,4 +88,7 @@ class TowerStalenessBound:
             self._changed.notify_all()
 
     def _ahead(self, tower: int) -> bool:
-        return self._bound is not None and self._clocks[tower] - min(self._clocks.values()) > self._bound
+        return (
+            self._bound is not None
+            and self._clocks[tower] - min(self._clocks.values()) > self._bound
+        )

@@ -1,6 +1,8 @@
-"""A check that all between-graph workers build the chief's variables, each on the same ps; otherwise two workers train two models, or wait
-for a variable that is never initialized. The chief writes a list of its variables to the first ps, and every other worker compares its own.
-The list also has the number of towers if each tower reads its own shard of the data, and the variables that synchronous workers stream.
+"""A check that all between-graph workers build the chief's variables, each on the same ps;
+otherwise two workers train two models, or wait for a variable that is never initialized. The chief
+writes a list of its variables to the first ps, and every other worker compares its own. The list
+also has the number of towers if each tower reads its own shard of the data, and the variables that
+synchronous workers stream.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ _NAMED = 5
 
 
 def refuse_unshared(variables: Sequence[Any], layout: DeviceLayout) -> None:
-    """Raises UsageError if global variables are on no ps while several workers train: each would have its own, and only the chief's are
-    initialized."""
+    """Raises UsageError if global variables are on no ps while several workers train: each would
+    have its own, and only the chief's are initialized."""
     if len(layout.workers) < 2:
         return
     places: dict[str, list[str]] = {}
@@ -34,23 +36,35 @@ def refuse_unshared(variables: Sequence[Any], layout: DeviceLayout) -> None:
         if not is_slot(variable) and tf.DeviceSpec.from_string(variable.device).job != PS:
             places.setdefault(variable.device, []).append(variable.op.name)
     if places:
-        found = [f"{', '.join(_some(names))} {f'on {device}' if device else 'on no device'}" for device, names in places.items()]
+        found = [
+            f"{', '.join(_some(names))} {f'on {device}' if device else 'on no device'}"
+            for device, names in places.items()
+        ]
         raise UsageError(
-            f"variables that the workers share are not on a ps: {'; '.join(found)}. Create them without tf.device(None) and without "
-            "naming a worker's device; put a variable of each worker's own in collections=[tf.GraphKeys.LOCAL_VARIABLES]"
+            f"variables that the workers share are not on a ps: {'; '.join(found)}. "
+            "Create them without tf.device(None) and without naming a worker's device; "
+            "put a variable of each worker's own in collections=[tf.GraphKeys.LOCAL_VARIABLES]"
         )
 
 
 class Agreement:
-    """One client's side of the check. Adds its ops to the current graph. variables: the model's, in this graph. towers: the number that all
-    workers must have; None: any. streamed: the names of the variables whose gradients all workers must push in every step."""
+    """One client's side of the check. Adds its ops to the current graph. variables: the model's, in
+    this graph. towers: the number that all workers must have; None: any. streamed: the names of the
+    variables whose gradients all workers must push in every step."""
 
-    def __init__(self, variables: Sequence[Any], layout: DeviceLayout, towers: int | None = None, streamed: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        variables: Sequence[Any],
+        layout: DeviceLayout,
+        towers: int | None = None,
+        streamed: Sequence[str] = (),
+    ) -> None:
         self._mine = pieces(variables)
         self._towers = towers
         self._streamed = sorted(streamed)
         with tf.device(layout.parameters):
-            # In no collection, so that it is not initialized, saved or restored with the model's variables.
+            # In no collection, so that it is not initialized, saved or restored with the model's
+            # variables.
             shared = tf.compat.v1.get_variable(
                 "psclust/variables",
                 [],
@@ -67,28 +81,48 @@ class Agreement:
 
     def publish(self, session: Session) -> None:
         """Writes the chief's list."""
-        entries = [[variable.name, list(variable.shape), variable.dtype, ps] for variable, ps in self._mine]
-        session.run(self._publish, {self._text: json.dumps({"variables": entries, "towers": self._towers, "streamed": self._streamed})})
+        entries = [
+            [variable.name, list(variable.shape), variable.dtype, ps] for variable, ps in self._mine
+        ]
+        session.run(
+            self._publish,
+            {
+                self._text: json.dumps(
+                    {"variables": entries, "towers": self._towers, "streamed": self._streamed}
+                )
+            },
+        )
 
-    def compare(self, session: Session, me: str, chief: str, deadline_s: float) -> Mapping[str, int] | None:
-        """Compares this worker's variables with the chief's list, once that is written. Returns None if both agree, and name -> ps index if
-        the same variables are on other ps tasks because they were created in another order. Raises PsclustError if the variables or the
-        numbers of towers differ, or if there is no list after `deadline_s` seconds."""
+    def compare(
+        self, session: Session, me: str, chief: str, deadline_s: float
+    ) -> Mapping[str, int] | None:
+        """Compares this worker's variables with the chief's list, once that is written. Returns
+        None if both agree, and name -> ps index if the same variables are on other ps tasks because
+        they were created in another order. Raises PsclustError if the variables or the numbers of
+        towers differ, or if there is no list after `deadline_s` seconds."""
         end = time.monotonic() + deadline_s
         while not session.run(self._published):
             if time.monotonic() > end:
                 raise PsclustError(
-                    f"after {deadline_s:.0f} s {chief}, the chief, has not built its graph; see its output with `psclust logs`"
+                    f"after {deadline_s:.0f} s {chief}, the chief, has not built its graph; "
+                    "see its output with `psclust logs`"
                 )
             time.sleep(_POLL_S)
         listed = json.loads(session.run(self._read))
         if listed["towers"] != self._towers:
             raise PsclustError(
-                f"{me} has {self._towers} devices for towers and {chief}, the chief, has {listed['towers']}, but each tower reads its own "
-                "shard of the data, so the workers must agree: give all the same device_count, or share batches with split_batch=True"
+                f"{me} has {self._towers} devices for towers and {chief}, "
+                f"the chief, has {listed['towers']}, "
+                "but each tower reads its own shard of the data, so the workers must agree: "
+                "give all the same device_count, or share batches with split_batch=True"
             )
-        theirs = [(Variable(name, tuple(shape), dtype), ps) for name, shape, dtype, ps in listed["variables"]]
-        found = differences({v.name: v for v, _ in self._mine}, {v.name: v for v, _ in theirs}, chief)
+        theirs = [
+            (Variable(name, tuple(shape), dtype), ps)
+            for name, shape, dtype, ps in listed["variables"]
+        ]
+        found = differences(
+            {v.name: v for v, _ in self._mine}, {v.name: v for v, _ in theirs}, chief
+        )
         if found:
             raise PsclustError(
                 f"{me} builds other variables than {chief}, the chief: {'; '.join(found)}. "
@@ -97,23 +131,39 @@ class Agreement:
         other = sorted(set(self._streamed) ^ set(listed["streamed"]))
         if other:
             raise PsclustError(
-                f"the loss depends on {', '.join(_some(other))} in only one of {me} and {chief}, the chief, and a step needs a gradient of "
-                "every variable from every worker; train with --config local_copies=false, which needs none where a worker has none"
+                f"the loss depends on {', '.join(_some(other))} in only one of {me} and {chief}, "
+                "the chief, and a step needs a gradient of every variable from every worker; "
+                "train with --config local_copies=false, which needs none where a worker has none"
             )
         placed = {variable.name: ps for variable, ps in theirs}
         return None if placed == {variable.name: ps for variable, ps in self._mine} else placed
 
 
-def differences(mine: Mapping[str, Variable], theirs: Mapping[str, Variable], chief: str) -> list[str]:
+def differences(
+    mine: Mapping[str, Variable], theirs: Mapping[str, Variable], chief: str
+) -> list[str]:
     """The differences, with both sides, as parts of a sentence: the first five of each kind."""
     both = [name for name in mine if name in theirs and mine[name] != theirs[name]]
-    parts = _some([f"{name} is {_kind(mine[name])} here and {_kind(theirs[name])} on {chief}" for name in both])
-    parts += _some([f"{name} {_kind(mine[name])} is only here" for name in mine if name not in theirs])
-    return parts + _some([f"{name} {_kind(theirs[name])} is only on {chief}" for name in theirs if name not in mine])
+    parts = _some(
+        [
+            f"{name} is {_kind(mine[name])} here and {_kind(theirs[name])} on {chief}"
+            for name in both
+        ]
+    )
+    parts += _some(
+        [f"{name} {_kind(mine[name])} is only here" for name in mine if name not in theirs]
+    )
+    return parts + _some(
+        [f"{name} {_kind(theirs[name])} is only on {chief}" for name in theirs if name not in mine]
+    )
 
 
 def _some(parts: list[str]) -> list[str]:
-    return parts if len(parts) <= _NAMED else [*parts[:_NAMED], f"and {len(parts) - _NAMED} more like it"]
+    return (
+        parts
+        if len(parts) <= _NAMED
+        else [*parts[:_NAMED], f"and {len(parts) - _NAMED} more like it"]
+    )
 
 
 def _kind(variable: Variable) -> str:

@@ -1,4 +1,5 @@
-"""The chief of a between-graph cluster: a replica that also initializes the variables, writes checkpoints and ends the training."""
+"""The chief of a between-graph cluster: a replica that also initializes the variables, writes
+checkpoints and ends the training."""
 
 from __future__ import annotations
 
@@ -54,8 +55,16 @@ class Chief(Replica):
 
     def _build_own(self) -> None:
         job, config = self.job, self.job.program.config
-        self.checkpoints = Checkpoints(self.variables.all, job.model_dir, job.context.layout.client, config)
-        self.saver = Saver(self.checkpoints, job.save_s, config.save_steps, lambda: job.reporter.during("saving"), job.check_folder)
+        self.checkpoints = Checkpoints(
+            self.variables.all, job.model_dir, job.context.layout.client, config
+        )
+        self.saver = Saver(
+            self.checkpoints,
+            job.save_s,
+            config.save_steps,
+            lambda: job.reporter.during("saving"),
+            job.check_folder,
+        )
 
     def run(self, session: Session, steps: Steps, ready: Ready) -> None:
         self.hooks.start(session)
@@ -82,7 +91,14 @@ class Chief(Replica):
         assert coordinator is not None
         self._offer = UpdateOffer(self.number)
         update = coordinator, self._offer
-        return BarrierParticipant(session, ops, self.hooks, update, order=self.built.order, goes_on=lambda: not self._is_to_stop())
+        return BarrierParticipant(
+            session,
+            ops,
+            self.hooks,
+            update,
+            order=self.built.order,
+            goes_on=lambda: not self._is_to_stop(),
+        )
 
     def agree(self, session: Session) -> None:
         self.agreement.publish(session)
@@ -91,8 +107,14 @@ class Chief(Replica):
         ops = self.built.coordinator
         if ops is not None and ops.stream is not None:
             take_over(setup, ops.stream)
-        half_made = partial(is_half_made, setup, ops.marks) if ops is not None and ops.marks is not None else None
-        source = self.variables.prepare(setup, self.checkpoints, session, half_made, lambda lost: self._undo_ends(setup, lost))
+        half_made = (
+            partial(is_half_made, setup, ops.marks)
+            if ops is not None and ops.marks is not None
+            else None
+        )
+        source = self.variables.prepare(
+            setup, self.checkpoints, session, half_made, lambda lost: self._undo_ends(setup, lost)
+        )
         saving = thread.submit(self.saver.save, setup, 0) if source is Source.INITIAL else None
         self.variables.start_local(setup, session)
         if source is Source.CHECKPOINT:
@@ -121,13 +143,15 @@ class Chief(Replica):
             self._give_up_on_silent(session, _SILENT_HELD_S)
 
     def _undo_ends(self, session: Session, lost: Collection[str]) -> None:
-        """Before a checkpoint is restored: an end of which it lacks steps does not count. Raises PsclustError if that replica has exited.
-        lost: the names of the variables without a value."""
+        """Before a checkpoint is restored: an end of which it lacks steps does not count. Raises
+        PsclustError if that replica has exited. lost: the names of the variables without a
+        value."""
         gone = self._unsaved - {self.number} if self.built.coordinator is not None else set()
         if gone:
             names = ", ".join(str(self.job.context.replicas[replica]) for replica in sorted(gone))
             raise PsclustError(
-                f"a ps is lost, and with it the last steps of {names}, whose training had ended: no checkpoint could be written since. "
+                f"a ps is lost, and with it the last steps of {names}, "
+                "whose training had ended: no checkpoint could be written since. "
                 "Start the training again with this --model-dir; it resumes at the last checkpoint"
             )
         self._unsaved.clear()
@@ -150,22 +174,33 @@ class Chief(Replica):
 
     def _just_ended(self, session: Session) -> set[int]:
         """The other replicas that stay until a checkpoint has their steps."""
-        return {replica for replica, end in enumerate(self.ends(session)) if end is End.ENDED} - {self.number}
+        return {replica for replica, end in enumerate(self.ends(session)) if end is End.ENDED} - {
+            self.number
+        }
 
     def _count(self, session: Session, ended: Collection[int]) -> None:
-        """A checkpoint has all steps of the replicas that `ended`. Recorded first: if the chief dies in between, they are not awaited."""
+        """A checkpoint has all steps of the replicas that `ended`. Recorded first: if the chief
+        dies in between, they are not awaited."""
         self._unsaved = self._unsaved - set(ended)
         self._ended.add(ended)
         for replica in ended:
             self.mark(session, replica, End.SAVED)
 
-    def _lead_in_step(self, session: Session, ops: CoordinatorOps, steps: Steps, ready: Ready) -> None:
+    def _lead_in_step(
+        self, session: Session, ops: CoordinatorOps, steps: Steps, ready: Ready
+    ) -> None:
         """Synchronous: runs the chief's replica in this thread, the barrier in another."""
         if self.hooks:
             # They may fetch the step that their run leads to, which only the plain step has.
             self._offer.close()
         ended = [replica for replica, end in enumerate(self.ends(session)) if end is not End.TRAINS]
-        barrier = new_barrier(ops, self.step(session), ended=ended, max_steps=self.job.options.max_steps, fresh=ready.fresh)
+        barrier = new_barrier(
+            ops,
+            self.step(session),
+            ended=ended,
+            max_steps=self.job.options.max_steps,
+            fresh=ready.fresh,
+        )
         coordinator = BarrierCoordinator(
             session,
             ops,
@@ -184,8 +219,8 @@ class Chief(Replica):
                 self.train(session, steps, ready)
             self._wait(lambda: coordinator.wait(_POLL_S), lambda: coordinator.awaited)
         except (tf.errors.OpError, RuntimeError) as error:
-            # Whichever thread lost a server first, the other is still waiting in the same session. Closing it raises CancelledError in a
-            # running call and RuntimeError in the next.
+            # Whichever thread lost a server first, the other is still waiting in the same session.
+            # Closing it raises CancelledError in a running call and RuntimeError in the next.
             first = coordinator.error
             close(session)
             coordinator.wait()
@@ -223,22 +258,35 @@ class Chief(Replica):
         self._wait(ended, lambda: self._others(session))
 
     def _give_up_on_silent(self, session: Session, patience_s: float) -> None:
-        """Goes on without replicas that do not answer: one that will not start again would be awaited for ever, also by the others if
-        there is a bound on staleness."""
+        """Goes on without replicas that do not answer: one that will not start again would be
+        awaited for ever, also by the others if there is a bound on staleness."""
         for replica in self._others(session):
             task = self.job.context.replicas[replica]
             if answers(self.job.context.address(task)):
                 self._silent_since.pop(replica, None)
-            elif time.monotonic() - self._silent_since.setdefault(replica, time.monotonic()) > patience_s:
-                LOG.warning("%s has not answered for %.0f s and has not marked itself as ended; going on without it", task, patience_s)
+            elif (
+                time.monotonic() - self._silent_since.setdefault(replica, time.monotonic())
+                > patience_s
+            ):
+                LOG.warning(
+                    "%s has not answered for %.0f s and has not marked itself as "
+                    "ended; going on without it",
+                    task,
+                    patience_s,
+                )
                 self.mark(session, replica, End.SILENT)
 
     def _others(self, session: Session) -> Collection[int]:
         """Those that train."""
-        return [replica for replica, end in enumerate(self.ends(session)) if end is End.TRAINS and replica != self.number]
+        return [
+            replica
+            for replica, end in enumerate(self.ends(session))
+            if end is End.TRAINS and replica != self.number
+        ]
 
     def _await_leave(self, session: Session) -> None:
-        """Waits until the others know that they may exit: if a ps were lost before, they would need this replica."""
+        """Waits until the others know that they may exit: if a ps were lost before, they would need
+        this replica."""
         limit = time.monotonic() + _LEAVE_S
         while self._leaving(session) and time.monotonic() < limit:
             time.sleep(_POLL_S / 2)
@@ -246,15 +294,25 @@ class Chief(Replica):
     def _leaving(self, session: Session) -> bool:
         """Whether a replica has not read yet that its steps are saved."""
         context = self.job.context
-        saved = [context.replicas[replica] for replica, end in enumerate(self.ends(session)) if end is End.SAVED]
+        saved = [
+            context.replicas[replica]
+            for replica, end in enumerate(self.ends(session))
+            if end is End.SAVED
+        ]
         return any(answers(context.address(task)) for task in saved)
 
     def _refuse_silent(self, session: Session, step: int) -> None:
-        """Raises PsclustError if the training has gone on without a replica that had steps to make."""
-        silent = [self.job.context.replicas[replica] for replica, end in enumerate(self.ends(session)) if end is End.SILENT]
+        """Raises PsclustError if the training has gone on without a replica that had steps to
+        make."""
+        silent = [
+            self.job.context.replicas[replica]
+            for replica, end in enumerate(self.ends(session))
+            if end is End.SILENT
+        ]
         if silent and not self.job.enough(step) and not self.stop.is_set(session):
             raise PsclustError(
-                f"the training has ended at step {step} without the rest of {', '.join(map(str, silent))}, which did not answer. "
+                f"the training has ended at step {step} without the rest "
+                f"of {', '.join(map(str, silent))}, which did not answer. "
                 "Start it again with this --model-dir; it makes the steps that are missing"
             )
 
@@ -263,5 +321,10 @@ class Chief(Replica):
         with self.job.reporter.during("waiting"):
             while not ended():
                 if time.monotonic() > remind:
-                    LOG.info("waiting for %s to end", ", ".join(str(self.job.context.replicas[replica]) for replica in sorted(awaited())))
+                    LOG.info(
+                        "waiting for %s to end",
+                        ", ".join(
+                            str(self.job.context.replicas[replica]) for replica in sorted(awaited())
+                        ),
+                    )
                     remind = time.monotonic() + _REMIND_S

@@ -1,8 +1,9 @@
-"""The chief's record of the replicas that have ended their training, and whose steps a checkpoint has. It outlives lost sessions, lost ps
-tasks and the chief.
+"""The chief's record of the replicas that have ended their training, and whose steps a checkpoint
+has. It outlives lost sessions, lost ps tasks and the chief.
 
-A worker that has ended exits and never reports it again; without the record, a restarted chief would wait for it for ever. The record is a
-file beside the checkpoints and belongs to one run: the next run with the same model trains all replicas again.
+A worker that has ended exits and never reports it again; without the record, a restarted chief
+would wait for it for ever. The record is a file beside the checkpoints and belongs to one run: the
+next run with the same model trains all replicas again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ LOG = logging.getLogger(__name__)
 
 
 class EndedReplicas:
-    """A set of replica numbers, kept in the JSON file at `path`. run: the run's id; None keeps nothing on disk."""
+    """A set of replica numbers, kept in the JSON file at `path`. run: the run's id; None keeps
+    nothing on disk."""
 
     def __init__(self, path: Path, run: str | None) -> None:
         self._path = path
@@ -48,9 +50,15 @@ class EndedReplicas:
         if self._run is None:
             return
         try:
-            write_atomically(self._path, json.dumps({"run": self._run, "replicas": sorted(self._replicas)}))
+            write_atomically(
+                self._path, json.dumps({"run": self._run, "replicas": sorted(self._replicas)})
+            )
         except OSError as error:
-            LOG.warning("%s cannot be written (%s); a chief that restarts may wait a minute longer", self._path, error)
+            LOG.warning(
+                "%s cannot be written (%s); a chief that restarts may wait a minute longer",
+                self._path,
+                error,
+            )
 
 
 def _read(path: Path, run: str) -> list[int]:

@@ -37,19 +37,22 @@ _CHIEF_DEADLINE_S = 300.0
 _POLL_S = 0.1
 
 Steps = Callable[..., Any] | BarrierParticipant
-"""What makes a replica's steps in a session: a function, asynchronous, or its side of the barrier."""
+"""What makes a replica's steps in a session: a function, asynchronous, or its side of the
+barrier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """ended: an earlier process of this replica has ended its training. fresh: the variables are new, as the chief knows."""
+    """ended: an earlier process of this replica has ended its training. fresh: the variables are
+    new, as the chief knows."""
 
     ended: bool
     fresh: bool = False
 
 
 class Replica:
-    """A worker that is not the chief; it trains in one session, or in several in a row if it loses servers."""
+    """A worker that is not the chief; it trains in one session, or in several in a row if it loses
+    servers."""
 
     def __init__(self, job: Job) -> None:
         context = job.context
@@ -64,9 +67,15 @@ class Replica:
         self.graph, self.built = build_placed(self.job, layout, self._build_model)
         with self.graph.as_default():
             self.state = self.built.state
-            # Each tower has a number among all towers, unless the towers of a worker share its data and nothing else.
+            # Each tower has a number among all towers, unless the towers of a worker share its data
+            # and nothing else.
             numbered = not config.split_batch or config.moving_statistics == "sync"
-            self.agreement = Agreement(self.built.tower.variables, layout, len(layout.devices) if numbered else None, self.built.streamed)
+            self.agreement = Agreement(
+                self.built.tower.variables,
+                layout,
+                len(layout.devices) if numbered else None,
+                self.built.streamed,
+            )
             self.hooks = Hooks(self._hooks(layout))
             self.variables = Initializer(self.built.tower.spec.scaffold)
             refuse_unshared(self.variables.all, layout)
@@ -85,7 +94,13 @@ class Replica:
         context = self.job.context
         bounded, backups = context.max_staleness is not None, context.backup_workers
         return build_between_graph(
-            self.job.program, layout, self.number, sync=context.sync, chief=context.is_chief, backups=backups, bounded=bounded
+            self.job.program,
+            layout,
+            self.number,
+            sync=context.sync,
+            chief=context.is_chief,
+            backups=backups,
+            bounded=bounded,
         )
 
     def _hooks(self, layout: DeviceLayout) -> list[Any]:
@@ -94,7 +109,9 @@ class Replica:
         if chief:
             report_model(self.job.reporter, self.job.model_dir, tower, layout)
             staleness = self.built.step.staleness if self.built.step else None
-            hooks += configured_hooks(self.job, self.built.next_step, tower.loss, self.built.towers, staleness)
+            hooks += configured_hooks(
+                self.job, self.built.next_step, tower.loss, self.built.towers, staleness
+            )
         return hooks
 
     def _staleness_bound(self) -> StalenessBound | None:
@@ -119,21 +136,27 @@ class Replica:
         except CANNOT_RUN as reason:
             LOG.warning("%s", reason)
             self.job, placed = without(self.job, reason), None
-        # Build the graph again, without kernels, or with the same variables in another order, each where the chief has it.
+        # Build the graph again, without kernels, or with the same variables in another order, each
+        # where the chief has it.
         self._build(replace(self.job.context.layout, placed=placed))
         self.attempt()
 
     def agree(self, session: Session) -> Mapping[str, int] | None:
-        """The chief's placement, if this graph has the same variables on other ps tasks. Raises PsclustError for other variables."""
+        """The chief's placement, if this graph has the same variables on other ps tasks. Raises
+        PsclustError for other variables."""
         context = self.job.context
-        return self.agreement.compare(session, str(context.task), str(context.chief), _CHIEF_DEADLINE_S)
+        return self.agreement.compare(
+            session, str(context.task), str(context.chief), _CHIEF_DEADLINE_S
+        )
 
     def prepare(self, session: Session, setup: Session, thread: Executor) -> Ready:
-        """Prepares the variables for `session`, in `setup` where they are those of the ps; both are new. thread: of `open_setup`."""
+        """Prepares the variables for `session`, in `setup` where they are those of the ps; both are
+        new. thread: of `open_setup`."""
         if self.built.participant is None:
             self.variables.await_chief(setup, _CHIEF_DEADLINE_S)
-        # Else it does not wait for variables here: the chief may not know yet that a ps has lost them. It notices when this replica joins
-        # the barrier, and it sends no token before the variables are there.
+        # Else it does not wait for variables here: the chief may not know yet that a ps has lost
+        # them. It notices when this replica joins the barrier, and it sends no token before the
+        # variables are there.
         self.variables.start_local(setup, session)
         return Ready(self._has_ended(setup))
 
@@ -142,27 +165,32 @@ class Replica:
             self.hooks.start(session)
         self.train(session, steps, ready)
         if self.job.reporter.remarks:
-            LOG.info("%s has ended its training%s", self.job.context.task, self.job.reporter.remarks)
+            LOG.info(
+                "%s has ended its training%s", self.job.context.task, self.job.reporter.remarks
+            )
         if not isinstance(steps, BarrierParticipant):
             self._await_saved(session)
         self.hooks.end(session)
 
     def _await_saved(self, session: Session) -> None:
-        """Asynchronous: stays until the chief has saved the steps of this replica. Raises AbortedError, for another attempt, if a ps has
-        lost them before."""
+        """Asynchronous: stays until the chief has saved the steps of this replica. Raises
+        AbortedError, for another attempt, if a ps has lost them before."""
         task = self.job.context.task
         with self.job.reporter.during("waiting"):
             while (end := self.ends(session)[self.number]) is End.ENDED:
                 time.sleep(_POLL_S)
         if end is End.TRAINS:
-            raise tf.errors.AbortedError(None, None, f"with the last steps of {task}, which it makes again")
+            raise tf.errors.AbortedError(
+                None, None, f"with the last steps of {task}, which it makes again"
+            )
         try:
             self.mark(session, self.number, End.LEFT)
         except tf.errors.OpError as error:
             LOG.debug("%s leaves: %s", task, error)
 
     def train(self, session: Session, steps: Steps, ready: Ready) -> None:
-        """Steps until the data ends or the wanted step is reached, unless an earlier process of this replica did so."""
+        """Steps until the data ends or the wanted step is reached, unless an earlier process of
+        this replica did so."""
         if ready.ended:
             return
         self.job.reporter.phase("train")
@@ -175,16 +203,21 @@ class Replica:
         if self.built.participant is not None:
             return self.participant(session, self.built.participant)
         assert self.built.step is not None
-        return self.hooks.callable(session, [*self.built.step.fetches, *(self._bound.fetches if self._bound else ())])
+        return self.hooks.callable(
+            session, [*self.built.step.fetches, *(self._bound.fetches if self._bound else ())]
+        )
 
     def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
-        return BarrierParticipant(session, ops, self.hooks, order=self.built.order, goes_on=lambda: not self._is_to_stop())
+        return BarrierParticipant(
+            session, ops, self.hooks, order=self.built.order, goes_on=lambda: not self._is_to_stop()
+        )
 
     def after_step(self, session: Session, step: int) -> None:
         """Called after every asynchronous step."""
 
     def while_held(self, session: Session, step: int) -> None:
-        """Called repeatedly while this replica, asynchronous, waits because it is too far ahead of another."""
+        """Called repeatedly while this replica, asynchronous, waits because it is too far ahead of
+        another."""
         self.after_step(session, step)
 
     def _train_alone(self, session: Session, run: Callable[..., Any]) -> None:
@@ -221,7 +254,9 @@ class Replica:
                 self._step_until_end(session, participant, grant)
                 grant = participant.leave()
 
-    def _step_until_end(self, session: Session, participant: BarrierParticipant, grant: Grant) -> None:
+    def _step_until_end(
+        self, session: Session, participant: BarrierParticipant, grant: Grant
+    ) -> None:
         """Steps with `grant`, and with each that follows."""
         guard = self.job.program.config.nan_guard
         position = self._start_input(session)
@@ -274,7 +309,8 @@ class Replica:
         return True
 
     def _start_input(self, session: Session) -> int:
-        """Starts the input after the batches whose gradients have been applied; returns their number."""
+        """Starts the input after the batches whose gradients have been applied; returns their
+        number."""
         position = self._position(session)
         session.run(self.built.input.initializer, {self.built.input.skip: position})
         return position

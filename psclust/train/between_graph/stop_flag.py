@@ -11,7 +11,8 @@ _INTERVAL_S = 0.5
 
 
 class StopFlag:
-    """Adds its op to the current graph. Reading costs a round trip, so `poll` reads twice a second."""
+    """Adds its op to the current graph. Reading costs a round trip, so `poll` reads twice a
+    second."""
 
     def __init__(self, state: State) -> None:
         self._now = state.now

@@ -1,9 +1,11 @@
 """Saving and restoring a graph's variables.
 
-The format is TensorFlow's (SaveV2): `tf.train.load_checkpoint` and `tf.compat.v1.train.Saver` read it. Values travel to the process that
-drives the session and writes them, so a checkpoint is on the chief's host, also when ps hosts share no file system with it. Sharded, every
-ps writes and reads its own part instead, and the chief merges the index. The parts of a partitioned variable are saved as slices of one
-tensor under the variable's full name, so a model may be partitioned in another way when it is restored.
+The format is TensorFlow's (SaveV2): `tf.train.load_checkpoint` and `tf.compat.v1.train.Saver` read
+it. Values travel to the process that drives the session and writes them, so a checkpoint is on the
+chief's host, also when ps hosts share no file system with it. Sharded, every ps writes and reads
+its own part instead, and the chief merges the index. The parts of a partitioned variable are saved
+as slices of one tensor under the variable's full name, so a model may be partitioned in another way
+when it is restored.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from psclust.train.session import brief, is_lost_peer, system_reason
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A variable in a checkpoint: slice `part` of the tensor `name` of `shape`, in SaveV2's notation; empty: the whole tensor."""
+    """A variable in a checkpoint: slice `part` of the tensor `name` of `shape`, in SaveV2's
+    notation; empty: the whole tensor."""
 
     variable: Variable
     name: str
@@ -38,28 +41,39 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Restoring:
-    """Ops. assign: name of a variable -> gives it its value. positions: the values for POSITIONS, to be fed."""
+    """Ops. assign: name of a variable -> gives it its value. positions: the values for POSITIONS,
+    to be fed."""
 
     assign: Mapping[str, Operation]
     positions: Tensor | None
 
 
 class Checkpoints:
-    """The checkpoints of `variables` in `directory`; adds its ops to the current graph, those that restore when they are first needed.
-    `device` is the process that drives the session."""
+    """The checkpoints of `variables` in `directory`; adds its ops to the current graph, those that
+    restore when they are first needed. `device` is the process that drives the session."""
 
-    def __init__(self, variables: Sequence[Variable], directory: Path, device: str, config: TrainConfig | None = None) -> None:
+    def __init__(
+        self,
+        variables: Sequence[Variable],
+        directory: Path,
+        device: str,
+        config: TrainConfig | None = None,
+    ) -> None:
         config = config or TrainConfig()
         self._folder = CheckpointFolder(directory, config.keep, config.keep_every_s)
         self._sharded = config.sharded
-        self._entries = [entry_of(variable) for variable in variables if variable.op.name not in PASSING]
+        self._entries = [
+            entry_of(variable) for variable in variables if variable.op.name not in PASSING
+        ]
         self._guard = config.nan_guard
         self._here = _cpu_of(device)
         self._restoring: _Restoring | None = None
         with tf.name_scope("checkpoint"):
             with tf.device(self._here):
                 self._prefix = tf.compat.v1.placeholder(tf.string, [], name="prefix")
-            self._save = self._save_parts(self._here) if config.sharded else self._save_all(self._here)
+            self._save = (
+                self._save_parts(self._here) if config.sharded else self._save_all(self._here)
+            )
 
     def _save_all(self, device: str) -> Any:
         values = [_read(entry.variable) for entry in self._entries]
@@ -79,17 +93,28 @@ class Checkpoints:
         names, saves = [], []
         for index, (place, entries) in enumerate(sorted(groups.items())):
             with tf.device(place), tf.control_dependencies(finite):
-                names.append(tf.strings.join([self._prefix, f"_parts/part-{index:05d}-of-{len(groups):05d}"]))
+                names.append(
+                    tf.strings.join([self._prefix, f"_parts/part-{index:05d}-of-{len(groups):05d}"])
+                )
                 saves.append(_save(names[-1], *zip(*entries, strict=True)))
         with tf.device(device), tf.control_dependencies(saves):
-            return tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=tf.stack(names), destination_prefix=self._prefix, delete_old_dirs=True)
+            return tf.raw_ops.MergeV2Checkpoints(
+                checkpoint_prefixes=tf.stack(names),
+                destination_prefix=self._prefix,
+                delete_old_dirs=True,
+            )
 
     def _build_restoring(self, graph: Graph) -> _Restoring:
-        """Most sessions restore nothing, and each op of a graph costs every new run of its sessions time, also a run without it."""
+        """Most sessions restore nothing, and each op of a graph costs every new run of its sessions
+        time, also a run without it."""
         with _open_again(graph), graph.as_default(), tf.name_scope("restored"):
             restored = [(entry, self._load(entry)) for entry in self._entries]
-            assign = {entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored}
-            return _Restoring(assign, next((value for entry, value in restored if entry.name == POSITIONS), None))
+            assign = {
+                entry.variable.op.name: _assign(entry.variable, value) for entry, value in restored
+            }
+            return _Restoring(
+                assign, next((value for entry, value in restored if entry.name == POSITIONS), None)
+            )
 
     def _load(self, entry: _Entry) -> Any:
         with tf.device(_cpu_of(entry.variable.device) if self._sharded else self._here):
@@ -106,8 +131,9 @@ class Checkpoints:
         return self._folder.latest()
 
     def save(self, session: Session, step: int) -> str:
-        """Writes `model.ckpt-<step>` and removes old ones. Raises PsclustError if the folder cannot be written (the previous checkpoint
-        stays), NotFiniteError for values that are not finite, and the session's own error if a server is lost."""
+        """Writes `model.ckpt-<step>` and removes old ones. Raises PsclustError if the folder cannot
+        be written (the previous checkpoint stays), NotFiniteError for values that are not finite,
+        and the session's own error if a server is lost."""
         prefix = self._folder.prefix(step)
         try:
             self._folder.directory.mkdir(parents=True, exist_ok=True)
@@ -126,31 +152,44 @@ class Checkpoints:
         latest = self.latest()
         if latest != prefix:
             self._folder.remove(Path(prefix).name)
-        reason = system_reason(error) or (brief(error) if isinstance(error, tf.errors.OpError) else str(error))
+        reason = system_reason(error) or (
+            brief(error) if isinstance(error, tf.errors.OpError) else str(error)
+        )
         good = f"the last good one is {Path(latest).name}" if latest else "there is none yet"
         hint = "make room, or choose another --model-dir"
         if self._sharded and isinstance(error, tf.errors.NotFoundError):
-            hint = "with sharded=True every ps writes a part, so the folder must be on a file system that ps and chief share"
+            hint = (
+                "with sharded=True every ps writes a part, "
+                "so the folder must be on a file system that ps and chief share"
+            )
         raise PsclustError(
-            f"{self._folder.directory}: the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}"
+            f"{self._folder.directory}: "
+            f"the checkpoint of step {step} cannot be written ({reason}); {good}; {hint}"
         ) from error
 
     def restore(self, session: Session, prefix: str, first: Collection[str] = ()) -> None:
-        """Gives every variable its value in the checkpoint: first those named in `first`, then the others. Raises PsclustError if the
-        checkpoint lacks a variable or has it in another shape."""
+        """Gives every variable its value in the checkpoint: first those named in `first`, then the
+        others. Raises PsclustError if the checkpoint lacks a variable or has it in another
+        shape."""
         reader = tf.train.load_checkpoint(prefix)
         refuse_another_model(prefix, self._entries, reader.get_variable_to_shape_map())
         self._restoring = restoring = self._restoring or self._build_restoring(session.graph)
         feed = {self._prefix: prefix}
         if restoring.positions is not None:
-            feed[restoring.positions] = spread(reader.get_tensor(POSITIONS), int(restoring.positions.shape[0]))
+            feed[restoring.positions] = spread(
+                reader.get_tensor(POSITIONS), int(restoring.positions.shape[0])
+            )
         for chosen in (True, False):
-            session.run([assign for name, assign in restoring.assign.items() if (name in first) is chosen], feed)
+            session.run(
+                [assign for name, assign in restoring.assign.items() if (name in first) is chosen],
+                feed,
+            )
 
 
 @contextmanager
 def _open_again(graph: Graph) -> Iterator[None]:
-    """Ops can be added to a finalized graph inside; a session of it learns of them in its next run."""
+    """Ops can be added to a finalized graph inside; a session of it learns of them in its next
+    run."""
     finalized = graph.finalized
     # TensorFlow's Python has no public name for it.
     graph._unsafe_unfinalize()
@@ -170,14 +209,17 @@ def entry_of(variable: Variable) -> _Entry:
 
 
 def spread(positions: Any, replicas: int) -> Any:
-    """`positions`, int64 [another number of replicas], for `replicas` replicas: the same total, spread as evenly as possible."""
+    """`positions`, int64 [another number of replicas], for `replicas` replicas: the same total,
+    spread as evenly as possible."""
     if len(positions) == replicas:
         return positions
     each, over = divmod(int(np.sum(positions)), replicas)
     return np.array([each + (index < over) for index in range(replicas)], np.int64)
 
 
-def refuse_another_model(prefix: str, entries: Iterable[_Entry], found: dict[str, list[int]]) -> None:
+def refuse_another_model(
+    prefix: str, entries: Iterable[_Entry], found: dict[str, list[int]]
+) -> None:
     """Raises PsclustError if the tensors of a checkpoint, name -> shape, are not the model's."""
     wanted = {entry.name: entry.shape for entry in entries}
     problems = [f"{name} is missing" for name in wanted if name not in found]
@@ -187,17 +229,24 @@ def refuse_another_model(prefix: str, entries: Iterable[_Entry], found: dict[str
         if name in found and name != POSITIONS and not shape.is_compatible_with(found[name])
     ]
     if problems:
-        raise PsclustError(f"{prefix} is the checkpoint of another model: {'; '.join(problems)}. Choose another --model-dir")
+        raise PsclustError(
+            f"{prefix} is the checkpoint of another model: {'; '.join(problems)}. "
+            "Choose another --model-dir"
+        )
 
 
 def _save(prefix: Tensor, entries: Sequence[_Entry], values: Sequence[Any]) -> Any:
     names, parts = [entry.name for entry in entries], [entry.part for entry in entries]
-    return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=parts, tensors=list(values))
+    return tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=names, shape_and_slices=parts, tensors=list(values)
+    )
 
 
 def _cpu_of(device: str) -> str:
     """The first CPU of the task that owns `device`."""
-    return str(tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string())
+    return str(
+        tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string()
+    )
 
 
 def _read(variable: Variable) -> Any:

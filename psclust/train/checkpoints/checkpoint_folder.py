@@ -1,7 +1,8 @@
-"""The folder of a model's checkpoints: it lists them, makes a complete one the latest, and removes old ones.
+"""The folder of a model's checkpoints: it lists them, makes a complete one the latest, and removes
+old ones.
 
-The `checkpoint` file is TensorFlow's CheckpointState as text, with paths relative to the folder. It is replaced only when a checkpoint is
-complete, so a crash or a full disk leaves the previous one.
+The `checkpoint` file is TensorFlow's CheckpointState as text, with paths relative to the folder. It
+is replaced only when a checkpoint is complete, so a crash or a full disk leaves the previous one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from psclust.rundir.atomic_file import write_atomically
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One checkpoint: the last part of its prefix, and the time of writing, in seconds since 1970."""
+    """One checkpoint: the last part of its prefix, and the time of writing, in seconds since
+    1970."""
 
     name: str
     time: float
@@ -35,7 +37,13 @@ class Listed:
 class CheckpointFolder:
     """Keeps the last `keep` checkpoints and, for good, one for every `keep_every_s` seconds."""
 
-    def __init__(self, directory: Path, keep: int = 5, keep_every_s: float | None = None, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        keep: int = 5,
+        keep_every_s: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self.directory = directory
         self._keep = keep
         self._keep_every_s = keep_every_s
@@ -52,11 +60,13 @@ class CheckpointFolder:
             with suppress(OSError):
                 probe.unlink()
             raise PsclustError(
-                f"{self.directory}: checkpoints cannot be written there ({error.strerror}); choose another --model-dir"
+                f"{self.directory}: checkpoints cannot be written there ({error.strerror}); "
+                "choose another --model-dir"
             ) from error
 
     def tidy(self) -> None:
-        """Removes the leftovers of a process that was killed while writing. To be called by the process that writes."""
+        """Removes the leftovers of a process that was killed while writing. To be called by the
+        process that writes."""
         for pattern in ("model.ckpt-*.tempstate*", "model.ckpt-*_parts", ".checkpoint.*"):
             for path in self.directory.glob(pattern):
                 _remove(path)
@@ -76,7 +86,10 @@ class CheckpointFolder:
             return []
         times = list(state.all_model_checkpoint_timestamps)
         times = [0.0] * (len(state.all_model_checkpoint_paths) - len(times)) + times
-        return [Listed(Path(path).name, when) for path, when in zip(state.all_model_checkpoint_paths, times, strict=True)]
+        return [
+            Listed(Path(path).name, when)
+            for path, when in zip(state.all_model_checkpoint_paths, times, strict=True)
+        ]
 
     def add(self, prefix: str) -> None:
         """Makes a complete checkpoint the latest, then removes old ones. Raises OSError."""

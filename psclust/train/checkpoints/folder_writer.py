@@ -1,8 +1,10 @@
-"""A model folder has one writer: two trainings that write their checkpoints into one folder would mix them.
+"""A model folder has one writer: two trainings that write their checkpoints into one folder would
+mix them.
 
-The writer holds a lease, the file `writer.json` with a number that it raises every two seconds. Another training waits until the file is
-gone, its process has ended, or the number has stood still for ten seconds: on other hosts no pid counts, and clocks may differ. A later
-attempt of the same run takes the lease over at once, as psclust starts none while the one before may be alive.
+The writer holds a lease, the file `writer.json` with a number that it raises every two seconds.
+Another training waits until the file is gone, its process has ended, or the number has stood still
+for ten seconds: on other hosts no pid counts, and clocks may differ. A later attempt of the same
+run takes the lease over at once, as psclust starts none while the one before may be alive.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """machine, process: where it runs and which process it is, to tell whether it is alive. number: how often it has renewed its lease."""
+    """machine, process: where it runs and which process it is, to tell whether it is alive. number:
+    how often it has renewed its lease."""
 
     run: str
     task: str
@@ -42,7 +45,9 @@ class Writer:
 
     @classmethod
     def here(cls, run: str, task: str) -> Writer:
-        return cls(run, task, socket.gethostname(), _machine(), (os.getpid(), _started(os.getpid()) or 0))
+        return cls(
+            run, task, socket.gethostname(), _machine(), (os.getpid(), _started(os.getpid()) or 0)
+        )
 
     @property
     def is_gone(self) -> bool:
@@ -72,10 +77,14 @@ class FolderLease:
         threading.Thread(target=self._keep, name="lease of the model folder", daemon=True).start()
 
     def check(self) -> None:
-        """To be called before a file is written. Raises PsclustError if another writer has taken the lease over."""
+        """To be called before a file is written. Raises PsclustError if another writer has taken
+        the lease over."""
         other = _read(self._path)
         if other is not None and not self._writer.is_same(other):
-            raise PsclustError(f"{self._directory}: {_describe(other)} since this training was stopped for a while; it writes nothing more")
+            raise PsclustError(
+                f"{self._directory}: {_describe(other)} since this training was stopped for a "
+                "while; it writes nothing more"
+            )
 
     def release(self) -> None:
         self._over.set()
@@ -94,7 +103,8 @@ class FolderLease:
                 other, still = found, time.monotonic()
             if time.monotonic() > limit:
                 raise PsclustError(
-                    f"{self._directory}: {_describe(other)}, and did not end for {_PATIENCE_S:.0f} s. End it, or choose another --model-dir"
+                    f"{self._directory}: {_describe(other)}, and did not end for {_PATIENCE_S:.0f} "
+                    "s. End it, or choose another --model-dir"
                 )
 
     def _keep(self) -> None:
@@ -113,8 +123,11 @@ class FolderLease:
 
 @contextmanager
 def writing_to(directory: Path, run: str | None, task: str) -> Iterator[FolderLease]:
-    """Hold the lease for a training, `run` or one without psclust's launcher. Raises PsclustError."""
-    lease = FolderLease(directory, Writer.here(run or f"{socket.gethostname()}-{os.getpid()}", task))
+    """Hold the lease for a training, `run` or one without psclust's launcher. Raises
+    PsclustError."""
+    lease = FolderLease(
+        directory, Writer.here(run or f"{socket.gethostname()}-{os.getpid()}", task)
+    )
     lease.take()
     try:
         yield lease
@@ -135,9 +148,14 @@ def _read(path: Path) -> Writer | None:
 
 
 def _machine() -> str:
-    """Differs between machines, between two starts of one, and between containers that do not see each other's processes."""
+    """Differs between machines, between two starts of one, and between containers that do not see
+    each other's processes."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip() + " " + os.readlink("/proc/self/ns/pid")
+        return (
+            Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+            + " "
+            + os.readlink("/proc/self/ns/pid")
+        )
     except OSError:
         return f"{socket.gethostname()} {time.time_ns()}"
 
@@ -145,7 +163,12 @@ def _machine() -> str:
 def _started(pid: int) -> int | None:
     """When a process of this machine started, in ticks; None if it is not there."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return None
     return None if fields[0] == "Z" else int(fields[19])

@@ -1,6 +1,7 @@
 """Initializing a graph's variables without overwriting live ones.
 
-The chief initializes or restores the variables that have no value; the other replicas poll five times a second until none is missing.
+The chief initializes or restores the variables that have no value; the other replicas poll five
+times a second until none is missing.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Source(Enum):
 
 
 class Initializer:
-    """Initializes the global variables of the current graph, in any session of the cluster, and the local variables and tables, in every
-    session that uses them."""
+    """Initializes the global variables of the current graph, in any session of the cluster, and the
+    local variables and tables, in every session that uses them."""
 
     def __init__(self, scaffold: Any = None) -> None:
         self.all: Sequence[Variable] = tf.compat.v1.global_variables()
@@ -57,28 +58,43 @@ class Initializer:
         half_made: Callable[[], bool] | None = None,
         undone: Callable[[Collection[str]], None] = lambda lost: None,
     ) -> Source:
-        """Gives the variables values; returns their origin. For the chief. own: where the scaffold's init ops run, which may also be about
-        what belongs to one session; default: `session`. half_made: asked whether live variables have part of an update. undone: called
-        with the names of the variables without a value before a checkpoint replaces those that have one.
+        """Gives the variables values; returns their origin. For the chief. own: where the
+        scaffold's init ops run, which may also be about what belongs to one session; default:
+        `session`. half_made: asked whether live variables have part of an update. undone: called
+        with the names of the variables without a value before a checkpoint replaces those that have
+        one.
 
-        Live variables stay. If any is missing, a ps has started empty: all are restored from the last checkpoint, the live ones first, so
-        that no replica sees a full set of variables before it is consistent. Without a checkpoint, only the missing variables get their
-        initial values. So it is with an update that is half made; without a checkpoint, the training goes on with it.
+        Live variables stay. If any is missing, a ps has started empty: all are restored from the
+        last checkpoint, the live ones first, so that no replica sees a full set of variables before
+        it is consistent. Without a checkpoint, only the missing variables get their initial values.
+        So it is with an update that is half made; without a checkpoint, the training goes on with
+        it.
         """
         missing = self.missing(session)
         half = not missing and half_made is not None and half_made()
         latest = checkpoints.latest() if missing or half else None
         if half:
-            LOG.warning("the chief died in the middle of an update%s", "" if latest else ", and there is no checkpoint to restore")
+            LOG.warning(
+                "the chief died in the middle of an update%s",
+                "" if latest else ", and there is no checkpoint to restore",
+            )
         if latest:
             lost = {variable.op.name for variable in missing}
             undone(lost)
-            checkpoints.restore(session, latest, [variable.op.name for variable in self.all if variable.op.name not in lost])
+            checkpoints.restore(
+                session,
+                latest,
+                [variable.op.name for variable in self.all if variable.op.name not in lost],
+            )
             LOG.info("restored %s", latest)
             missing = self.missing(session)
         elif missing and len(missing) < len(self.all):
-            LOG.warning("no checkpoint to restore; starting again with the initial value of %s", ", ".join(v.op.name for v in missing))
-        # The other replicas wait until none is missing: this one gets its value after the scaffold's init ops.
+            LOG.warning(
+                "no checkpoint to restore; starting again with the initial value of %s",
+                ", ".join(v.op.name for v in missing),
+            )
+        # The other replicas wait until none is missing: this one gets its value after the
+        # scaffold's init ops.
         scaffold = bool(missing and not latest and self._scaffold.initializes)
         last = {STOP} if scaffold else set()
         session.run([variable.initializer for variable in missing if variable.op.name not in last])
@@ -87,9 +103,12 @@ class Initializer:
             session.run([variable.initializer for variable in missing if variable.op.name in last])
         return Source.CHECKPOINT if latest else Source.INITIAL if missing else Source.ALIVE
 
-    def start_local(self, session: Session, own: Session, fetches: Sequence[Tensor] = ()) -> Sequence[Any]:
-        """Initializes the variables and tables of this process only, in a session of its cluster and, as tables may belong to one session,
-        in its `own`; returns the values of `fetches` before. The global variables must have values."""
+    def start_local(
+        self, session: Session, own: Session, fetches: Sequence[Tensor] = ()
+    ) -> Sequence[Any]:
+        """Initializes the variables and tables of this process only, in a session of its cluster
+        and, as tables may belong to one session, in its `own`; returns the values of `fetches`
+        before. The global variables must have values."""
         _, *values = session.run([self._local, *fetches])
         if self._tables is not None:
             own.run(self._tables)
@@ -97,12 +116,16 @@ class Initializer:
         return values
 
     def await_chief(self, session: Session, deadline_s: float) -> None:
-        """Waits until the chief has given every variable a value. Raises PsclustError if some are missing after `deadline_s` seconds."""
+        """Waits until the chief has given every variable a value. Raises PsclustError if some are
+        missing after `deadline_s` seconds."""
         end = time.monotonic() + deadline_s
         while missing := self.missing(session):
             if time.monotonic() > end:
                 names = ", ".join(variable.op.name for variable in missing)
-                raise PsclustError(f"after {deadline_s:.0f} s the chief has not initialized {names}; see its output with `psclust logs`")
+                raise PsclustError(
+                    f"after {deadline_s:.0f} s the chief has not initialized {names}; "
+                    "see its output with `psclust logs`"
+                )
             time.sleep(_POLL_S)
 
 

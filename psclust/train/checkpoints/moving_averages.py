@@ -12,8 +12,8 @@ from psclust.train.checkpoints.checkpoint import entry_of
 
 
 def averages() -> dict[str, Any]:
-    """name of the average in a checkpoint -> the trainable variable of the current graph, or a list of its parts if it is partitioned; for
-    `tf.compat.v1.train.Saver`."""
+    """name of the average in a checkpoint -> the trainable variable of the current graph, or a list
+    of its parts if it is partitioned; for `tf.compat.v1.train.Saver`."""
     found: dict[str, list[Any]] = {}
     for variable in tf.compat.v1.trainable_variables():
         found.setdefault(f"{entry_of(variable).name}/ExponentialMovingAverage", []).append(variable)
@@ -25,6 +25,6 @@ def refuse_without_averages(prefix: str, wanted: Mapping[str, Any], found: Colle
     missing = [name for name in wanted if name not in found]
     if missing:
         raise UsageError(
-            f"{prefix} has no moving averages ({', '.join(missing)} missing), which average_decay asks for; train with average_decay, or "
-            "leave it out here"
+            f"{prefix} has no moving averages ({', '.join(missing)} missing), "
+            "which average_decay asks for; train with average_decay, or leave it out here"
         )

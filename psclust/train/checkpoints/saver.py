@@ -16,8 +16,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Saver:
-    """Writes a checkpoint every `every_s` seconds or `every_steps` steps, whichever comes first; None: never for that reason. timed:
-    makes a context for each. check: called before each, raises PsclustError if the folder is not this training's any more."""
+    """Writes a checkpoint every `every_s` seconds or `every_steps` steps, whichever comes first;
+    None: never for that reason. timed: makes a context for each. check: called before each, raises
+    PsclustError if the folder is not this training's any more."""
 
     def __init__(
         self,
@@ -53,8 +54,9 @@ class Saver:
         return time.monotonic() >= self._due or step >= self._due_step
 
     def maybe(self, session: Session, step: int, *, event: bool = False) -> bool:
-        """Writes one if it is due, or on an `event` unless this step has one; returns whether it was written, or, on an event, whether the
-        last one is of this step. Logs a failure to write and tries again at the next due time. Raises NotFiniteError."""
+        """Writes one if it is due, or on an `event` unless this step has one; returns whether it
+        was written, or, on an event, whether the last one is of this step. Logs a failure to write
+        and tries again at the next due time. Raises NotFiniteError."""
         if not self.is_due(step) and (not event or step == self._last):
             return event
         self._check()

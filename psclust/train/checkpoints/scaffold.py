@@ -1,8 +1,9 @@
 """The init ops of a model function's `tf.compat.v1.train.Scaffold`.
 
-Honored: `init_op` (with `init_feed_dict`) and `init_fn`, when a training begins, after every variable has its initial value;
-`local_init_op`, in every session of every client; `saver`, to restore in EVAL and PREDICT. Ignored: `saver` in TRAIN (checkpoints hold all
-variables), `ready_op` and `ready_for_local_init_op` (psclust checks the variables themselves), `summary_op`.
+Honored: `init_op` (with `init_feed_dict`) and `init_fn`, when a training begins, after every
+variable has its initial value; `local_init_op`, in every session of every client; `saver`, to
+restore in EVAL and PREDICT. Ignored: `saver` in TRAIN (checkpoints hold all variables), `ready_op`
+and `ready_for_local_init_op` (psclust checks the variables themselves), `summary_op`.
 """
 
 from __future__ import annotations

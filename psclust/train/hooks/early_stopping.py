@@ -1,4 +1,5 @@
-"""`psclust.EarlyStopping`: a session hook that ends the training of all replicas when the loss no longer falls."""
+"""`psclust.EarlyStopping`: a session hook that ends the training of all replicas when the loss no
+longer falls."""
 
 from __future__ import annotations
 
@@ -13,10 +14,11 @@ LOG = logging.getLogger(__name__)
 
 
 class EarlyStopping(tf.compat.v1.train.SessionRunHook):
-    """Requests a stop when the mean loss of the last `steps` steps is not lower by more than `least` than the lowest mean of as many
-    steps before.
+    """Requests a stop when the mean loss of the last `steps` steps is not lower by more than
+    `least` than the lowest mean of as many steps before.
 
-    `loss`: scalar tensor; the step's with `TrainConfig(stop_after=...)`, the model's own in the `training_hooks` of a model function.
+    `loss`: scalar tensor; the step's with `TrainConfig(stop_after=...)`, the model's own in the
+    `training_hooks` of a model function.
     """
 
     def __init__(self, loss: Tensor, steps: int, least: float = 0.0) -> None:
@@ -37,5 +39,10 @@ class EarlyStopping(tf.compat.v1.train.SessionRunHook):
         if mean < self._best - self._least:
             self._best = mean
             return
-        LOG.info("the mean loss of %d steps is %.4g, after %.4g before; stopping early", self._steps, mean, self._best)
+        LOG.info(
+            "the mean loss of %d steps is %.4g, after %.4g before; stopping early",
+            self._steps,
+            mean,
+            self._best,
+        )
         run_context.request_stop()

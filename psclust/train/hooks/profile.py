@@ -1,4 +1,5 @@
-"""A session hook that writes traces of chosen steps, op by op and device by device, for chrome://tracing and Perfetto."""
+"""A session hook that writes traces of chosen steps, op by op and device by device, for
+chrome://tracing and Perfetto."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ LOG = logging.getLogger(__name__)
 
 
 class Profile(tf.compat.v1.train.SessionRunHook):
-    """Writes `trace-<step>.json` into `directory` for each of `steps`, in Chrome's trace format. step: the global step that a run makes, a
-    tensor. Tracing is on for these runs only, so the step before decides whether to trace one."""
+    """Writes `trace-<step>.json` into `directory` for each of `steps`, in Chrome's trace format.
+    step: the global step that a run makes, a tensor. Tracing is on for these runs only, so the step
+    before decides whether to trace one."""
 
     def __init__(self, step: Tensor, steps: Collection[int], directory: Path) -> None:
         self._step = step

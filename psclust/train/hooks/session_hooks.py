@@ -1,7 +1,9 @@
-"""Session hooks, `tf.compat.v1.train.SessionRunHook`, called around a step as `MonitoredSession` calls them, at no cost without hooks.
+"""Session hooks, `tf.compat.v1.train.SessionRunHook`, called around a step as `MonitoredSession`
+calls them, at no cost without hooks.
 
-Between-graph, every task runs its own hooks; an in-graph client runs those of its first tower around that tower's steps, in that tower's
-thread when asynchronous. A hook that requests a stop ends the training of all replicas.
+Between-graph, every task runs its own hooks; an in-graph client runs those of its first tower
+around that tower's steps, in that tower's thread when asynchronous. A hook that requests a stop
+ends the training of all replicas.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from psclust.train.prepared_run import prepare
 
 
 class Hooks:
-    """The hooks of one graph. Create it before the graph is finalized: a hook's `begin` may add ops."""
+    """The hooks of one graph. Create it before the graph is finalized: a hook's `begin` may add
+    ops."""
 
     def __init__(self, hooks: Sequence[Any] = ()) -> None:
         self._hooks = tuple(hooks)
@@ -26,7 +29,10 @@ class Hooks:
         self.stop_requested = False
         for hook in self._hooks:
             if not callable(getattr(hook, "before_run", None)):
-                raise UsageError(f"{hook!r} is not a session hook; derive it from tf.compat.v1.train.SessionRunHook")
+                raise UsageError(
+                    f"{hook!r} is not a session hook; "
+                    "derive it from tf.compat.v1.train.SessionRunHook"
+                )
             hook.begin()
 
     def __bool__(self) -> bool:
@@ -44,8 +50,11 @@ class Hooks:
             for hook in self._hooks:
                 hook.end(session)
 
-    def callable(self, session: Session, fetches: Sequence[Any], feeds: Sequence[Any] = ()) -> Callable[..., Any]:
-        """A function of the values of `feeds` that runs `fetches` once, with the hooks around it."""
+    def callable(
+        self, session: Session, fetches: Sequence[Any], feeds: Sequence[Any] = ()
+    ) -> Callable[..., Any]:
+        """A function of the values of `feeds` that runs `fetches` once, with the hooks around
+        it."""
         if not self._hooks:
             return prepare(session, fetches, feeds)
 
@@ -56,17 +65,23 @@ class Hooks:
         return run
 
     def _run(self, session: Session, fetches: Any, feed: dict[Any, Any]) -> Any:
-        context = tf.compat.v1.train.SessionRunContext(tf.compat.v1.train.SessionRunArgs(fetches, feed), session)
+        context = tf.compat.v1.train.SessionRunContext(
+            tf.compat.v1.train.SessionRunArgs(fetches, feed), session
+        )
         asked = {hook: hook.before_run(context) for hook in self._hooks}
         wanted: dict[Any, Any] = {"step": fetches}
-        options, metadata = _options([request.options for request in asked.values() if request and request.options])
+        options, metadata = _options(
+            [request.options for request in asked.values() if request and request.options]
+        )
         for hook, request in asked.items():
             if request is not None:
                 wanted[hook] = request.fetches if request.fetches is not None else {}
                 feed.update(request.feed_dict or {})
         results = session.run(wanted, feed, options, metadata)
         for hook in self._hooks:
-            hook.after_run(context, tf.compat.v1.train.SessionRunValues(results.get(hook), options, metadata))
+            hook.after_run(
+                context, tf.compat.v1.train.SessionRunValues(results.get(hook), options, metadata)
+            )
         self.stop_requested = self.stop_requested or context.stop_requested
         return results["step"]
 
@@ -77,12 +92,15 @@ def training_hooks(spec: EstimatorSpec, *, chief: bool) -> list[Any]:
 
 
 def _options(requested: Sequence[Any]) -> tuple[Any, Any]:
-    """RunOptions that satisfy all hooks, and the RunMetadata to fill; None twice if no hook asks for options."""
+    """RunOptions that satisfy all hooks, and the RunMetadata to fill; None twice if no hook asks
+    for options."""
     if not requested:
         return None, None
     merged = tf.compat.v1.RunOptions()
     for options in requested:
         merged.trace_level = max(merged.trace_level, options.trace_level)
         merged.timeout_in_ms = max(merged.timeout_in_ms, options.timeout_in_ms)
-        merged.output_partition_graphs = merged.output_partition_graphs or options.output_partition_graphs
+        merged.output_partition_graphs = (
+            merged.output_partition_graphs or options.output_partition_graphs
+        )
     return merged, tf.compat.v1.RunMetadata()

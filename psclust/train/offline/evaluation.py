@@ -28,15 +28,19 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The variables of global step `step`, over `examples` held-out examples. metrics: name -> value, or a list of values if the metric is
-    not a scalar; the loss is one of them."""
+    """The variables of global step `step`, over `examples` held-out examples. metrics: name ->
+    value, or a list of values if the metric is not a scalar; the loss is one of them."""
 
     step: int
     examples: int
     metrics: Mapping[str, Any]
 
     def __str__(self) -> str:
-        values = " ".join(f"{name} {value:.4g}" for name, value in self.metrics.items() if isinstance(value, float))
+        values = " ".join(
+            f"{name} {value:.4g}"
+            for name, value in self.metrics.items()
+            if isinstance(value, float)
+        )
         return f"evaluation: {values} ({counted(self.examples, 'example')}) at step {self.step}"
 
     def as_json(self) -> str:
@@ -47,20 +51,27 @@ class Evaluation:
 
 
 class EvaluationGraph:
-    """The model in mode EVAL with the held-out data, in a graph of its own. Raises UsageError if a user's function breaks its contract."""
+    """The model in mode EVAL with the held-out data, in a graph of its own. Raises UsageError if a
+    user's function breaks its contract."""
 
     def __init__(self, job: Job) -> None:
         self._steps = job.options.eval_steps
         self.graph = job.new_graph()
         with self.graph.as_default():
             self._global_step = tf.compat.v1.train.get_or_create_global_step()
-            dataset = _finite(checked_dataset(job.program.dataset(ModeKeys.EVAL, Shard())), self._steps)
+            dataset = _finite(
+                checked_dataset(job.program.dataset(ModeKeys.EVAL, Shard())), self._steps
+            )
             iterator = tf.compat.v1.data.make_initializable_iterator(dataset)
             batch = iterator.get_next()
             spec = job.program.spec(*features_and_labels(batch), ModeKeys.EVAL)
             loss = checked_loss(spec)
-            metrics = {name: _pair(name, metric) for name, metric in (spec.eval_metric_ops or {}).items()}
-            with tf.control_dependencies([update for _, update in metrics.values() if update is not None]):
+            metrics = {
+                name: _pair(name, metric) for name, metric in (spec.eval_metric_ops or {}).items()
+            }
+            with tf.control_dependencies(
+                [update for _, update in metrics.values() if update is not None]
+            ):
                 self._update = (tf.identity(loss), count_examples(batch))
             self._values = {name: value for name, (value, _) in metrics.items()}
             self._input = iterator.initializer
@@ -84,7 +95,10 @@ class EvaluationGraph:
             seen += int(examples)
             batches += 1
         if not seen:
-            raise UsageError("the held-out data is empty: input_fn with mode 'eval' (or eval_input_fn) returned a dataset without a batch")
+            raise UsageError(
+                "the held-out data is empty: input_fn with mode 'eval' (or eval_input_fn) "
+                "returned a dataset without a batch"
+            )
         metrics = {name: _plain(value) for name, value in session.run(dict(self._values)).items()}
         metrics.setdefault("loss", total / seen)
         self._hooks.end(session)
@@ -92,9 +106,13 @@ class EvaluationGraph:
 
 
 def evaluate(job: Job) -> Evaluation:
-    """Evaluates the last checkpoint on all held-out data. Raises UsageError without a checkpoint or data."""
+    """Evaluates the last checkpoint on all held-out data. Raises UsageError without a checkpoint or
+    data."""
     if not job.program.has_evaluation:
-        raise UsageError("there is no held-out data: give the program an eval_input_fn, or let input_fn take `mode`")
+        raise UsageError(
+            "there is no held-out data: give the program an eval_input_fn, "
+            "or let input_fn take `mode`"
+        )
     built = EvaluationGraph(job)
     with restored(built.graph, built.restorer, job.model_dir, "evaluate") as (session, _):
         result = built.run(session)
@@ -111,20 +129,27 @@ def _finite(dataset: Any, steps: int | None) -> Any:
     with tf.compat.v1.Session() as session:
         endless = session.run(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
     if endless and steps is None:
-        raise UsageError("the held-out data never ends: leave `repeat()` out in mode 'eval', or limit the batches with --eval-steps")
+        raise UsageError(
+            "the held-out data never ends: leave `repeat()` out in mode 'eval', "
+            "or limit the batches with --eval-steps"
+        )
     return dataset
 
 
 def _pair(name: str, metric: Any) -> tuple[Any, Any]:
-    """(value, update op) of one of eval_metric_ops: such a pair, or a metric of tf_keras that has been updated in this graph."""
+    """(value, update op) of one of eval_metric_ops: such a pair, or a metric of tf_keras that has
+    been updated in this graph."""
     if isinstance(metric, (tuple, list)) and len(metric) == 2:
         return metric[0], metric[1]
     if hasattr(metric, "result") and getattr(metric, "updates", None):
         return metric.result(), tf.group(*metric.updates)
     raise UsageError(
-        f"eval_metric_ops[{name!r}] is a {type(metric).__name__}; it must be (value, update op), as tf.compat.v1.metrics functions return"
+        f"eval_metric_ops[{name!r}] is a {type(metric).__name__}; it must be (value, update op), "
+        "as tf.compat.v1.metrics functions return"
     )
 
 
 def _plain(value: Any) -> Any:
-    return float(value) + 0.0 if np.ndim(value) == 0 else np.asarray(value).tolist()  # of -0.0 that is 0.0
+    return (
+        float(value) + 0.0 if np.ndim(value) == 0 else np.asarray(value).tolist()
+    )  # of -0.0 that is 0.0

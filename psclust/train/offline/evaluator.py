@@ -1,7 +1,7 @@
 """The evaluator task: evaluates every checkpoint while others train, and keeps a copy of the best.
 
-It only reads the model's folder, so it needs no other task and no task waits for it. The chief writes a mark there after the last
-checkpoint; the evaluator ends when it has evaluated that one.
+It only reads the model's folder, so it needs no other task and no task waits for it. The chief
+writes a mark there after the last checkpoint; the evaluator ends when it has evaluated that one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _BEST = "best"
 
 
 def mark_training(model_dir: Path, run: str | None, step: int | None) -> None:
-    """Records for the evaluator that run `run` has ended its training at `step`; None: removes the mark, as it trains."""
+    """Records for the evaluator that run `run` has ended its training at `step`; None: removes the
+    mark, as it trains."""
     mark = model_dir / _MARK
     if step is None:
         mark.unlink(missing_ok=True)
@@ -48,10 +49,14 @@ def training_ended(model_dir: Path, run: str | None) -> bool:
 
 
 def evaluate_continuously(job: Job) -> None:
-    """Evaluates checkpoints as they appear until the training has ended. Appends each result to `evaluations.jsonl` and copies the
-    checkpoint with the lowest loss to `best`. Raises UsageError without held-out data."""
+    """Evaluates checkpoints as they appear until the training has ended. Appends each result to
+    `evaluations.jsonl` and copies the checkpoint with the lowest loss to `best`. Raises UsageError
+    without held-out data."""
     if not job.program.has_evaluation:
-        raise UsageError("an evaluator needs held-out data: give the program an eval_input_fn, or let input_fn take `mode`")
+        raise UsageError(
+            "an evaluator needs held-out data: give the program an eval_input_fn, "
+            "or let input_fn take `mode`"
+        )
     folder = CheckpointFolder(job.model_dir)
     folder.check_writable()
     records = _Records(job.model_dir)
@@ -62,24 +67,33 @@ def evaluate_continuously(job: Job) -> None:
             # In this order: if the mark is there, so is the last checkpoint.
             ended = training_ended(job.model_dir, job.context.run)
             waiting = [entry for entry in folder.listed() if entry.step not in records.steps]
-            # The run waits for an evaluator only for a short time once the training is over: evaluate just the last checkpoint.
+            # The run waits for an evaluator only for a short time once the training is over:
+            # evaluate just the last checkpoint.
             for entry in waiting[-1:] if ended else waiting[:1]:
                 _evaluate(job, built, session, entry, records)
             if ended:
                 break
             if not waiting:
                 time.sleep(_POLL_S)
-    LOG.info("%d checkpoints evaluated%s", len(records.steps), f"; the best: {records.best}" if records.best else "")
+    LOG.info(
+        "%d checkpoints evaluated%s",
+        len(records.steps),
+        f"; the best: {records.best}" if records.best else "",
+    )
 
 
-def _evaluate(job: Job, built: EvaluationGraph, session: Any, entry: Listed, records: _Records) -> None:
+def _evaluate(
+    job: Job, built: EvaluationGraph, session: Any, entry: Listed, records: _Records
+) -> None:
     records.steps.add(entry.step)
     try:
         built.restorer.restore(session, str(job.model_dir / entry.name))
     except (tf.errors.NotFoundError, tf.errors.DataLossError, ValueError, RuntimeError) as error:
         if list(job.model_dir.glob(f"{entry.name}.*")):
             raise
-        LOG.info("%s was removed before it could be evaluated (%s)", entry.name, type(error).__name__)
+        LOG.info(
+            "%s was removed before it could be evaluated (%s)", entry.name, type(error).__name__
+        )
         return
     result = built.run(session)
     records.add(result, entry.name)
@@ -109,13 +123,18 @@ class _Records:
     def _take(self, result: Evaluation) -> bool:
         self.steps.add(result.step)
         loss = result.scalars().get("loss")
-        better = loss is not None and loss == loss and (self.best is None or loss < self.best.metrics["loss"])
+        better = (
+            loss is not None
+            and loss == loss
+            and (self.best is None or loss < self.best.metrics["loss"])
+        )
         if better:
             self.best = result
         return better
 
     def _keep_best(self, result: Evaluation, name: str) -> None:
-        """Copies the checkpoint to `best`, a model folder like any other; it appears when it is complete."""
+        """Copies the checkpoint to `best`, a model folder like any other; it appears when it is
+        complete."""
         aside = self._directory / f"{_BEST}.new"
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()

@@ -9,7 +9,8 @@ import numpy as np
 
 
 def as_json(value: Any) -> Any:
-    """A value for `json.dumps`: arrays as lists, bytes as text, numbers that are not finite as None."""
+    """A value for `json.dumps`: arrays as lists, bytes as text, numbers that are not finite as
+    None."""
     if isinstance(value, dict):
         return {name: as_json(part) for name, part in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):

@@ -1,4 +1,5 @@
-"""Restoring a checkpoint into a graph in mode EVAL or PREDICT, for evaluation, prediction and export.
+"""Restoring a checkpoint into a graph in mode EVAL or PREDICT, for evaluation, prediction and
+export.
 
 These graphs run in a local session of one process, without a server.
 """
@@ -26,25 +27,37 @@ from psclust.train.user_errors import explained
 class Restorer:
     """Gives the global variables of the current graph their values in a checkpoint.
 
-    If the scaffold has a `saver`, it restores the variables it knows: a model function can evaluate averages of its variables in this way.
-    Otherwise, a `config` with average_decay restores trained variables from their moving averages.
+    If the scaffold has a `saver`, it restores the variables it knows: a model function can evaluate
+    averages of its variables in this way. Otherwise, a `config` with average_decay restores trained
+    variables from their moving averages.
     """
 
     def __init__(self, scaffold: Any = None, config: TrainConfig | None = None) -> None:
         self._scaffold = ScaffoldOps(scaffold)
         variables = tf.compat.v1.global_variables()
         given = getattr(scaffold, "saver", None)
-        self._averages = averages() if given is None and config is not None and config.average_decay is not None else None
+        self._averages = (
+            averages()
+            if given is None and config is not None and config.average_decay is not None
+            else None
+        )
         given = given or (tf.compat.v1.train.Saver(self._averages) if self._averages else None)
         known = _variables_of(given)
         rest = [variable for variable in variables if variable.op.name not in known]
         self._entries = [entry_of(variable) for variable in rest]
-        self.local = tf.group(tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer())
+        self.local = tf.group(
+            tf.compat.v1.local_variables_initializer(), tf.compat.v1.tables_initializer()
+        )
         self.saver = tf.compat.v1.train.Saver(variables, allow_empty=True)
-        self._savers = [saver for saver in (given, tf.compat.v1.train.Saver(rest, allow_empty=True)) if saver is not None]
+        self._savers = [
+            saver
+            for saver in (given, tf.compat.v1.train.Saver(rest, allow_empty=True))
+            if saver is not None
+        ]
 
     def restore(self, session: Session, prefix: str) -> None:
-        """Raises PsclustError for the checkpoint of another model, and TensorFlow's NotFoundError if it was removed meanwhile."""
+        """Raises PsclustError for the checkpoint of another model, and TensorFlow's NotFoundError
+        if it was removed meanwhile."""
         found = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         refuse_another_model(prefix, self._entries, found)
         refuse_without_averages(prefix, self._averages or {}, found)
@@ -61,11 +74,17 @@ class Restorer:
 
 
 @contextmanager
-def restored(graph: Graph, restorer: Restorer, model_dir: Path, what_for: str) -> Iterator[tuple[Session, str]]:
-    """A session of `graph` with the values of the last checkpoint, and that checkpoint's prefix. Raises UsageError without a checkpoint."""
+def restored(
+    graph: Graph, restorer: Restorer, model_dir: Path, what_for: str
+) -> Iterator[tuple[Session, str]]:
+    """A session of `graph` with the values of the last checkpoint, and that checkpoint's prefix.
+    Raises UsageError without a checkpoint."""
     prefix = CheckpointFolder(model_dir).latest()
     if prefix is None:
-        raise UsageError(f"{model_dir}: there is no checkpoint to {what_for}; train first, or choose another --model-dir")
+        raise UsageError(
+            f"{model_dir}: there is no checkpoint to {what_for}; "
+            "train first, or choose another --model-dir"
+        )
     with explained(graph), open_session("", graph, None) as session:
         restorer.restore(session, prefix)
         yield session, prefix

@@ -1,4 +1,5 @@
-"""Exporting the last checkpoint as a SavedModel, which `tf.saved_model.load`, TensorFlow Serving and TensorFlow 1 can read."""
+"""Exporting the last checkpoint as a SavedModel, which `tf.saved_model.load`, TensorFlow Serving
+and TensorFlow 1 can read."""
 
 from __future__ import annotations
 
@@ -26,17 +27,22 @@ LOG = logging.getLogger(__name__)
 _DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 
 
-def export_saved_model(job: Job, directory: Path | None = None, receiver_fn: Callable[..., Any] | None = None) -> Path:
-    """Writes `<directory>/<seconds since 1970>` (default: `export` in the model's folder) and returns it; it appears when it is complete.
+def export_saved_model(
+    job: Job, directory: Path | None = None, receiver_fn: Callable[..., Any] | None = None
+) -> Path:
+    """Writes `<directory>/<seconds since 1970>` (default: `export` in the model's folder) and
+    returns it; it appears when it is complete.
 
-    receiver_fn() -> ServingInputReceiver, by default the program's. Raises UsageError without one, without a checkpoint, or if the folder
-    cannot be written.
+    receiver_fn() -> ServingInputReceiver, by default the program's. Raises UsageError without one,
+    without a checkpoint, or if the folder cannot be written.
     """
     receiver_fn = receiver_fn or job.program.serving_input_receiver_fn
     if receiver_fn is None:
         raise UsageError(
-            "an exported model needs the form of its requests: give the program a serving_input_receiver_fn, for example "
-            "psclust.estimator.export.build_raw_serving_input_receiver_fn({'x': tf.TensorSpec([None, 2])})"
+            "an exported model needs the form of its requests: "
+            "give the program a serving_input_receiver_fn, "
+            "for example psclust.estimator.export.build_raw_serving_input_receiver_fn({'x': "
+            "tf.TensorSpec([None, 2])})"
         )
     graph = job.new_graph()
     with graph.as_default():
@@ -52,17 +58,24 @@ def export_saved_model(job: Job, directory: Path | None = None, receiver_fn: Cal
 
 
 def _signatures(spec: Any, receiver: Any) -> dict[str, Any]:
-    """name -> signature of every export output of a spec, or of the predictions if it has none. A single one is also the default. Raises
-    UsageError if there are several and none is the default."""
+    """name -> signature of every export output of a spec, or of the predictions if it has none. A
+    single one is also the default. Raises UsageError if there are several and none is the
+    default."""
     outputs = dict(spec.export_outputs or {_DEFAULT: PredictOutput(checked_predictions(spec))})
     if _DEFAULT not in outputs:
         if len(outputs) > 1:
-            raise UsageError(f"export_outputs are {', '.join(outputs)}; call the one to serve by default {_DEFAULT!r}")
+            raise UsageError(
+                f"export_outputs are {', '.join(outputs)}; "
+                f"call the one to serve by default {_DEFAULT!r}"
+            )
         outputs[_DEFAULT] = next(iter(outputs.values()))
     inputs = named(receiver.receiver_tensors, "input")
     found = {name: output.as_signature_def(inputs) for name, output in outputs.items()}
     for other, tensors in (getattr(receiver, "receiver_tensors_alternatives", None) or {}).items():
-        found |= {f"{other}:{name}": output.as_signature_def(named(tensors, "input")) for name, output in outputs.items()}
+        found |= {
+            f"{other}:{name}": output.as_signature_def(named(tensors, "input"))
+            for name, output in outputs.items()
+        }
     return found
 
 
@@ -87,11 +100,14 @@ def _write(session: Session, found: dict[str, Any], restorer: Restorer, director
         reason = system_reason(error)
         if reason is None:
             raise
-        raise UsageError(f"{directory}: the model cannot be exported there ({reason}); choose another folder") from error
+        raise UsageError(
+            f"{directory}: the model cannot be exported there ({reason}); choose another folder"
+        ) from error
 
 
 def numbered(aside: Path, directory: Path) -> Path:
-    """Names the complete model by the time, or by the number after the highest one: servers load the highest."""
+    """Names the complete model by the time, or by the number after the highest one: servers load
+    the highest."""
     others = [int(entry.name) for entry in directory.iterdir() if entry.name.isdigit()]
     number = max([int(time.time()), *(other + 1 for other in others)])
     while (directory / str(number)).exists():

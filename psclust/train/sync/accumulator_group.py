@@ -23,7 +23,10 @@ class AccumulatorGroup:
 
     def reset(self, round_: int) -> None:
         """Throws away what they hold and refuses gradients older than `round_`."""
-        # Emptying an accumulator adds one to its number, and gradients must be refused before it is emptied: hence the round before.
+        # Emptying an accumulator adds one to its number, and gradients must be refused before it is
+        # emptied: hence the round before.
         self.close(round_ - 1)
-        self._session.run([op for op, count in zip(self._ops.empty, self.counts(), strict=True) if count])
+        self._session.run(
+            [op for op, count in zip(self._ops.empty, self.counts(), strict=True) if count]
+        )
         self.close(round_)

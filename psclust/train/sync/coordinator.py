@@ -1,4 +1,5 @@
-"""The chief's side of the barrier: a thread that receives messages and carries out the barrier's actions.
+"""The chief's side of the barrier: a thread that receives messages and carries out the barrier's
+actions.
 
 It also writes the checkpoints, between two updates, so that each is a consistent set of variables.
 """
@@ -31,7 +32,14 @@ from psclust.replication.sync.barrier_actions import (
     Stream,
     Warn,
 )
-from psclust.replication.sync.barrier_messages import Kind, Message, Update, decode_messages, encode_tokens, encode_update
+from psclust.replication.sync.barrier_messages import (
+    Kind,
+    Message,
+    Update,
+    decode_messages,
+    encode_tokens,
+    encode_update,
+)
 from psclust.replication.sync.barrier_ops import CoordinatorOps
 from psclust.replication.sync.streaming import StreamingBarrier
 from psclust.replication.tf_types import Session
@@ -43,33 +51,44 @@ from psclust.train.sync.update_offer import Offer, UpdateOffer
 
 LOG = logging.getLogger(__name__)
 
-# Each taking from an accumulator adds one to its number, and replicas released from old rounds take. The margin keeps them from closing
-# the accumulators of an all-reduce to the current round.
+# Each taking from an accumulator adds one to its number, and replicas released from old rounds
+# take. The margin keeps them from closing the accumulators of an all-reduce to the current round.
 _MARGIN = 100
 
-# How often it looks whether a step that is a stream as well waits for something else than what was foreseen.
+# How often it looks whether a step that is a stream as well waits for something else than what was
+# foreseen.
 _LOOK_S = 0.1
 
 
 def new_barrier(
-    ops: CoordinatorOps, step: int, *, ended: Collection[int] = (), max_steps: int | None = None, fresh: bool = False
+    ops: CoordinatorOps,
+    step: int,
+    *,
+    ended: Collection[int] = (),
+    max_steps: int | None = None,
+    fresh: bool = False,
 ) -> Barrier:
-    """The barrier from global step `step` on. fresh: the variables are new, so there was no earlier barrier."""
-    # Microseconds since 1970: greater than every round of an earlier barrier, which advanced by one or two a step.
+    """The barrier from global step `step` on. fresh: the variables are new, so there was no earlier
+    barrier."""
+    # Microseconds since 1970: greater than every round of an earlier barrier, which advanced by one
+    # or two a step.
     first_round = time.time_ns() // 1000
     options: dict[str, Any] = {"step": step, "ended": ended, "max_steps": max_steps}
     if ops.backups:
         return BackupBarrier(ops.workers, first_round, ops.backups.needed, **options)
     if ops.stream:
         return StreamingBarrier(ops.workers, first_round, **options)
-    return Barrier(ops.workers, first_round, **options, all_reduce=ops.all_reduce is not None, fresh=fresh)
+    return Barrier(
+        ops.workers, first_round, **options, all_reduce=ops.all_reduce is not None, fresh=fresh
+    )
 
 
 class BarrierCoordinator:
     """Runs `barrier` in `session`, in a thread of its own.
 
-    left(worker): called when a worker has left, before it gets its STOP token. updated(step): called after an update, while nothing
-    writes to the variables, if it is due(step) at the latest when the update begins. dropped(worker): called when a gradient came too late.
+    left(worker): called when a worker has left, before it gets its STOP token. updated(step):
+    called after an update, while nothing writes to the variables, if it is due(step) at the latest
+    when the update begins. dropped(worker): called when a gradient came too late.
     offer: to the chief's own replica, which then makes updates that are foreseen.
     """
 
@@ -102,11 +121,14 @@ class BarrierCoordinator:
         self._foreseen = prepare(session, ops.foreseen, [ops.order])
         # The update of the round, if it is already made.
         self._made: Foreseen | None = None
-        # What is foreseen of the next round, if its update is offered as soon as that of this one is made.
+        # What is foreseen of the next round, if its update is offered as soon as that of this one
+        # is made.
         self._following: Foreseen | None = None
         self._sums = AccumulatorGroup(session, ops.sums)
         self._stream = StreamRun(session, ops.stream, self._fail) if ops.stream else None
-        self._own = [AccumulatorGroup(session, own) for own in ops.backups.own] if ops.backups else []
+        self._own = (
+            [AccumulatorGroup(session, own) for own in ops.backups.own] if ops.backups else []
+        )
         self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
         self.error: Exception | None = None
 
@@ -147,11 +169,13 @@ class BarrierCoordinator:
     def _fail(self, error: Exception) -> None:
         # The first error is the cause of the others.
         self.error = self.error or error
-        # Another thread may be waiting in the session, the chief's own replica for a token; closing the session wakes it.
+        # Another thread may be waiting in the session, the chief's own replica for a token; closing
+        # the session wakes it.
         close(self._session)
 
     def _next_messages(self) -> list[Message]:
-        """Messages of awaited workers, one at least. If they are those foreseen, the update of the round is made."""
+        """Messages of awaited workers, one at least. If they are those foreseen, the update of the
+        round is made."""
         if self._inbox:
             found, self._inbox = self._inbox, []
             return found
@@ -165,31 +189,48 @@ class BarrierCoordinator:
         if self._stream:
             self._stream.start()
         if foreseen is None:
-            return decode_messages(self._session.run(self._ops.receive, {self._ops.count: self._barrier.wanted}))
-        (answer,) = self._foreseen(encode_update(foreseen.update, self._ops.workers, foreseen.messages))
+            return decode_messages(
+                self._session.run(self._ops.receive, {self._ops.count: self._barrier.wanted})
+            )
+        (answer,) = self._foreseen(
+            encode_update(foreseen.update, self._ops.workers, foreseen.messages)
+        )
         if answer[0]:
             self._made = foreseen
         return decode_messages(answer[1:])
 
     def _offered(self) -> tuple[Foreseen | None, bool]:
-        """(what is foreseen of the round; whether its update is offered to the chief's own replica)."""
+        """(what is foreseen of the round; whether its update is offered to the chief's own
+        replica)."""
         following, self._following = self._following, None
-        if following is not None and following.round == self._barrier.round and self._offer.is_offered(following.round):
+        if (
+            following is not None
+            and following.round == self._barrier.round
+            and self._offer.is_offered(following.round)
+        ):
             return following, True
         foreseen = self._barrier.foreseen()
-        offer = None if foreseen is None else self._offer_for(foreseen, self._stream.order if self._stream else [])
+        offer = (
+            None
+            if foreseen is None
+            else self._offer_for(foreseen, self._stream.order if self._stream else [])
+        )
         return foreseen, offer is not None and self._offer.make(self._barrier.round, offer)
 
     def _offer_for(self, foreseen: Foreseen, stream: Sequence[int]) -> Offer | None:
-        """The offer of an update to the chief's own replica; None if that does not take part. stream: the order of its stream."""
+        """The offer of an update to the chief's own replica; None if that does not take part.
+        stream: the order of its stream."""
         token = foreseen.update.tokens.get(self._offer.worker)
         if token is None:
             return None
-        order = encode_update(foreseen.update, self._ops.workers, foreseen.messages, without=self._offer.worker)
+        order = encode_update(
+            foreseen.update, self._ops.workers, foreseen.messages, without=self._offer.worker
+        )
         return Offer(np.concatenate([np.array(stream, np.int64), order]), token)
 
     def _offer_after(self, foreseen: Foreseen) -> Offer | None:
-        """The offer of the update after the one foreseen, if between the two there is nothing to do."""
+        """The offer of the update after the one foreseen, if between the two there is nothing to
+        do."""
         if self._due(foreseen.update.step):
             return None
         following = foreseen.later.foreseen()
@@ -205,8 +246,8 @@ class BarrierCoordinator:
         return self._offer_for(following, stream)
 
     def _messages_of_step(self, foreseen: Foreseen) -> list[Message] | None:
-        """The messages of the round, received by the step of the chief's own replica that was to make the update. None: there is no such
-        step any more."""
+        """The messages of the round, received by the step of the chief's own replica that was to
+        make the update. None: there is no such step any more."""
         while self._stream and not self._offer.wait(_LOOK_S):
             if messages := self._unforeseen():
                 # The step ends with its stream, which may need gradients of zero before.
@@ -235,7 +276,9 @@ class BarrierCoordinator:
             (received,) = self._update(encode_update(update, self._ops.workers))
             self._inbox = decode_messages(received)
         elif not made.was(update):
-            raise AssertionError(f"the update made, {made.update}, is not the one to make, {update}")
+            raise AssertionError(
+                f"the update made, {made.update}, is not the one to make, {update}"
+            )
         # If the next is being made already, it was not due.
         if not self._offer.is_offered(self._barrier.round):
             self._updated(update.step)
@@ -250,7 +293,11 @@ class BarrierCoordinator:
                 case Update():
                     self._make(action)
                 case CountGradients(expected):
-                    self._do(self._barrier.counted(all(count == expected for count in self._sums.counts())))
+                    self._do(
+                        self._barrier.counted(
+                            all(count == expected for count in self._sums.counts())
+                        )
+                    )
                 case Left(worker):
                     self._left(worker)
                 case Reset(round_, blocked):

@@ -22,9 +22,10 @@ from psclust.train.sync.update_offer import UpdateOffer
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """go: compute another gradient. step: the global step reached. sure: the gradient pushed last is in it. late: that gradient came too
-    late and was dropped; its batch counts as used up. waited_s: from when the gradient was computed until the grant was there: sending it,
-    the other replicas, the update."""
+    """go: compute another gradient. step: the global step reached. sure: the gradient pushed last
+    is in it. late: that gradient came too late and was dropped; its batch counts as used up.
+    waited_s: from when the gradient was computed until the grant was there: sending it, the other
+    replicas, the update."""
 
     go: bool
     step: int
@@ -34,9 +35,10 @@ class Grant:
 
 
 class BarrierParticipant:
-    """One replica in the barrier, for the life of one session; `hooks` are called around every gradient. chief: of the chief's own
-    replica, with the updates that it is offered. order: with which to begin each step while the one before is under way, unless there are
-    hooks, which may do anything between two. goes_on: whether another is to be begun."""
+    """One replica in the barrier, for the life of one session; `hooks` are called around every
+    gradient. chief: of the chief's own replica, with the updates that it is offered. order: with
+    which to begin each step while the one before is under way, unless there are hooks, which may do
+    anything between two. goes_on: whether another is to be begun."""
 
     def __init__(
         self,
@@ -58,10 +60,16 @@ class BarrierParticipant:
             update, self._updates = chief
             self._step = StepRuns((hooks or Hooks()).callable(session, ops.step, feeds))
             with_update = prepare(session, [*update.with_step, *more], [*feeds, update.orders])
-            self._ahead = RunsAhead(with_update, order.number, self._following_update) if order else StepRuns(with_update)
+            self._ahead = (
+                RunsAhead(with_update, order.number, self._following_update)
+                if order
+                else StepRuns(with_update)
+            )
         else:
             step = (hooks or Hooks()).callable(session, [*ops.step, *more], feeds)
-            self._step = self._ahead = RunsAhead(step, order.number, self._following) if order else StepRuns(step)
+            self._step = self._ahead = (
+                RunsAhead(step, order.number, self._following) if order else StepRuns(step)
+            )
         self._in_order = order is not None
         self._send = prepare(session, [ops.send], [ops.kind, ops.incarnation, ops.round])
         self._receive = prepare(session, [ops.token])
@@ -79,7 +87,8 @@ class BarrierParticipant:
         return self._grant(self._token())
 
     def step(self) -> tuple[Grant, float, int]:
-        """Computes, pushes and reports one gradient and waits for the next token; returns (its grant, loss, examples)."""
+        """Computes, pushes and reports one gradient and waits for the next token; returns (its
+        grant, loss, examples)."""
         if self._pull and not self._up_to_date:
             # No variable changes before this replica has pushed its gradient.
             self._pull()
@@ -97,8 +106,9 @@ class BarrierParticipant:
         return self._ahead.under_way
 
     def leave(self) -> Grant | None:
-        """Reports that this replica has ended its training, and waits until the chief confirms it. A new chief may not know of its end, and
-        may have gone back to a checkpoint of before: then, the grant of its first round."""
+        """Reports that this replica has ended its training, and waits until the chief confirms it.
+        A new chief may not know of its end, and may have gone back to a checkpoint of before: then,
+        the grant of its first round."""
         self._ahead.drop()
         if self._updates:
             self._updates.close()
@@ -117,8 +127,8 @@ class BarrierParticipant:
             self._watch.end()
 
     def _take_rest(self, stamps: Iterable[Any]) -> bool:
-        """Takes the stamps that are left up to this round, after those that the step has taken. Returns whether there are any: the step has
-        brought variables before their update."""
+        """Takes the stamps that are left up to this round, after those that the step has taken.
+        Returns whether there are any: the step has brought variables before their update."""
         behind = [
             tensor
             for each, tensors in zip(stamps, self._next_stamps, strict=True)
@@ -127,12 +137,16 @@ class BarrierParticipant:
         ]
         left = behind
         while left:
-            left = [tensor for tensor, stamp in zip(left, self._run(left), strict=True) if stamp < self._round]
+            left = [
+                tensor
+                for tensor, stamp in zip(left, self._run(left), strict=True)
+                if stamp < self._round
+            ]
         return bool(behind)
 
     def _step_or_update(self) -> tuple[Any, ...]:
-        """One gradient, and the update that follows it if that is offered: (the next token, loss, examples, when it was computed, and the
-        stamps that were taken)."""
+        """One gradient, and the update that follows it if that is offered: (the next token, loss,
+        examples, when it was computed, and the stamps that were taken)."""
         offer = self._updates.take(self._round) if self._updates else None
         if self._updates is None or offer is None:
             token, *made = self._take(self._step)
@@ -177,22 +191,34 @@ class BarrierParticipant:
         return decode_token(token)
 
     def _grant(self, token: Token, computed: float = math.inf, *, any_round: bool = False) -> Grant:
-        """Receives tokens, from `token` on, until one is for this incarnation; joins a new barrier if one calls. computed: when the last
-        gradient was, seconds since the epoch."""
+        """Receives tokens, from `token` on, until one is for this incarnation; joins a new barrier
+        if one calls. computed: when the last gradient was, seconds since the epoch."""
         held = self._round
         while True:
             if token.kind is Kind.RESYNC and token.round > self._round:
-                # Before the first token, the same introduction again does no harm if the chief has received the first one.
+                # Before the first token, the same introduction again does no harm if the chief has
+                # received the first one.
                 if self._round:
                     self._introduce()
                 else:
                     self._send(Kind.JOIN, self._incarnation, 0)
-            elif token.kind is not Kind.RESYNC and token.incarnation == self._incarnation and (any_round or token.round > self._round):
+            elif (
+                token.kind is not Kind.RESYNC
+                and token.incarnation == self._incarnation
+                and (any_round or token.round > self._round)
+            ):
                 self._round = token.round
-                # The round after a void one is greater by two, the first of a new barrier by any number: see Barrier._void.
+                # The round after a void one is greater by two, the first of a new barrier by any
+                # number: see Barrier._void.
                 late = token.kind is Kind.LATE
                 self._up_to_date = token.round == held + 1
                 sure = token.round == held + 1 and not late
                 # The system clock may have been set meanwhile.
-                return Grant(late or token.kind is Kind.GO, token.step, sure, late, waited_s=max(0.0, time.time() - computed))
+                return Grant(
+                    late or token.kind is Kind.GO,
+                    token.step,
+                    sure,
+                    late,
+                    waited_s=max(0.0, time.time() - computed),
+                )
             token = self._token()

@@ -1,7 +1,9 @@
-"""Whether a step that takes long still computes its gradient, or waits for other replicas: one run of the graph does both.
+"""Whether a step that takes long still computes its gradient, or waits for other replicas: one run
+of the graph does both.
 
-A thread looks at a step that is out for a second or two, on the worker alone. What it finds shows in the function that it is in, as
-`psclust why` reads it from the stacks of a program; see `psclust.supervise.python_places`.
+A thread looks at a step that is out for a second or two, on the worker alone. What it finds shows
+in the function that it is in, as `psclust why` reads it from the stacks of a program; see
+`psclust.supervise.python_places`.
 """
 
 from __future__ import annotations
@@ -54,7 +56,11 @@ class StepWatch:
 
     def _while_computing(self, round_: int) -> None:
         """Returns when the step has ended, or waits for others."""
-        while self._round == round_ and not self._is_computed(round_) and not self._ended.wait(_LOOK_S):
+        while (
+            self._round == round_
+            and not self._is_computed(round_)
+            and not self._ended.wait(_LOOK_S)
+        ):
             pass
 
     def _is_computed(self, round_: int) -> bool:

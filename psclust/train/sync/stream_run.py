@@ -1,5 +1,5 @@
-"""Streamed rounds at work: the stream is part of a step of the chief's own replica, or runs in a thread of its own, while the barrier
-receives messages."""
+"""Streamed rounds at work: the stream is part of a step of the chief's own replica, or runs in a
+thread of its own, while the barrier receives messages."""
 
 from __future__ import annotations
 
@@ -19,20 +19,26 @@ OTHER_ROUND = "a gradient of another round"
 
 def other_round() -> Exception:
     """The error after which the chief opens another session."""
-    return tf.errors.AbortedError(None, None, f"{OTHER_ROUND} was waiting, of a task that was thought dead")
+    return tf.errors.AbortedError(
+        None, None, f"{OTHER_ROUND} was waiting, of a task that was thought dead"
+    )
 
 
 class StreamRun:
-    """The streams of one barrier, one after another. failed(error): called in the stream's thread if it fails."""
+    """The streams of one barrier, one after another. failed(error): called in the stream's thread
+    if it fails."""
 
-    def __init__(self, session: Session, ops: StreamOps, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, session: Session, ops: StreamOps, failed: Callable[[Exception], None]
+    ) -> None:
         self._session = session
         self._ops = ops
         self._failed = failed
         self._stream = prepare(session, ops.stream, ops.orders)
         # Of the stream that is to begin.
         self.order: list[int] = []
-        # Of one that is part of a step: waits for the end of that step. False: the step has not begun.
+        # Of one that is part of a step: waits for the end of that step. False: the step has not
+        # begun.
         self._step_ended: Callable[[], bool] | None = None
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -67,13 +73,18 @@ class StreamRun:
         return [push for place, push in enumerate(self._ops.zeros) if place not in places]
 
     def _order(self, action: Stream) -> list[int]:
-        return [action.round, *(int(worker in action.workers) for worker in range(self._ops.workers))]
+        return [
+            action.round,
+            *(int(worker in action.workers) for worker in range(self._ops.workers)),
+        ]
 
     def start(self) -> None:
         """Begins in a thread the stream that is to begin, if any, unless a step makes it."""
         if self.order and self._step_ended is None:
             order, self.order = self.order, []
-            self._thread = threading.Thread(target=self._run, args=(order,), name="stream", daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(order,), name="stream", daemon=True
+            )
             self._thread.start()
 
     def made(self) -> None:
@@ -81,7 +92,8 @@ class StreamRun:
         self.order = []
 
     def await_step(self, ended: Callable[[], bool]) -> None:
-        """A step makes the stream that was to begin. ended(): waits for its end; False if it has not begun."""
+        """A step makes the stream that was to begin. ended(): waits for its end; False if it has
+        not begun."""
         self._step_ended = ended
 
     def finish(self) -> None:

@@ -1,4 +1,5 @@
-"""What a chief learns of a round that an earlier chief, or its own earlier session, has left half made, and does about a streamed one."""
+"""What a chief learns of a round that an earlier chief, or its own earlier session, has left half
+made, and does about a streamed one."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ LOG = logging.getLogger(__name__)
 
 
 def take_over(session: Session, ops: StreamOps) -> None:
-    """Shuts out an earlier stream, rolls back what it has written of a round that was not counted, and lets the workers go on that wait for
-    it. To be called before variables are restored and before a barrier opens."""
+    """Shuts out an earlier stream, rolls back what it has written of a round that was not counted,
+    and lets the workers go on that wait for it. To be called before variables are restored and
+    before a barrier opens."""
     # Greater than every round before, as the first round of a barrier.
     round_ = time.time_ns() // 1000
     if not any(session.run(ops.fenced)):
@@ -26,16 +28,21 @@ def take_over(session: Session, ops: StreamOps) -> None:
     settled = _value(session, ops.settled)
     half = [device for device, tag in ops.tags.items() if _value(session, tag) > settled]
     session.run(ops.fence, {ops.round: round_})
-    # Also where no stream had begun: a worker may have got a token of a round whose stream its chief did not live to begin.
+    # Also where no stream had begun: a worker may have got a token of a round whose stream its
+    # chief did not live to begin.
     session.run(ops.release, {ops.round: round_})
     if half:
         LOG.info("rolling back a step that was half made on %s", ", ".join(half))
         sums = AccumulatorGroup(session, ops.sums)
         sums.close(round_)
-        # An earlier stream that still waits to take would take gradients of the next round: it gets these, and fails at the fence.
+        # An earlier stream that still waits to take would take gradients of the next round: it gets
+        # these, and fails at the fence.
         pushes = [*ops.zeros, ops.no_examples]
         while any(lacking := session.run(ops.lacking)):
-            session.run([push for push, lacks in zip(pushes, lacking, strict=True) if lacks], {ops.round: round_})
+            session.run(
+                [push for push, lacks in zip(pushes, lacking, strict=True) if lacks],
+                {ops.round: round_},
+            )
         session.run([ops.roll_back[device] for device in half])
         session.run(ops.settle, {ops.round: round_})
         sums.reset(round_ + 1)
@@ -44,7 +51,9 @@ def take_over(session: Session, ops: StreamOps) -> None:
 def is_half_made(session: Session, marks: Sequence[Mark]) -> bool:
     """Whether the last update has not been made on all ps: not all its `marks` are equal."""
     known = session.run([mark.known for mark in marks])
-    return any(known) and (not all(known) or len(set(session.run([mark.value for mark in marks]))) > 1)
+    return any(known) and (
+        not all(known) or len(set(session.run([mark.value for mark in marks]))) > 1
+    )
 
 
 def _value(session: Session, mark: Mark) -> int:

@@ -1,9 +1,11 @@
-"""How the chief's replica makes the foreseen update, and the stream before it, in the run of its own step: each ps then has one run less a
-step, and the first one two less with a stream.
+"""How the chief's replica makes the foreseen update, and the stream before it, in the run of its
+own step: each ps then has one run less a step, and the first one two less with a stream.
 
-The coordinator's thread offers the update of a round; the replica, in its own thread, takes it before its step and hands back the answer.
-For each round the coordinator says once whether there is an offer, and the replica waits for that word. While a step runs, the coordinator
-gets the next offer ready, which the replica takes at once if the update is made: between two steps it waits for no other thread.
+The coordinator's thread offers the update of a round; the replica, in its own thread, takes it
+before its step and hands back the answer. For each round the coordinator says once whether there is
+an offer, and the replica waits for that word. While a step runs, the coordinator gets the next
+offer ready, which the replica takes at once if the update is made: between two steps it waits for
+no other thread.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ class UpdateOffer:
         self._closed = False
 
     def make(self, round_: int, offer: Offer) -> bool:
-        """Offers the update of the round, unless it is offered. False: the replica makes no step any more, or there was to be no offer in
-        this round."""
+        """Offers the update of the round, unless it is offered. False: the replica makes no step
+        any more, or there was to be no offer in this round."""
         with self._changed:
             if self._offered == round_:
                 return True
@@ -52,8 +54,9 @@ class UpdateOffer:
             return True
 
     def follow(self, round_: int, offer: Offer | None) -> None:
-        """Offers the update after that of the round, which is offered, for the case that this one is made; None: there is no such offer.
-        If it is known what has become of the update of the round, offers nothing."""
+        """Offers the update after that of the round, which is offered, for the case that this one
+        is made; None: there is no such offer. If it is known what has become of the update of the
+        round, offers nothing."""
         with self._changed:
             if not self._answers:
                 self._next = offer
@@ -61,7 +64,8 @@ class UpdateOffer:
             self._changed.notify_all()
 
     def following(self, round_: int) -> Offer | None:
-        """The offer of the update after that of the round, which is taken, as soon as it is known whether there is one."""
+        """The offer of the update after that of the round, which is taken, as soon as it is known
+        whether there is one."""
         with self._changed:
             self._changed.wait_for(lambda: self._followed >= round_ or self._closed)
             return self._next if self._followed == round_ else None
@@ -77,7 +81,8 @@ class UpdateOffer:
             return self._changed.wait_for(lambda: bool(self._answers) or self._closed, timeout_s)
 
     def answered(self) -> Any:
-        """Waits for the answer to the offer, `Decision.answer`, and takes it; None if the replica makes no step any more."""
+        """Waits for the answer to the offer, `Decision.answer`, and takes it; None if the replica
+        makes no step any more."""
         self.wait()
         with self._changed:
             return self._answers.popleft() if self._answers else None

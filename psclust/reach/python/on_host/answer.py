@@ -1,5 +1,5 @@
-"""The loop that a host's Python runs first: it answers questions from standard input until that ends. The first question to a module
-carries the module's source.
+"""The loop that a host's Python runs first: it answers questions from standard input until that
+ends. The first question to a module carries the module's source.
 
 Any Python 3 must understand this file, so that one that is too old can say so."""
 
@@ -31,7 +31,13 @@ def main() -> None:
         try:
             reply({"answer": modules[name]["answer"](question, stream)})
         except OSError as error:
-            reply({"error": ": ".join(str(part) for part in (error.filename, error.strerror or error) if part)})
+            reply(
+                {
+                    "error": ": ".join(
+                        str(part) for part in (error.filename, error.strerror or error) if part
+                    )
+                }
+            )
 
 
 if __name__ == "__main__":

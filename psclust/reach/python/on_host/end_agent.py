@@ -14,14 +14,18 @@ _KILLED_S = 10.0  # for the guard of a killed agent to end its tasks
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`record`: the file with the agent's processes (`psclust.agent.agent_record`); `grace_s`: what the agent gives its tasks between TERM
-    and KILL. Returns `alive`: the processes that are left, which another user may have."""
+    """`record`: the file with the agent's processes (`psclust.agent.agent_record`); `grace_s`: what
+    the agent gives its tasks between TERM and KILL. Returns `alive`: the processes that are left,
+    which another user may have."""
     try:
         with open(question["record"], encoding="utf-8") as file:
             agent, guard = json.load(file)
     except FileNotFoundError:  # it has not begun, or was purged
         return {"alive": []}
-    for number, limit_s in ((signal.SIGTERM, question["grace_s"] + _KILLED_S), (signal.SIGKILL, _KILLED_S)):
+    for number, limit_s in (
+        (signal.SIGTERM, question["grace_s"] + _KILLED_S),
+        (signal.SIGKILL, _KILLED_S),
+    ):
         if _is_alive(*agent):
             with suppress(ProcessLookupError):
                 os.kill(agent[0], number)
@@ -33,7 +37,8 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
 
 
 def _is_alive(pid: int, started: int) -> bool:
-    """Whether the process is there, and no other one with its number. started: in ticks since the machine's start."""
+    """Whether the process is there, and no other one with its number. started: in ticks since the
+    machine's start."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

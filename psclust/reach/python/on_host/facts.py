@@ -10,15 +10,18 @@ import sys
 import time
 from typing import Any, BinaryIO
 
-_TENSORFLOW = r"tensorflow(?:[-_](?:cpu|gpu|rocm|intel))?|tf[-_]nightly"  # the distributions that contain it
-# TensorFlow requires grpcio too, but accepts versions that are too old for the generated code of an agent.
+# The distributions that contain it.
+_TENSORFLOW = r"tensorflow(?:[-_](?:cpu|gpu|rocm|intel))?|tf[-_]nightly"
+# TensorFlow requires grpcio too, but accepts versions that are too old for the generated code of an
+# agent.
 GRPCIO = (1, 74)
 _SOURCES = (".py", ".proto")
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `package`, where the launcher has psclust, and its `digest`; `files`, paths with the microsecond of their last change
-    there, which are `shared` where they are the same here. `times`: when this began and ended."""
+    """`question`: `package`, where the launcher has psclust, and its `digest`; `files`, paths with
+    the microsecond of their last change there, which are `shared` where they are the same here.
+    `times`: when this began and ended."""
     began = time.time()
     cache, state = cache_folder(), state_folder()
     connection = os.environ.get("SSH_CONNECTION", "").split()
@@ -43,13 +46,17 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
 
 def cache_folder() -> str:
     """Where the store of shipped folders is."""
-    return os.path.join(_xdg("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "psclust")
+    return os.path.join(
+        _xdg("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"), "psclust"
+    )
 
 
 def state_folder() -> str:
     """Where an agent keeps its runs."""
     home = _xdg("XDG_STATE_HOME") or os.path.join("~", ".local", "state")
-    return os.path.abspath(os.path.expanduser(os.environ.get("PSCLUST_STATE") or os.path.join(home, "psclust")))
+    return os.path.abspath(
+        os.path.expanduser(os.environ.get("PSCLUST_STATE") or os.path.join(home, "psclust"))
+    )
 
 
 def _xdg(variable: str) -> str | None:
@@ -72,7 +79,11 @@ def _sources(folder: str) -> list[str]:
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__"]
-        found += [os.path.relpath(os.path.join(place, name), folder) for name in names if name.endswith(_SOURCES)]
+        found += [
+            os.path.relpath(os.path.join(place, name), folder)
+            for name in names
+            if name.endswith(_SOURCES)
+        ]
     return found
 
 
@@ -84,8 +95,9 @@ def missing_requirements() -> list[str]:
 
 
 def _version(distribution: str, module: str) -> str | None:
-    """The version of a distribution whose name matches a regular expression, from the name of its metadata folder: importing
-    importlib.metadata takes as long as all else here. None without `module`."""
+    """The version of a distribution whose name matches a regular expression, from the name of its
+    metadata folder: importing importlib.metadata takes as long as all else here. None without
+    `module`."""
     pattern = re.compile(rf"(?:{distribution})-(\d[^-]*)\.dist-info")
     for place in filter(os.path.isdir, sys.path):
         for name in sorted(os.listdir(place)):
@@ -96,8 +108,9 @@ def _version(distribution: str, module: str) -> str | None:
 
 
 def _psclust(package: str, digest: str) -> dict[str, Any]:
-    """`psclust_version`: of the psclust that this Python imports. `psclust`: the folder to import the launcher's own version from; empty if
-    this Python finds that by itself, None if it is not here."""
+    """`psclust_version`: of the psclust that this Python imports. `psclust`: the folder to import
+    the launcher's own version from; empty if this Python finds that by itself, None if it is not
+    here."""
     spec = importlib.util.find_spec("psclust")
     own = os.path.dirname(spec.origin) if spec is not None and spec.origin else None
     found = None
@@ -122,7 +135,8 @@ def _changed(path: str) -> int | None:
 
 
 def _disks(*folders: str) -> dict[str, int]:
-    """Folder -> bytes free on its disk, for the first folder of each disk. A folder that does not exist yet is on its parent's disk."""
+    """Folder -> bytes free on its disk, for the first folder of each disk. A folder that does not
+    exist yet is on its parent's disk."""
     found: dict[int, tuple[str, int]] = {}
     for folder in folders:
         there = folder

@@ -1,4 +1,5 @@
-"""Whether hosts reach each other on the ports of the cluster's servers: each host listens, and each dials all others."""
+"""Whether hosts reach each other on the ports of the cluster's servers: each host listens, and each
+dials all others."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ _listeners: list[socket.socket] = []
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> Any:
-    """step listen: on `address`, in each of `ranges` of ports (first, last); returns the free port it found in each, or an error.
-    step dial: each of `targets` (name, address, port) within `timeout_s`; returns the targets that failed, and why.
+    """step listen: on `address`, in each of `ranges` of ports (first, last); returns the free port
+    it found in each, or an error.
+    step dial: each of `targets` (name, address, port) within `timeout_s`; returns the targets that
+    failed, and why.
     `token`: sent by the listeners, to tell them from other servers."""
     token = question["token"].encode()
     if question["step"] == "listen":
@@ -45,7 +48,9 @@ def _serve(listener: socket.socket, token: bytes) -> None:
                 continue
 
 
-def _dial(targets: list[tuple[str, str, int]], timeout_s: float, token: bytes) -> list[tuple[str, str, int, str]]:
+def _dial(
+    targets: list[tuple[str, str, int]], timeout_s: float, token: bytes
+) -> list[tuple[str, str, int, str]]:
     failed: list[tuple[str, str, int, str]] = []
 
     def dial(name: str, address: str, port: int) -> None:
@@ -55,7 +60,14 @@ def _dial(targets: list[tuple[str, str, int]], timeout_s: float, token: bytes) -
                 while len(received) < len(token) and (data := connection.recv(len(token))):
                     received += data
         except OSError as error:
-            failed.append((name, address, port, "no answer" if isinstance(error, TimeoutError) else str(error.strerror).lower()))
+            failed.append(
+                (
+                    name,
+                    address,
+                    port,
+                    "no answer" if isinstance(error, TimeoutError) else str(error.strerror).lower(),
+                )
+            )
             return
         if received != token:
             failed.append((name, address, port, "another server answers there"))

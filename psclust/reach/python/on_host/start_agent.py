@@ -1,4 +1,5 @@
-"""Starts an agent from the psclust on the host, in a fork of this process: the interpreter's start-up is done already."""
+"""Starts an agent from the psclust on the host, in a fork of this process: the interpreter's
+start-up is done already."""
 
 from __future__ import annotations
 
@@ -14,9 +15,11 @@ from typing import Any, BinaryIO, NoReturn
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `module`, to run; `stdin`, its input; `path`, the folder to import it from, None if it is installed. Returns its `code`,
-    `stdout` and `stderr`. This process must have a single thread."""
-    # In memory: the input holds keys, and a pipe would stay open in the agent that the module leaves behind.
+    """`question`: `module`, to run; `stdin`, its input; `path`, the folder to import it from, None
+    if it is installed. Returns its `code`, `stdout` and `stderr`. This process must have a single
+    thread."""
+    # In memory: the input holds keys, and a pipe would stay open in the agent that the module
+    # leaves behind.
     files = [_file_in_memory(name) for name in ("stdin", "stdout", "stderr")]
     os.pwrite(files[0], question["stdin"].encode("utf-8"), 0)
     child = os.fork()
@@ -37,15 +40,21 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
         for number, file in enumerate(files):
             os.dup2(file, number)
         os.closerange(3, 1 << 16)  # the session's own among them, which would never end
-        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww"))
+        sys.stdin, sys.stdout, sys.stderr = (
+            os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww")
+        )
         _show([sys.executable, "-m", module])
         # sys.path starts with the login directory; a home may contain its own psclust or json.py.
         os.chdir("/")
         if path is not None:
             sys.path.insert(0, path)
             os.environ["PYTHONPATH"] = path
-            for name in [name for name in sys.modules if name.partition(".")[0] == module.partition(".")[0]]:
-                del sys.modules[name]  # another psclust, which this Python imports whenever it starts
+            for name in [
+                name for name in sys.modules if name.partition(".")[0] == module.partition(".")[0]
+            ]:
+                del sys.modules[
+                    name
+                ]  # another psclust, which this Python imports whenever it starts
         sys.argv = [module]
         runpy.run_module(module, run_name="__main__")
         code = 0
@@ -53,7 +62,7 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
         code = end.code if isinstance(end.code, int) else 1
         if isinstance(end.code, str):
             sys.stderr.write(f"{end.code}\n")
-    except BaseException:  # noqa: BLE001 - a process's outermost frame: the launcher must see every error
+    except BaseException:  # noqa: BLE001 - a process's outermost frame
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -62,8 +71,9 @@ def _become(module: str, path: str | None, files: list[int]) -> NoReturn:
 
 
 def _show(command: list[str]) -> None:
-    """Have `ps` list this process under another command line. The kernel reads that from the process's memory (proc(5): arg_start,
-    arg_end), up to the first NUL if it does not end with one."""
+    """Have `ps` list this process under another command line. The kernel reads that from the
+    process's memory (proc(5): arg_start, arg_end), up to the first NUL if it does not end with
+    one."""
     with open("/proc/self/stat", encoding="utf-8") as file:
         fields = file.read().rpartition(")")[2].split()
     start, end = int(fields[45]), int(fields[46])

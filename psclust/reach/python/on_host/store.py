@@ -1,8 +1,10 @@
-"""A host's store of what was shipped to it: contents by their digest, folders built from them, and which run uses which folders.
+"""A host's store of what was shipped to it: contents by their digest, folders built from them, and
+which run uses which folders.
 
-A folder is built aside and renamed when it is complete, so half of one is never seen, and it never changes afterwards, so the next run's
-changes do not disturb a run that uses it. It is removed when the last run that used it is purged, or after a month without use; never
-while a process works in it."""
+A folder is built aside and renamed when it is complete, so half of one is never seen, and it never
+changes afterwards, so the next run's changes do not disturb a run that uses it. It is removed when
+the last run that used it is purged, or after a month without use; never while a process works in
+it."""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ _POLL_S = 0.05
 
 
 class Entry(NamedTuple):
-    """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`: below the tree."""
+    """A file (`digest`: SHA-256 of its bytes) or a symbolic link (`link`: its text). `path`: below
+    the tree."""
 
     path: str
     size: int
@@ -44,16 +47,22 @@ class Tree(NamedTuple):
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `cache`, the store's folder; `run`, a file name for a run on this host; `step`, and what that needs.
+    """`question`: `cache`, the store's folder; `run`, a file name for a run on this host; `step`,
+    and what that needs.
 
-    step purge: remove `folder`, the run's own, and what only this run used; `kept`: the folders that stay because a process uses them.
-    step take: have `trees` here, built from `contents` (digest and size of each) that follow in the stream. `folders`: those of the trees,
-    None while contents are `missing`; `free`: bytes; or `changed`: contents that differ from their digest."""
+    step purge: remove `folder`, the run's own, and what only this run used; `kept`: the folders
+    that stay because a process uses them.
+    step take: have `trees` here, built from `contents` (digest and size of each) that follow in the
+    stream. `folders`: those of the trees, None while contents are `missing`; `free`: bytes; or
+    `changed`: contents that differ from their digest."""
     if question["step"] == "purge":
         _remove_run(question["folder"])
         with _Store(question["cache"], fcntl.LOCK_EX) as store:
             return {"kept": store.forget(question["run"])}
-    trees = [Tree(**{**tree, "entries": [Entry(**entry) for entry in tree["entries"]]}) for tree in question["trees"]]
+    trees = [
+        Tree(**{**tree, "entries": [Entry(**entry) for entry in tree["entries"]]})
+        for tree in question["trees"]
+    ]
     with _Store(question["cache"], fcntl.LOCK_SH) as store:
         changed = store.take(question["contents"], stream)
         if changed:
@@ -61,12 +70,24 @@ def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
         store.note(question["run"], trees)
         folders = [store.find(tree) for tree in trees]
         wanted = [tree for tree, folder in zip(trees, folders, strict=True) if folder is None]
-        missing = sorted({entry.digest for tree in wanted for entry in tree.entries if entry.digest and not store.has(entry.digest)})
+        missing = sorted(
+            {
+                entry.digest
+                for tree in wanted
+                for entry in tree.entries
+                if entry.digest and not store.has(entry.digest)
+            }
+        )
         if not missing:
-            folders = [folder or store.build(tree) for tree, folder in zip(trees, folders, strict=True)]
+            folders = [
+                folder or store.build(tree) for tree, folder in zip(trees, folders, strict=True)
+            ]
         free = shutil.disk_usage(store.path).free
     if not missing:
-        with suppress(BlockingIOError), _Store(question["cache"], fcntl.LOCK_EX | fcntl.LOCK_NB) as store:
+        with (
+            suppress(BlockingIOError),
+            _Store(question["cache"], fcntl.LOCK_EX | fcntl.LOCK_NB) as store,
+        ):
             store.remove_old()
     return {"folders": folders, "missing": missing, "free": free}
 
@@ -81,12 +102,15 @@ def _remove_run(folder: str) -> None:
 
 
 class _Store:
-    """A context that holds the lock: shared (LOCK_SH) to add, exclusive (LOCK_EX) to remove. Raises BlockingIOError with LOCK_NB."""
+    """A context that holds the lock: shared (LOCK_SH) to add, exclusive (LOCK_EX) to remove. Raises
+    BlockingIOError with LOCK_NB."""
 
     def __init__(self, path: str, lock: int) -> None:
         self.path = path
         self._kind = lock
-        self._contents, self._folders, self._runs = (os.path.join(path, part) for part in ("contents", "folders", "runs"))
+        self._contents, self._folders, self._runs = (
+            os.path.join(path, part) for part in ("contents", "folders", "runs")
+        )
 
     def __enter__(self) -> _Store:
         while not self._lock():
@@ -114,8 +138,8 @@ class _Store:
         return os.path.exists(self._content(digest))
 
     def take(self, contents: list[tuple[str, int]], stream: BinaryIO) -> list[str]:
-        """Store the stream's contents; returns the digests of those that are something else. Reads all of them even if the disk is full:
-        the next question follows in the stream."""
+        """Store the stream's contents; returns the digests of those that are something else. Reads
+        all of them even if the disk is full: the next question follows in the stream."""
         changed = []
         failure: OSError | None = None
         for digest, size in contents:
@@ -148,11 +172,14 @@ class _Store:
                 os.unlink(aside)
 
     def find(self, tree: Tree) -> str | None:
-        """A folder that holds the tree already: the launcher's own on a shared file system, or one built before."""
+        """A folder that holds the tree already: the launcher's own on a shared file system, or one
+        built before."""
         if tree.root is not None and _holds(tree.root, tree.entries):
             return tree.root
         path = self._folder(tree)
-        if all(os.path.lexists(os.path.join(path, entry.path)) for entry in tree.entries) and os.path.isdir(path):
+        if all(
+            os.path.lexists(os.path.join(path, entry.path)) for entry in tree.entries
+        ) and os.path.isdir(path):
             os.utime(path)
             return path
         return None
@@ -172,7 +199,8 @@ class _Store:
         try:
             os.rename(aside, final)
         except OSError:
-            # Another process was faster, or files were removed from the folder: put those back, one at a time.
+            # Another process was faster, or files were removed from the folder: put those back, one
+            # at a time.
             for entry in tree.entries:
                 path = os.path.join(final, entry.path)
                 if not os.path.lexists(path):
@@ -189,12 +217,17 @@ class _Store:
     # ---- removing
 
     def forget(self, run: str) -> list[str]:
-        """Remove the run's record, the folders that no other run uses, and the store if it is empty then; returns the folders in use."""
+        """Remove the run's record, the folders that no other run uses, and the store if it is empty
+        then; returns the folders in use."""
         mine = self._used_by(run)
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._runs, run))
         others = {name for other in os.listdir(self._runs) for name in self._used_by(other)}
-        kept = [folder for name in sorted(mine - others) if os.path.isdir(folder := os.path.join(self._folders, name))]
+        kept = [
+            folder
+            for name in sorted(mine - others)
+            if os.path.isdir(folder := os.path.join(self._folders, name))
+        ]
         end = time.monotonic() + _ENDING_S
         while (kept := self._remove(kept)) and time.monotonic() < end:
             time.sleep(_POLL_S)
@@ -219,9 +252,14 @@ class _Store:
                 os.unlink(path)
 
     def _remove(self, folders: list[str]) -> list[str]:
-        """With their contents; returns the folders that a process works in or was started from, which stay."""
+        """With their contents; returns the folders that a process works in or was started from,
+        which stay."""
         places = _places_of_processes() if folders else set()
-        busy = [folder for folder in folders if any(place == folder or place.startswith(folder + "/") for place in places)]
+        busy = [
+            folder
+            for folder in folders
+            if any(place == folder or place.startswith(folder + "/") for place in places)
+        ]
         for folder in set(folders).difference(busy):
             for path in _files(folder):
                 with suppress(OSError):
@@ -231,7 +269,10 @@ class _Store:
 
     def _used_by(self, run: str) -> set[str]:
         """Names of folders."""
-        with suppress(FileNotFoundError, ValueError), open(os.path.join(self._runs, run), encoding="utf-8") as file:
+        with (
+            suppress(FileNotFoundError, ValueError),
+            open(os.path.join(self._runs, run), encoding="utf-8") as file,
+        ):
             return set(json.load(file))
         return set()
 
@@ -258,11 +299,19 @@ def _holds(root: str, entries: list[Entry]) -> bool:
     for entry in entries:
         path = os.path.join(root, entry.path)
         try:
-            if (os.readlink(path) != entry.link) if entry.link is not None else (os.path.getsize(path) != entry.size):
+            if (
+                (os.readlink(path) != entry.link)
+                if entry.link is not None
+                else (os.path.getsize(path) != entry.size)
+            ):
                 return False
         except OSError:
             return False
-    return all(_digest(os.path.join(root, entry.path)) == entry.digest for entry in entries if entry.digest is not None)
+    return all(
+        _digest(os.path.join(root, entry.path)) == entry.digest
+        for entry in entries
+        if entry.digest is not None
+    )
 
 
 def _digest(path: str) -> str:
@@ -287,16 +336,23 @@ def _inside(folder: str) -> list[str]:
 def _files(folder: str) -> Iterator[str]:
     """Regular files at any depth."""
     for where, _, names in os.walk(folder):
-        yield from (path for path in (os.path.join(where, name) for name in names) if stat.S_ISREG(os.lstat(path).st_mode))
+        yield from (
+            path
+            for path in (os.path.join(where, name) for name in names)
+            if stat.S_ISREG(os.lstat(path).st_mode)
+        )
 
 
 def _places_of_processes() -> set[str]:
-    """The working folder of each process of this user, and every absolute path on its command line."""
+    """The working folder of each process of this user, and every absolute path on its command
+    line."""
     found = set()
     for pid in os.listdir("/proc"):
         if pid.isdigit():
             with suppress(OSError):
                 found.add(os.readlink(f"/proc/{pid}/cwd"))
-                with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="surrogateescape") as file:
+                with open(
+                    f"/proc/{pid}/cmdline", encoding="utf-8", errors="surrogateescape"
+                ) as file:
                     found.update(word for word in file.read().split("\0") if word.startswith("/"))
     return found

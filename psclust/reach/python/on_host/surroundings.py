@@ -1,4 +1,5 @@
-"""What else on a host can stop a cluster: names, proxies, a firewall, servers on every interface; and its GPUs."""
+"""What else on a host can stop a cluster: names, proxies, a firewall, servers on every interface;
+and its GPUs."""
 
 from __future__ import annotations
 
@@ -31,15 +32,21 @@ print(server.getsockname()[0])
 
 
 def answer(question: dict[str, Any], stream: BinaryIO) -> dict[str, Any]:
-    """`question`: `names` to look up; `shim`, the library that keeps servers on one interface, in base64, or None; `cache`, the folder from
-    which psclust would load it."""
+    """`question`: `names` to look up; `shim`, the library that keeps servers on one interface, in
+    base64, or None; `cache`, the folder from which psclust would load it."""
     return {
         "names": {name: _look_up(name) for name in question["names"]},
-        "proxies": sorted({name.lower() for name in os.environ if name.lower() in _PROXIES and os.environ[name]}),
+        "proxies": sorted(
+            {name.lower() for name in os.environ if name.lower() in _PROXIES and os.environ[name]}
+        ),
         "gpus": _gpus(),
         "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "interfaces": {name: address for _, name in socket.if_nameindex() if (address := _address(name))},
-        "shim": _shim(base64.b64decode(question["shim"]), question["cache"]) if question["shim"] else None,
+        "interfaces": {
+            name: address for _, name in socket.if_nameindex() if (address := _address(name))
+        },
+        "shim": _shim(base64.b64decode(question["shim"]), question["cache"])
+        if question["shim"]
+        else None,
         "firewall": _firewall(),
     }
 
@@ -53,26 +60,36 @@ def _look_up(name: str) -> str | None:
 
 def _gpus() -> list[str]:
     program = shutil.which("nvidia-smi")
-    return _output_of([program, "--query-gpu=name,memory.total", "--format=csv,noheader"]).splitlines() if program else []
+    return (
+        _output_of([program, "--query-gpu=name,memory.total", "--format=csv,noheader"]).splitlines()
+        if program
+        else []
+    )
 
 
 def _address(interface: str) -> str | None:
     """Its first IPv4 address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
-            found = fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+            found = fcntl.ioctl(
+                sock.fileno(), _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15])
+            )
         except OSError:
             return None
     return socket.inet_ntoa(found[20:24])
 
 
 def _shim(library: bytes, cache: str) -> str:
-    """The address that a server gets if it asks for every interface and the shim narrows that to 127.0.0.1."""
+    """The address that a server gets if it asks for every interface and the shim narrows that to
+    127.0.0.1."""
     os.makedirs(cache, mode=0o700, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=cache, suffix=".so") as file:
         file.write(library)
         file.flush()
-        return _output_of([sys.executable, "-c", _BIND], {**os.environ, "LD_PRELOAD": file.name, "PSCLUST_BIND": "127.0.0.1"}).strip()
+        return _output_of(
+            [sys.executable, "-c", _BIND],
+            {**os.environ, "LD_PRELOAD": file.name, "PSCLUST_BIND": "127.0.0.1"},
+        ).strip()
 
 
 def _firewall() -> bool | None:
@@ -91,6 +108,14 @@ def _firewall() -> bool | None:
 
 def _output_of(command: list[str], env: dict[str, str] | None = None) -> str:
     try:
-        return subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=20, check=False).stdout
+        return subprocess.run(
+            command,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=False,
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
