@@ -199,9 +199,17 @@ def test_a_worker_that_never_starts_is_named(bed: CommandBed) -> None:
 @pytest.mark.long
 def test_a_ps_that_does_not_listen_yet_is_named(bed: CommandBed) -> None:
     bed.write("late", "")
-    bed.write("train.py", LATE_PS + "# --ps_hosts --worker_hosts --job_name --task_index\n")
+    bed.write("train.py", LATE_PS)
     up = bed.start(
-        "up", "--ps", "1", "--workers", "1", "--no-preload", "train.py", "--job_name={job_name}"
+        "up",
+        "--ps",
+        "1",
+        "--workers",
+        "1",
+        "--no-preload",
+        "train.py",
+        "--job_name={job_name}",
+        "--ps_hosts={ps_hosts}",
     )
     bed.wait_for("ps:0", "running")
     until_why(bed, ps_0=("not yet listening at 127.0.0.1:", []))
