@@ -19,7 +19,8 @@ from psclust.plan.task_environment import HostEnvironment
 from psclust.plan.task_plan import Deadlines, Plan, RestartPolicy, TaskPlan, When
 from psclust.spec import cluster_file
 from psclust.spec.cluster import ClusterSpec, Task
-from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.job_keys import Job
 from psclust.spec.jobs import BETWEEN_GRAPH, IN_GRAPH, PS, WORKER
 from psclust.spec.placeholders import placeholders
 from psclust.spec.port_range import is_range

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from psclust.plan.script_facts import COORDINATING, ScriptFacts
-from psclust.spec.cluster_file import ClusterText, Job
+from psclust.spec.cluster_file import ClusterText
+from psclust.spec.job_keys import Job
 from psclust.spec.jobs import CHIEF, COORDINATOR, PS, WORKER, is_chief, is_observer
 
 

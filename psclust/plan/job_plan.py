@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from psclust.errors import UsageError
 from psclust.plan.task_plan import Role
 from psclust.spec.cluster import Task
-from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.job_keys import Job
 from psclust.spec.jobs import (
     BETWEEN_GRAPH,
     PS,

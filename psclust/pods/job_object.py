@@ -10,7 +10,8 @@ from typing import Any
 from psclust.plan.job_plan import JobPlan
 from psclust.pods import names
 from psclust.pods.file_in_pod import VARIABLE
-from psclust.spec.cluster_file import ClusterFile, Restart
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.job_keys import Restart
 
 Object = dict[str, Any]
 

@@ -4,7 +4,8 @@ job is NAME-JOB-0-I, and the headless service NAME makes NAME-JOB-0-I.NAME its h
 from __future__ import annotations
 
 from psclust.spec.cluster import Task
-from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.job_keys import Job
 from psclust.spec.port_range import parse_port_range
 
 # Every pod has an address of its own, so all tasks of a job have the same port.

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from psclust.spec.cluster_file import ClusterFile, ClusterText, Slurm
+    from psclust.spec.cluster_file import ClusterFile, ClusterText
     from psclust.spec.found_hosts import FoundHosts
+    from psclust.spec.host_keys import Slurm
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from psclust.spec.cluster import LOCALHOST, numeric
-from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_assignment import pinned_host
+from psclust.spec.job_keys import Job
 from psclust.spec.jobs import is_in_cluster
 from psclust.spec.plurals import counted
 from psclust.spec.port_range import LAST_PORT, is_fixed, is_range, parse_port_range

@@ -1,59 +1,44 @@
-"""The keys of a cluster file: type, default and description of each. The loader, its messages, the
-JSON Schema for editors and the planner all use these models; after `load` nothing checks a value
-again."""
+"""The keys of a cluster file: type, default and description of each; those of a job are in
+`job_keys`, those about hosts in `host_keys`. The loader, its messages, the JSON Schema for editors
+and the planner all use these models; after `load` nothing checks a value again."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from psclust.placement.policies import BALANCED, POLICIES, render_policies
 from psclust.spec.cluster import Host
-from psclust.spec.jobs import PS, WORKER, added_job
+from psclust.spec.host_keys import Hosts, Kubernetes, Slurm, Ssh
+from psclust.spec.job_keys import Job, Restart, default_jobs
+from psclust.spec.jobs import added_job
+from psclust.spec.key_model import KeyModel
 from psclust.spec.key_types import (
     JOBS_SCHEMA,
-    Addresses,
     Arguments,
     Bytes,
     Command,
     Environment,
-    ExitCodes,
     FolderOrSwitch,
-    GpuCounts,
-    HostNames,
     JobName,
     JobNames,
-    Label,
     Lease,
-    Lines,
     ListenAddress,
     Name,
-    NodeCounts,
-    ObjectNames,
     PassedNames,
     Pins,
     PlacementPolicy,
-    PodSpec,
     Ports,
     ReachBy,
     Replication,
-    Resource,
-    Resources,
     Seconds,
-    TaskArguments,
-    TaskEnvironments,
     Text,
-    TextOrTexts,
-    TimeLimit,
     Update,
-    Volumes,
-    such_as,
 )
-from psclust.spec.port_range import LAST_PORT
 from psclust.spec.program_command import ProgramCommand, parse_program
 
 
@@ -62,49 +47,7 @@ def clean_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:63] or "cluster"
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class HostEntry(_Model):
-    """A host written as a mapping; `name` may be a range such as node[01-04]."""
-
-    name: Text
-    slots: int | None = Field(
-        default=None,
-        ge=1,
-        description="How many tasks the host takes; default: any number. "
-        "Spare slots take the tasks of a lost host.",
-    )
-    user: Text | None = Field(default=None, description="The SSH user.")
-    port: int | None = Field(default=None, ge=1, le=LAST_PORT, description="The SSH port.")
-
-
-Hosts = Annotated[list[Text | HostEntry], such_as("a:2", "b:2")]
-
-
-class Restart(_Model):
-    """When and how often a task that died is started again."""
-
-    when: Literal["never", "signal", "failure"] | None = Field(
-        default=None,
-        description="never; signal: killed, or failed right after another task was killed; "
-        "failure: any unsuccessful end, unless another attempt would fail alike. Default: "
-        "failure for servers and evaluators, signal for programs.",
-    )
-    max: int = Field(
-        default=3,
-        ge=0,
-        description="How many restarts a task gets within the window; one more ends the run.",
-    )
-    window: Seconds = Field(default=600.0, description="The time in which restarts are counted.")
-    backoff: Seconds = Field(
-        default=0.5, description="Wait before the first restart; doubled each time, with jitter."
-    )
-    max_backoff: Seconds = Field(default=30.0, description="The longest wait before a restart.")
-
-
-class Deadlines(_Model):
+class Deadlines(KeyModel):
     """Time limits."""
 
     start: Seconds = Field(
@@ -138,61 +81,7 @@ class Deadlines(_Model):
     detached: Lease = Field(default=86400.0, description="The same for a detached run (`up -d`).")
 
 
-class Ssh(_Model):
-    """Log-ins by SSH."""
-
-    parallel: int = Field(
-        default=8, ge=1, le=256, description="Log-ins at once; an sshd drops some of more than ten."
-    )
-    deadline: Seconds = Field(
-        default=60.0,
-        description="For all log-ins together; then the run fails and names the missing hosts.",
-    )
-
-
-class Slurm(_Model):
-    """The job that `psclust up --slurm` submits; `srun` and `requeue` count in any allocation."""
-
-    partition: TextOrTexts | None = Field(
-        default=None,
-        description="Default: Slurm's own. "
-        "A list has one for each group of a heterogeneous job (het-0, het-1, ...).",
-    )
-    account: Text | None = Field(
-        default=None, description="The account that is charged; default: the user's own."
-    )
-    time: TimeLimit | None = Field(
-        default=None, description="Time limit, such as 4:00:00; default: the partition's."
-    )
-    nodes: NodeCounts = Field(
-        default=1,
-        description="How many nodes; a list has one number for each group of a heterogeneous job.",
-    )
-    gpus: GpuCounts | None = Field(
-        default=None,
-        description="GPUs of each node, or of those of each group; default: "
-        "as many as the tasks there need (`gpus` of jobs).",
-    )
-    sbatch: Arguments = Field(
-        default_factory=list, description="Further options of sbatch, such as --array=0-3."
-    )
-    setup: Lines = Field(
-        default_factory=list,
-        description="Lines of the script before psclust starts, such as `module load ...`.",
-    )
-    srun: Arguments = Field(
-        default_factory=list,
-        description="Further options of the srun that starts psclust on a node.",
-    )
-    requeue: int = Field(
-        default=0,
-        ge=0,
-        description="How often a batch job that ends early, after a checkpoint, "
-        "is put into the queue again, to resume.",
-    )
-
-
-class Placement(_Model):
+class Placement(KeyModel):
     """Which ps holds a variable. A plain word in the file means `policy`."""
 
     policy: PlacementPolicy = Field(default=BALANCED, description=f"{render_policies()}.")
@@ -218,158 +107,7 @@ class Placement(_Model):
         return {"anyOf": [{"type": "string", "enum": list(POLICIES)}, handler(core_schema)]}
 
 
-class Kubernetes(_Model):
-    """What `psclust manifest` and `psclust up --kubernetes` need; `up` elsewhere ignores it."""
-
-    image: Text | None = Field(
-        default=None, description="The image of all pods: psclust, TensorFlow and the program."
-    )
-    namespace: Label | None = Field(default=None, description="Default: the one that kubectl uses.")
-    pod: PodSpec = Field(
-        default_factory=dict,
-        description="Laid over the spec of each pod, in Kubernetes' words: "
-        "nodeSelector, tolerations ...",
-    )
-    context: Text | None = Field(
-        default=None, description="up: the context of the kubeconfig; default: its current one."
-    )
-    start: Seconds = Field(
-        default=300.0,
-        description="up: until all pods run, with their image pulled; "
-        "then the run fails and says why.",
-    )
-    spares: int = Field(
-        default=0, ge=0, le=256, description="up: further pods, which take the tasks of lost ones."
-    )
-    queue: Label | None = Field(
-        default=None, description="The LocalQueue of Kueue that admits the pods; default: none."
-    )
-    resources: Resources = Field(
-        default_factory=dict,
-        description="Job -> what each of its pods requests: cpu, memory ...; "
-        "all but cpu is also its limit. GPUs: the job's `gpus`.",
-    )
-    gpu: Resource = Field(
-        default="nvidia.com/gpu", description="The resource that `gpus` of a job counts."
-    )
-    secrets: ObjectNames | None = Field(
-        default=None, description="Secrets whose keys every task gets as environment variables."
-    )
-    volumes: Volumes = Field(
-        default_factory=dict,
-        description="PersistentVolumeClaim -> where every pod mounts it, for checkpoints and data.",
-    )
-
-
-_COUNT = {"type": "integer", "minimum": 0, "maximum": 4096}
-
-
-class Job(_Model):
-    """The tasks of one job. A plain number in the file means `count`."""
-
-    count: int = Field(
-        default=1,
-        ge=0,
-        le=4096,
-        description="How many tasks; default: 1, or as many as there are `addresses`.",
-    )
-    hosts: HostNames | None = Field(
-        default=None,
-        description="Names of the hosts that this job's tasks are pinned to, in order, repeated as "
-        "needed; in a heterogeneous Slurm job also het-0 for the nodes of its first group.",
-    )
-    gpus: int | None = Field(
-        default=None,
-        ge=0,
-        description="GPUs that each task sees; default: none for ps tasks, all for others.",
-    )
-    device_count: int | None = Field(
-        default=None,
-        ge=1,
-        le=256,
-        description="Devices of each task that hold a tower of a psclust program: so many of the "
-        "GPUs it sees, or without GPUs so many CPU devices. Default: all GPUs, or one CPU.",
-    )
-    ports: Ports | None = Field(
-        default=None,
-        description="auto, a first port, or a range such as 2300-2399; "
-        "default: the file's `ports`.",
-    )
-    addresses: Addresses | None = Field(
-        default=None,
-        description="The host:port of each task, if the program has them written in; "
-        "psclust checks that they are free.",
-    )
-    run: Literal["program", "server"] | Command | None = Field(
-        default=None,
-        description="What the tasks run: the run's program, a bare TensorFlow server, "
-        "or a command of their own, in which a first word `python` or `python3` becomes the "
-        "interpreter of `python:`. Default: depends on the program and the replication.",
-    )
-    server: Literal["bare", "python"] = Field(
-        default="bare", description="bare: by the C API, fast and small; python: tf.train.Server."
-    )
-    in_cluster: bool | None = Field(
-        default=None,
-        description="Whether the job is in the cluster spec; default: yes, except evaluator.",
-    )
-    args: Arguments | None = Field(
-        default=None, description="Arguments instead of the file's `args`; placeholders allowed."
-    )
-    extra_args: Arguments = Field(
-        default_factory=list, description="Arguments after the common ones, for this job only."
-    )
-    env: Environment = Field(
-        default_factory=dict, description="Added to this job's environment; placeholders allowed."
-    )
-    task_args: TaskArguments = Field(
-        default_factory=dict,
-        description="Extra arguments of single tasks, by index.",
-    )
-    task_env: TaskEnvironments = Field(
-        default_factory=dict,
-        description="Extra environment of single tasks, by index.",
-    )
-    python: Text | None = Field(default=None, description="The interpreter of this job.")
-    cwd: Text | None = Field(default=None, description="The working folder of this job.")
-    ok_exit_codes: ExitCodes = Field(
-        default_factory=lambda: [0], description="Exit codes that count as success."
-    )
-    restart: Restart | None = Field(
-        default=None, description="Instead of the file's `restart`, for this job."
-    )
-
-    @property
-    def command(self) -> list[str] | None:
-        """The job's own command, in place of the run's program."""
-        return self.run if isinstance(self.run, list) else None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_forms(cls, value: Any) -> Any:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return {"count": value}
-        if (
-            isinstance(value, dict)
-            and "count" not in value
-            and isinstance(value.get("addresses"), list)
-        ):
-            return {**value, "count": len(value["addresses"])}
-        return value
-
-    @classmethod
-    def __get_pydantic_json_schema__(
-        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"anyOf": [_COUNT, handler(core_schema)]}
-
-
-def default_jobs() -> dict[str, Job]:
-    """The jobs of a cluster that names none."""
-    return {PS: Job(), WORKER: Job(count=2)}
-
-
-class _Common(_Model):
+class _Common(KeyModel):
     jobs: dict[JobName, Job] = Field(
         default_factory=default_jobs,
         description="The cluster's jobs: how many tasks each has, "

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from psclust.errors import UsageError
 from psclust.spec.cluster import LOCALHOST, Host, Task
-from psclust.spec.cluster_file import Job
+from psclust.spec.job_keys import Job
 
 
 def assign(jobs: Mapping[str, Job], hosts: Sequence[Host]) -> dict[Task, Host]:

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from psclust.errors import ClusterFileError, UsageError
 from psclust.spec.checks import Rule, check
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, ClusterText, Job, clean_name, json_schema
+from psclust.spec.cluster_file import ClusterFile, ClusterText, clean_name, json_schema
 from psclust.spec.found_hosts import HOST_WORDS, LOCAL, FindHosts, FoundHosts, this_machine
 from psclust.spec.host_lists import Piece, parse_hostfile, read_pieces, split_list
+from psclust.spec.job_keys import Job
 from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.overrides import Override, lay_over
 from psclust.spec.problems import KeyPath, Mistakes, Origins, Problem

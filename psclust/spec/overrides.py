@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from psclust.spec.cluster_file import default_jobs
+from psclust.spec.job_keys import default_jobs
 from psclust.spec.problems import KeyPath, Origins, Problem
 
 # Alternatives: a flag for one of these replaces the other in the file.

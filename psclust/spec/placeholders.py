@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.job_keys import Job
 from psclust.spec.jobs import CHIEF, PS, WORKER, is_in_cluster
 from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.problems import KeyPath, Problem

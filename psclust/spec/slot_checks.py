@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from psclust.spec.cluster import LOCALHOST, Host
-from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.cluster_file import ClusterFile
 from psclust.spec.host_assignment import pinned_host
+from psclust.spec.job_keys import Job
 from psclust.spec.plurals import counted, counted_tasks
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.spelling import nearest

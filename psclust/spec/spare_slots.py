@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from psclust.errors import NoRoomError
 from psclust.spec.cluster import Host, Task
-from psclust.spec.cluster_file import Job
+from psclust.spec.job_keys import Job
 
 
 def reassign(

@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from psclust.spec.cluster_file import Job, json_schema
+from psclust.spec.cluster_file import json_schema
+from psclust.spec.job_keys import Job
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.program_command import split_program
 

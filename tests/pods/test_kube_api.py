@@ -14,7 +14,8 @@ from psclust.errors import PsclustError, UsageError
 from psclust.pods.agent_pods import pods_of
 from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace, find_place
 from psclust.reach.kubernetes.make_pods import make, remove
-from psclust.spec.cluster_file import ClusterFile, Kubernetes
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.host_keys import Kubernetes
 from psclust.spec.kubernetes_checks import check_for_pods
 from psclust.spec.load import load
 

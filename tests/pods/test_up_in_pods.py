@@ -21,7 +21,8 @@ from psclust.pods.agent_pods import pod_objects
 from psclust.reach.kubernetes.kube_api import KubeApi, KubePlace
 from psclust.reach.kubernetes.kube_hosts import KubeHosts
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, Kubernetes
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.host_keys import Kubernetes
 from psclust.testing.command import CommandBed, Running
 from psclust.testing.wait import wait_until
 

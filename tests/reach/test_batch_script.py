@@ -13,7 +13,8 @@ from psclust.launch.submission import check_for_slurm
 from psclust.reach.batch_jobs import JobState
 from psclust.reach.slurm import sbatch
 from psclust.reach.slurm.batch_script import array_tasks, nodes_of, render_script
-from psclust.spec.cluster_file import ClusterFile, Slurm
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.host_keys import Slurm
 from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.load import load
 

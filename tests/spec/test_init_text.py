@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.spec.cluster_file import ClusterFile, ClusterText, Job
+from psclust.spec.cluster_file import ClusterFile, ClusterText
+from psclust.spec.job_keys import Job
 from psclust.spec.load import load
 from psclust.spec.starter_file import SCHEMA_FILE, Starter, render_init
 

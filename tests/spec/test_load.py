@@ -10,7 +10,8 @@ import pytest
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, Deadlines, Job, Restart
+from psclust.spec.cluster_file import ClusterFile, Deadlines
+from psclust.spec.job_keys import Job, Restart
 from psclust.spec.load import load
 
 BROKEN = Path(__file__).parent / "broken"

@@ -8,7 +8,8 @@ import pytest
 
 from psclust.errors import ClusterFileError
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, Job
+from psclust.spec.cluster_file import ClusterFile
+from psclust.spec.job_keys import Job
 from psclust.spec.load import Override, load
 
 PS = ("jobs", "ps", "count")

@@ -6,9 +6,9 @@ import pytest
 
 from psclust.errors import NoRoomError
 from psclust.spec.cluster import Host, Task
-from psclust.spec.cluster_file import Job
 from psclust.spec.host_assignment import assign
 from psclust.spec.host_lists import parse_hosts
+from psclust.spec.job_keys import Job
 from psclust.spec.spare_slots import reassign
 
 JOBS = {"ps": Job(), "worker": Job(count=3)}

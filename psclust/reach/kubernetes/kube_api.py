@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from psclust.errors import PsclustError, StartError, UsageError
 from psclust.pods.job_object import CONTAINER
-from psclust.spec.cluster_file import Kubernetes
+from psclust.spec.host_keys import Kubernetes
 
 _TIMEOUTS_S = (5.0, 30.0)  # to connect, and for the reply
 _ACCOUNT = Path(

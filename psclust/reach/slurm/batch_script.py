@@ -14,8 +14,9 @@ from typing import TypeVar
 from psclust.errors import UsageError
 from psclust.plan.cluster_layout import lay_out
 from psclust.spec.cluster import Host
-from psclust.spec.cluster_file import ClusterFile, ClusterText, Slurm
+from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FoundHosts
+from psclust.spec.host_keys import Slurm
 from psclust.spec.key_types import ARRAY_TASK
 from psclust.spec.plurals import counted
 

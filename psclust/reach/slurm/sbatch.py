@@ -15,8 +15,9 @@ from psclust.reach.batch_jobs import JobState
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from psclust.spec.cluster_file import ClusterFile, ClusterText, Slurm
+    from psclust.spec.cluster_file import ClusterFile, ClusterText
     from psclust.spec.found_hosts import FoundHosts
+    from psclust.spec.host_keys import Slurm
 
 _COMMAND_S = 60.0
 _OVER = {
