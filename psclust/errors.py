@@ -60,5 +60,9 @@ class PortBusyError(StartError):
         )
 
 
+class RunEndedError(PsclustError):
+    """A run is over, so its supervisor carries out no request any more."""
+
+
 class NoRunError(UsageError):
     """A command names a cluster that has no (live) run."""

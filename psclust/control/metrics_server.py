@@ -19,7 +19,8 @@ def serve_metrics(supervisor: Supervisor, cluster: str, listener: int) -> Callab
     """Serve at a listening socket until the returned function is called. Nothing is gathered but
     when it is asked for."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(RunMetrics(cluster, supervisor.readings, lambda: supervisor.status().began))
+    readings = supervisor.inspection.readings
+    registry.register(RunMetrics(cluster, readings, lambda: supervisor.status().began))
     handler = type("Handler", (MetricsHandler,), {"registry": registry, "timeout": _IDLE_S})
     server = ThreadingHTTPServer(("", 0), handler, bind_and_activate=False)
     server.socket.close()

@@ -12,9 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from psclust.errors import RunEndedError
 from psclust.supervise.reading import FROZEN, Reading
 from psclust.supervise.run_state import TaskPhase
-from psclust.supervise.supervisor import RunEndedError
 from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 

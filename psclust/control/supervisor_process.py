@@ -101,7 +101,7 @@ def supervise(
         daemon=True,
     ).start()
     over = threading.Event()
-    sampler = Sampler(supervisor.readings, SamplesFile(request.folder.samples))
+    sampler = Sampler(supervisor.inspection.readings, SamplesFile(request.folder.samples))
     threading.Thread(target=sampler.run, args=(over,), name="samples", daemon=True).start()
     status = supervisor.run(transport)
     over.set()

@@ -14,12 +14,12 @@ from psclust.agent.refusal import refuse
 from psclust.control import supervisor_pb2 as pb
 from psclust.control import supervisor_pb2_grpc
 from psclust.control.remote_transport import RemoteTransport, on_all
-from psclust.errors import PsclustError
+from psclust.errors import PsclustError, RunEndedError
 from psclust.plan.port_request import PortRequest
 from psclust.plan.task_plan import Plan
 from psclust.spec.cluster import Task
 from psclust.supervise import events
-from psclust.supervise.supervisor import RunEndedError, Supervisor
+from psclust.supervise.supervisor import Supervisor
 
 _WATCH_S = 1.0  # between checks whether a stream's client is still there
 
@@ -90,12 +90,16 @@ class SupervisorService(supervisor_pb2_grpc.SupervisorServicer):  # type: ignore
     def Explain(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Explanation:
         with _refusing(context):
             return pb.Explanation(
-                findings=[json.dumps(each.to_dict()) for each in self._supervisor.explain()]
+                findings=[
+                    json.dumps(each.to_dict()) for each in self._supervisor.inspection.explain()
+                ]
             )
 
     def Read(self, request: pb.Empty, context: grpc.ServicerContext) -> pb.Readings:
         with _refusing(context):
-            return pb.Readings(json=[each.to_json() for each in self._supervisor.readings()])
+            return pb.Readings(
+                json=[each.to_json() for each in self._supervisor.inspection.readings()]
+            )
 
     def Restart(self, request: pb.TaskId, context: grpc.ServicerContext) -> pb.Empty:
         self._supervisor.post(events.Restart(_task(request)))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from psclust import __version__
-from psclust.errors import PsclustError, UsageError
+from psclust.errors import PsclustError, RunEndedError, UsageError
 from psclust.plan.task_plan import Deadlines, Plan
 from psclust.rundir.atomic_file import write_required
 from psclust.rundir.events_file import FORMAT, EventsFile, record
@@ -27,18 +27,14 @@ from psclust.supervise import events
 from psclust.supervise.event_records import event_records
 from psclust.supervise.events import Event, Stage
 from psclust.supervise.exit_code import ended_by_signal
-from psclust.supervise.explain import Evidence, Seen, explain
+from psclust.supervise.explain import Evidence, Seen
 from psclust.supervise.mailbox import Mailbox
 from psclust.supervise.pace import Pace
-from psclust.supervise.reading import FROZEN, Reading, read_task
+from psclust.supervise.run_inspection import Inspector, RunInspection
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase, TaskState
-from psclust.supervise.silence_reason import IDLE, POLLING, describe_silence, is_below
 from psclust.supervise.snapshot import snapshot
 from psclust.supervise.state_machine import step
-from psclust.supervise.task_finding import Finding, render
 from psclust.transport.api import Output, Transport
-from psclust.transport.process_facts import Inspected
-from psclust.transport.task_usage import Usage
 
 LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -51,7 +47,6 @@ _DRAIN_S = 2.0  # for a dead task's last output to reach its log
 _DRAIN_FAILED_S = 0.5  # the same, while the rules wait for it
 # Enough for the tracebacks of a session: TensorFlow adds where each op was made.
 _FAILURE_LINES = 300
-_WEIGHED_S = 5.0  # for which the tasks of a silent run are watched
 
 # What the phase in a progress file means to the rules; any other phase means nothing to them.
 _STAGES = {
@@ -60,10 +55,6 @@ _STAGES = {
     **dict.fromkeys(TRAINED, Stage.TRAINED),
     TRAINED[-1]: Stage.LEAVING,
 }
-
-
-class RunEndedError(PsclustError):
-    """The run is over, so the supervisor carries out no request any more."""
 
 
 class Supervisor:
@@ -94,10 +85,10 @@ class Supervisor:
         self._unprobed = True  # whether something has happened since the last probe
         self._lost: dict[Task, int] = {}
         self._seen: dict[Task, Seen] = {}
-        self._printed: dict[
-            Task, tuple[int, float]
-        ] = {}  # bytes of an attempt's output, and when they last became more
+        # Bytes of an attempt's output, and when they last became more.
+        self._printed: dict[Task, tuple[int, float]] = {}
         self._over = threading.Event()
+        self.inspection = RunInspection(self._mailbox, self, self._over)
 
     # ------------------------------------------------ any thread may call; a Listener of transports
 
@@ -148,94 +139,6 @@ class Supervisor:
             return self.status()
 
         return self._mailbox.call(work)
-
-    def explain(self) -> tuple[Finding, ...]:
-        """What every task does, and which it waits for. May take seconds; for any thread but the
-        supervisor's. Raises RunEndedError."""
-        return explain(self._found())
-
-    def _found(self) -> Evidence:
-        """With what is found on the hosts. For any thread but the supervisor's, as `readings`."""
-        evidence, inspect = self._mailbox.call(
-            lambda: (self._evidence(), self._transport.inspector())
-        )
-        running = [
-            (task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None
-        ]
-        processes = [
-            Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves)
-            for task, entry in running
-        ]
-        addresses = [
-            entry.plan.address
-            for _, entry in running
-            if entry.plan.role == "server" and entry.plan.address
-        ]
-        return replace(evidence, hosts=inspect(processes, addresses))
-
-    def readings(self) -> list[Reading]:
-        """How far every task is and what it uses. May take seconds, as `explain` may. Raises
-        RunEndedError."""
-        state, seen, progress, inspect = self._mailbox.call(
-            lambda: (
-                self._state,
-                dict(self._seen),
-                {task: self._progress(task) for task in self._state.tasks},
-                self._transport.inspector(),
-            )
-        )
-        running = [
-            Inspected(str(task), entry.plan.host, entry.pid, False)
-            for task, entry in state.tasks.items()
-            if entry.pid is not None
-        ]
-        facts = {
-            task: found
-            for host in inspect(running, []).values()
-            for task, found in host.processes.items()
-        }
-        now = time.monotonic()
-        return [
-            read_task(entry, facts.get(str(task)), progress[task], seen.get(task), now)
-            for task, entry in state.tasks.items()
-        ]
-
-    def _report(self) -> None:
-        """Explain why no step is made, to the rules and the user."""
-        with suppress(RunEndedError):
-            findings = self.explain()
-            lines = render(findings, lambda seconds: f"{seconds:.0f} s")
-            self.post(
-                events.Explained(
-                    "\n".join(["no step is made; what each task does:", *lines]), findings
-                )
-            )
-
-    def _look(self, look: events.Look) -> None:
-        """Find out why the run is silent. Stacks are read only if no task is at work, or if that is
-        of no matter."""
-        with suppress(RunEndedError):
-            idle = False
-            if not look.evident:
-                weighed = self._weighed()
-                idle = is_below(IDLE, *weighed)
-                if not is_below(POLLING, *weighed):
-                    self.post(events.Looked(look.since))
-                    return
-            evidence = self._found()
-            findings = explain(evidence)
-            self.post(
-                events.Looked(look.since, describe_silence(evidence, findings, idle=idle), findings)
-            )
-
-    def _weighed(self) -> tuple[dict[str, Usage | None], dict[str, Usage | None], float]:
-        """What each task had used before and after some seconds, and how many those were."""
-        before, began = {each.task: each.usage for each in self.readings()}, time.monotonic()
-        self._over.wait(_WEIGHED_S)
-        after = {
-            each.task: each.usage for each in self.readings() if each.state in ("running", FROZEN)
-        }
-        return before, after, time.monotonic() - began
 
     def status(self) -> RunStatus:
         return self._status
@@ -293,9 +196,8 @@ class Supervisor:
             # Whether the run needs the host depends on how far its programs have come.
             for entry in list(self._state.tasks.values()):
                 self._read_progress(entry)
-        is_frequent = isinstance(
-            event, events.Tick | events.Stepped
-        )  # and changes nothing that a status shows but a silence
+        # It changes nothing that a status shows but a silence.
+        is_frequent = isinstance(event, events.Tick | events.Stepped)
         if not is_frequent:
             LOG.info("%s", _brief(event))
         before, now = self._state, time.monotonic()
@@ -320,10 +222,10 @@ class Supervisor:
             elif isinstance(action, events.Move):
                 self._move(action)
             elif isinstance(action, events.Explain):
-                threading.Thread(target=self._report, name="explain", daemon=True).start()
+                threading.Thread(target=self.inspection.report, name="explain", daemon=True).start()
             elif isinstance(action, events.Look):
                 threading.Thread(
-                    target=self._look, args=(action,), name="look", daemon=True
+                    target=self.inspection.look, args=(action,), name="look", daemon=True
                 ).start()
 
     def _with_last_lines(self, event: events.Exited) -> events.Exited:
@@ -336,10 +238,21 @@ class Supervisor:
             event, last_lines=tail(self._transport.output(event.task).tail, _FAILURE_LINES)
         )
 
-    def _evidence(self) -> Evidence:
+    def evidence(self) -> Evidence:
+        """Without what is found on the hosts."""
         tails = {task: self._transport.output(task).tail for task in self._state.tasks}
         printed = {task: at for task, (_, at) in self._printed.items()}
         return Evidence(self._state, time.monotonic(), dict(self._seen), tails, printed=printed)
+
+    def progress(self, task: Task) -> Progress | None:
+        """As its program last reported it."""
+        try:
+            return Progress.from_json(self._transport.progress(task) or "")
+        except ValueError:
+            return None
+
+    def inspector(self) -> Inspector:
+        return self._transport.inspector()
 
     def _refuse_lost(self, plan: Plan) -> None:
         gone = {entry.host for entry in plan.tasks} & set(self._state.lost) - set(plan.lost)
@@ -394,12 +307,6 @@ class Supervisor:
         self._printed[entry.plan.task] = size, time.monotonic()
         return True
 
-    def _progress(self, task: Task) -> Progress | None:
-        try:
-            return Progress.from_json(self._transport.progress(task) or "")
-        except ValueError:
-            return None
-
     def _read_progress(self, entry: TaskState) -> None:
         if (
             entry.plan.role != "program"
@@ -407,7 +314,7 @@ class Supervisor:
             or entry.stage is Stage.FINISHED
         ):
             return
-        progress = self._progress(entry.plan.task)
+        progress = self.progress(entry.plan.task)
         if progress is None:
             return
         seen = self._seen.get(entry.plan.task)
@@ -425,9 +332,8 @@ class Supervisor:
         if not final and self._publishing.wait_s():
             return
         outputs = self._outputs()
-        lost = {
-            task: output.lost for task, output in outputs.items()
-        }  # clients that follow the run show what found no room on disk
+        # Clients that follow the run show what found no room on disk.
+        lost = {task: output.lost for task, output in outputs.items()}
         if not final and not self._status_stale and lost == self._lost:
             return
         if self._state.outcome is not None and self._state.outcome.cause is not None:

@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from psclust.control import run_metrics
 from psclust.control.run_metrics import RunMetrics
+from psclust.errors import RunEndedError
 from psclust.supervise.reading import Reading
-from psclust.supervise.supervisor import RunEndedError
 from psclust.transport.gpu_usage import GpuUsage
 from psclust.transport.task_usage import Usage
 

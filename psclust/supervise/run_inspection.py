@@ -1,0 +1,133 @@
+"""What the tasks of a run do and use, found out beside the supervisor's thread, as it may take
+seconds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Protocol, TypeAlias
+
+from psclust.errors import RunEndedError
+from psclust.rundir.task_progress import Progress
+from psclust.spec.cluster import Task
+from psclust.supervise import events
+from psclust.supervise.events import Event
+from psclust.supervise.explain import Evidence, explain
+from psclust.supervise.mailbox import Mailbox
+from psclust.supervise.reading import FROZEN, Reading, read_task
+from psclust.supervise.silence_reason import IDLE, POLLING, describe_silence, is_below
+from psclust.supervise.task_finding import Finding, render
+from psclust.transport.process_facts import HostFacts, Inspected
+from psclust.transport.task_usage import Usage
+
+Inspector: TypeAlias = Callable[[Collection[Inspected], Collection[str]], Mapping[str, HostFacts]]
+
+_WEIGHED_S = 5.0  # for which the tasks of a silent run are watched
+
+
+class Knowledge(Protocol):
+    """What the supervisor knows of its run. Called on its thread only."""
+
+    def evidence(self) -> Evidence:
+        """Without what is found on the hosts."""
+
+    def progress(self, task: Task) -> Progress | None:
+        """As its program last reported it."""
+
+    def inspector(self) -> Inspector:
+        """See `psclust.transport.api.Transport`."""
+
+
+class RunInspection:
+    """Every method may take seconds and is for any thread but the supervisor's, to which `mailbox`
+    leads. over: set when the run has ended."""
+
+    def __init__(
+        self, mailbox: Mailbox[Event], knowledge: Knowledge, over: threading.Event
+    ) -> None:
+        self._mailbox = mailbox
+        self._knowledge = knowledge
+        self._over = over
+
+    def explain(self) -> tuple[Finding, ...]:
+        """What every task does, and which it waits for. Raises RunEndedError."""
+        return explain(self._found())
+
+    def readings(self) -> list[Reading]:
+        """How far every task is and what it uses. Raises RunEndedError."""
+        evidence, progress, inspect = self._mailbox.call(self._known)
+        running = [
+            Inspected(str(task), entry.plan.host, entry.pid, False)
+            for task, entry in evidence.state.tasks.items()
+            if entry.pid is not None
+        ]
+        facts = {
+            task: found
+            for host in inspect(running, []).values()
+            for task, found in host.processes.items()
+        }
+        now = time.monotonic()
+        return [
+            read_task(entry, facts.get(str(task)), progress[task], evidence.seen.get(task), now)
+            for task, entry in evidence.state.tasks.items()
+        ]
+
+    def report(self) -> None:
+        """Explain why no step is made, to the rules and the user."""
+        with suppress(RunEndedError):
+            findings = self.explain()
+            lines = render(findings, lambda seconds: f"{seconds:.0f} s")
+            text = "\n".join(["no step is made; what each task does:", *lines])
+            self._mailbox.post(events.Explained(text, findings))
+
+    def look(self, look: events.Look) -> None:
+        """Find out why the run is silent. Stacks are read only if no task is at work, or if that is
+        of no matter."""
+        with suppress(RunEndedError):
+            idle = False
+            if not look.evident:
+                weighed = self._weighed()
+                idle = is_below(IDLE, *weighed)
+                if not is_below(POLLING, *weighed):
+                    self._mailbox.post(events.Looked(look.since))
+                    return
+            evidence = self._found()
+            findings = explain(evidence)
+            reason = describe_silence(evidence, findings, idle=idle)
+            self._mailbox.post(events.Looked(look.since, reason, findings))
+
+    def _known(self) -> tuple[Evidence, dict[Task, Progress | None], Inspector]:
+        evidence = self._knowledge.evidence()
+        progress = {task: self._knowledge.progress(task) for task in evidence.state.tasks}
+        return evidence, progress, self._knowledge.inspector()
+
+    def _found(self) -> Evidence:
+        """With what is found on the hosts."""
+        evidence, inspect = self._mailbox.call(
+            lambda: (self._knowledge.evidence(), self._knowledge.inspector())
+        )
+        running = [
+            (task, entry) for task, entry in evidence.state.tasks.items() if entry.pid is not None
+        ]
+        processes = [
+            Inspected(str(task), entry.plan.host, entry.pid or 0, not entry.plan.serves)
+            for task, entry in running
+        ]
+        addresses = [
+            entry.plan.address
+            for _, entry in running
+            if entry.plan.role == "server" and entry.plan.address
+        ]
+        return replace(evidence, hosts=inspect(processes, addresses))
+
+    def _weighed(self) -> tuple[dict[str, Usage | None], dict[str, Usage | None], float]:
+        """What each task had used before and after some seconds, and how many those were."""
+        before, began = {each.task: each.usage for each in self.readings()}, time.monotonic()
+        self._over.wait(_WEIGHED_S)
+        after = {
+            each.task: each.usage for each in self.readings() if each.state in ("running", FROZEN)
+        }
+        return before, after, time.monotonic() - began
