@@ -7,7 +7,7 @@ from enum import Enum
 
 from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.spec.cluster import Task
-from psclust.supervise.events import Death, HostLost, Outcome, Stage
+from psclust.supervise.events import Action, Death, HostLost, Outcome, Stage
 
 
 class TaskPhase(str, Enum):
@@ -145,6 +145,13 @@ class RunState:
     def with_task(self, entry: TaskState) -> RunState:
         return replace(self, tasks={**self.tasks, entry.plan.task: entry})
 
+    def with_note(self, text: str) -> RunState:
+        return self if text in self.notes else replace(self, notes=(*self.notes, text))
+
     @property
     def any_alive(self) -> bool:
         return any(entry.alive for entry in self.tasks.values())
+
+
+Result = tuple[RunState, list[Action]]
+"""The next state, and the actions to carry out, in order."""

@@ -26,7 +26,8 @@ from psclust.supervise.events import (
     Tick,
 )
 from psclust.supervise.run_state import RunPhase, RunState, TaskPhase
-from psclust.supervise.state_machine import TABLE, step
+from psclust.supervise.state_machine import step
+from psclust.supervise.task_table import TABLE
 
 
 @pytest.fixture
