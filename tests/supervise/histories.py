@@ -29,6 +29,8 @@ PS, W0, W1, CHIEF, EVAL = (
     Task("evaluator", 0),
 )
 LIMITS = Deadlines(start_s=60, stop_s=10, finish_s=30, run_s=None)
+# The last output of a script that does not know a flag.
+USAGE = ("usage: train.py [-h]", "train.py: error: unrecognized arguments: --job_name=worker")
 
 
 def task_plan(task: Task, **changes: object) -> TaskPlan:
