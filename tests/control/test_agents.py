@@ -1,41 +1,32 @@
-"""A real agent on a test host and its client: tasks, updates, refusals, cuts and the end."""
+"""A real agent on a test host and its client: tasks, their output, refusals and the end."""
 
 from __future__ import annotations
 
 import datetime
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 from plans import program_plan
+from started_agents import WORKER, Started, starting
 
 import psclust
 from psclust.agent import agent_pb2 as pb
 from psclust.agent import agent_pb2_grpc
-from psclust.agent.access import AgentAccess, Identity, server_name
+from psclust.agent.access import Identity, server_name
 from psclust.agent.process import AgentReply, AgentRequest
-from psclust.control.agent_client import AgentClient
 from psclust.control.certificates import Authority
 from psclust.errors import StartError
 from psclust.rundir.folder import RunFolder
-from psclust.spec.cluster import Host, Task
 from psclust.testing.hosts import BedHost, HostBed, host_bed
 from psclust.testing.wait import wait_until
 from psclust.transport.api import Output
 
 pytestmark = pytest.mark.process
-isolated = pytest.mark.skipif(
-    os.geteuid() != 0, reason="hosts that can be cut off are namespaces, which need root"
-)
-
-WORKER = Task("worker", 0)
 
 
 @pytest.fixture(scope="module")
@@ -44,106 +35,10 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostBed]:
         yield bed
 
 
-@dataclass
-class Recorder:
-    """A listener that records its calls."""
-
-    events: list[Any] = field(default_factory=list)
-    silences: list[bool] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def started(self, task: Task, pid: int) -> None:
-        self.events.append(("started", task))
-
-    def not_started(self, task: Task, reason: str) -> None:
-        self.events.append(("not started", task, reason))
-
-    def exited(self, task: Task, code: int) -> None:
-        self.events.append(("exited", task, code))
-
-    def soon(self, work: Callable[[], None]) -> None:
-        work()
-
-    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
-        self.events.append(("lost", host))
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
-
-    def host_silent(self, host: str, silent: bool) -> None:
-        self.silences.append(silent)
-
-
-@dataclass
-class Started:
-    host: BedHost
-    authority: Authority
-    identity: Identity
-    reply: AgentReply
-    client: AgentClient
-    recorder: Recorder
-    folder: RunFolder
-
-    @property
-    def target(self) -> str:
-        return f"{self.host.address}:{self.reply.port}"
-
-    def run(self, script: str, attempt: int = 1, task: Task = WORKER) -> None:
-        self.client.start(
-            program_plan(task, self.host.name, (sys.executable, "-c", script)), attempt
-        )
-
-    def log(self, attempt: int = 1) -> str:
-        path = self.folder.log(WORKER, attempt)
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-
-    def wait_for(self, *event: Any) -> None:
-        wait_until(lambda: event in self.recorder.events, what=str(event))
-
-
 @pytest.fixture
 def start(bed: HostBed, tmp_path: Path) -> Iterator[Callable[..., Started]]:
-    clients: list[AgentClient] = []
-
-    def start(
-        lease_s: float = 20.0,
-        environ: dict[str, str] | None = None,
-        via: Host | None = None,
-        before_connecting: Callable[[BedHost, AgentReply], None] = lambda host, reply: None,
-    ) -> Started:
-        host, authority = bed[0], Authority("test")
-        run = f"run-{len(clients)}-{os.urandom(3).hex()}"
-        identity = authority.agent(host.name)
-        own = str(host.home / ".local" / "state" / run)
-        request = AgentRequest(host.name, own, host.address, lease_s, 2.0, identity, environ or {})
-        where = f"PYTHONPATH={Path(psclust.__file__).parents[1]}"
-        command = host.command(
-            "env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent"
-        )
-        done = subprocess.run(
-            command, input=request.to_json(), capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        reply, folder, recorder = (
-            AgentReply.from_json(done.stdout),
-            RunFolder(tmp_path / run),
-            Recorder(),
-        )
-        folder.create()
-        before_connecting(host, reply)
-        access = AgentAccess(
-            host.name,
-            f"{host.address}:{reply.port}",
-            authority.launcher(),
-            lease_s,
-            {"reach_by": "ssh", "host": asdict(via), "place": {}} if via else None,
-        )
-        clients.append(AgentClient(access, folder, recorder))
-        return Started(host, authority, identity, reply, clients[-1], recorder, folder)
-
-    yield start
-    for client in clients:
-        client.stop()
+    with starting(bed, tmp_path) as start:
+        yield start
 
 
 def test_another_version_than_the_launchers_is_not_started(tmp_path: Path) -> None:
@@ -202,11 +97,7 @@ def test_output_that_does_not_fit_on_a_host_is_kept_by_the_launcher(
     wait_until(lambda: "the reason" in started.log(), what="the first line")
     go.touch()
     started.wait_for("exited", WORKER, 7)
-    first, marked, rest = (
-        started.log().splitlines()[0],
-        started.log().splitlines()[-2],
-        started.log().splitlines()[-1],
-    )
+    first, *_, marked, rest = started.log().splitlines()
     assert first == "the reason"
     assert (
         marked == f"[psclust: {100_001 - len(rest) - 1} bytes found no room on {started.host.name}]"
@@ -249,116 +140,6 @@ def test_a_start_request_that_an_agent_refuses_is_reported(start: Callable[..., 
     kind, task, reason = agent.recorder.events[0]
     assert (kind, task) == ("not started", WORKER)
     assert reason.startswith("h1: ")
-
-
-def test_tasks_and_agent_end_after_the_lease_without_a_launcher(
-    start: Callable[..., Started],
-) -> None:
-    agent = start(lease_s=3.0)
-    agent.run("import time; print('up', flush=True); time.sleep(1000)")
-    wait_until(lambda: "up" in agent.log(), what="the task")
-    agent.host.cut()
-    try:
-        if agent.host.isolated:
-            wait_until(lambda: not agent.host.programs(), what="the end of all processes")
-        agent.wait_for("lost", "h1")
-    finally:
-        agent.host.heal()
-    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
-
-
-@isolated
-def test_a_cut_shorter_than_the_lease_loses_nothing(start: Callable[..., Started]) -> None:
-    agent = start(lease_s=30.0)
-    agent.run("import time\nfor i in range(60): print(i, flush=True); time.sleep(0.1)")
-    wait_until(lambda: "3\n" in agent.log(), what="the first lines")
-    agent.host.cut()
-    try:
-        # Until lines are printed that nobody receives.
-        own = Path(agent.reply.folder) / "logs" / "worker-0.1.log"
-        far = agent.log().count("\n") + 15
-        wait_until(
-            lambda: int(agent.host.run("sh", "-c", f"wc -l < {own}")) > far,
-            what="lines in the meantime",
-        )
-        assert agent.log().count("\n") < far
-    finally:
-        agent.host.heal()
-    wait_until(lambda: ("exited", WORKER, 0) in agent.recorder.events, what="the end")
-    assert agent.log().splitlines() == [str(number) for number in range(60)]
-    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
-
-
-@isolated
-@pytest.mark.parametrize(("after", "via"), [(0.1, None), (0.4, None), (0.3, Host("h1"))])
-def test_a_cut_of_nine_tenths_of_the_lease_loses_nothing(
-    start: Callable[..., Started],
-    bed: HostBed,
-    monkeypatch: pytest.MonkeyPatch,
-    after: float,
-    via: Host | None,
-) -> None:
-    monkeypatch.setenv("HOME", str(bed.home))
-    agent = start(lease_s=10.0, via=via)
-    agent.run("import time\nfor i in range(150): print(i, flush=True); time.sleep(0.1)")
-    wait_until(lambda: "3\n" in agent.log(), what="the first lines")
-    began = time.monotonic() + after
-    wait_until(lambda: time.monotonic() >= began, what="another moment between two renewals")
-    agent.host.cut()
-    try:
-        wait_until(lambda: time.monotonic() >= began + 0.9 * 10.0, what="the end of the cut")
-    finally:
-        agent.host.heal()
-    agent.wait_for("exited", WORKER, 0)
-    assert agent.log().splitlines() == [str(number) for number in range(150)]
-    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
-
-
-def test_an_agent_that_was_suspended_ends_its_tasks_before_it_accepts_requests(
-    start: Callable[..., Started],
-) -> None:
-    agent = start(lease_s=3.0)
-    # Ignores TERM: its grace is over.
-    agent.run(
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-        "print('up', flush=True); time.sleep(1000)"
-    )
-    wait_until(lambda: "up" in agent.log(), what="the task")
-    agent.host.run("kill", "-STOP", str(agent.reply.pid))
-    try:
-        agent.run("print('again')", attempt=2)
-        agent.wait_for("lost", "h1")
-    finally:
-        agent.host.run("kill", "-CONT", str(agent.reply.pid))
-    wait_until(
-        lambda: not any("signal.SIG_IGN" in program for program in agent.host.programs()),
-        what="the end of the task",
-    )
-    wait_until(lambda: not agent.host.programs(), what="the end of all processes")
-    assert not (Path(agent.reply.folder) / "logs" / "worker-0.2.log").exists()
-    assert (
-        "stopping: the supervisor has not renewed its lease"
-        in (Path(agent.reply.folder) / "supervisor.log").read_text()
-    )
-
-
-def test_an_agent_that_was_suspended_for_less_than_its_lease_goes_on(
-    start: Callable[..., Started],
-) -> None:
-    agent = start(lease_s=10.0)
-    agent.run("import time; print('up', flush=True); time.sleep(15); print('through')")
-    wait_until(lambda: "up" in agent.log(), what="the task")
-    agent.host.run("kill", "-STOP", str(agent.reply.pid))
-    stopped = time.monotonic()
-    try:
-        wait_until(
-            lambda: time.monotonic() > stopped + 0.9 * 10.0, what="the end of the standstill"
-        )
-    finally:
-        agent.host.run("kill", "-CONT", str(agent.reply.pid))
-    agent.wait_for("exited", WORKER, 0)
-    assert agent.log().split() == ["up", "through"]
-    assert agent.recorder.events == [("started", WORKER), ("exited", WORKER, 0)]
 
 
 def test_an_agent_that_is_killed_takes_its_tasks_with_it_and_its_silence_is_noticed(

@@ -1,0 +1,129 @@
+"""Agents on a test host, each with a client here that records what it is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plans import program_plan
+
+import psclust
+from psclust.agent.access import AgentAccess, Identity
+from psclust.agent.process import AgentReply, AgentRequest
+from psclust.control.agent_client import AgentClient
+from psclust.control.certificates import Authority
+from psclust.rundir.folder import RunFolder
+from psclust.spec.cluster import Host, Task
+from psclust.testing.hosts import BedHost, HostBed
+from psclust.testing.wait import wait_until
+
+WORKER = Task("worker", 0)
+
+
+@dataclass
+class Recorder:
+    """A listener that records its calls."""
+
+    events: list[Any] = field(default_factory=list)
+    silences: list[bool] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def started(self, task: Task, pid: int) -> None:
+        self.events.append(("started", task))
+
+    def not_started(self, task: Task, reason: str) -> None:
+        self.events.append(("not started", task, reason))
+
+    def exited(self, task: Task, code: int) -> None:
+        self.events.append(("exited", task, code))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        work()
+
+    def host_lost(self, host: str, reason: str, *, all_hosts: bool = False) -> None:
+        self.events.append(("lost", host))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def host_silent(self, host: str, silent: bool) -> None:
+        self.silences.append(silent)
+
+
+@dataclass
+class Started:
+    host: BedHost
+    authority: Authority
+    identity: Identity
+    reply: AgentReply
+    client: AgentClient
+    recorder: Recorder
+    folder: RunFolder
+
+    @property
+    def target(self) -> str:
+        return f"{self.host.address}:{self.reply.port}"
+
+    def run(self, script: str, attempt: int = 1, task: Task = WORKER) -> None:
+        self.client.start(
+            program_plan(task, self.host.name, (sys.executable, "-c", script)), attempt
+        )
+
+    def log(self, attempt: int = 1) -> str:
+        path = self.folder.log(WORKER, attempt)
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def wait_for(self, *event: Any) -> None:
+        wait_until(lambda: event in self.recorder.events, what=str(event))
+
+
+@contextmanager
+def starting(bed: HostBed, folder: Path) -> Iterator[Callable[..., Started]]:
+    """A function that starts an agent on the first host; all end with the block. `folder`: for the
+    run folders on this side."""
+    clients: list[AgentClient] = []
+
+    def start(
+        lease_s: float = 20.0,
+        environ: dict[str, str] | None = None,
+        via: Host | None = None,
+        before_connecting: Callable[[BedHost, AgentReply], None] = lambda host, reply: None,
+    ) -> Started:
+        host, authority = bed[0], Authority("test")
+        run = f"run-{len(clients)}-{os.urandom(3).hex()}"
+        identity = authority.agent(host.name)
+        own = str(host.home / ".local" / "state" / run)
+        request = AgentRequest(host.name, own, host.address, lease_s, 2.0, identity, environ or {})
+        where = f"PYTHONPATH={Path(psclust.__file__).parents[1]}"
+        command = host.command(
+            "env", f"HOME={host.home}", where, sys.executable, "-m", "psclust.agent"
+        )
+        done = subprocess.run(
+            command, input=request.to_json(), capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stderr
+        reply, recorder = AgentReply.from_json(done.stdout), Recorder()
+        here = RunFolder(folder / run)
+        here.create()
+        before_connecting(host, reply)
+        access = AgentAccess(
+            host.name,
+            f"{host.address}:{reply.port}",
+            authority.launcher(),
+            lease_s,
+            {"reach_by": "ssh", "host": asdict(via), "place": {}} if via else None,
+        )
+        clients.append(AgentClient(access, here, recorder))
+        return Started(host, authority, identity, reply, clients[-1], recorder, here)
+
+    try:
+        yield start
+    finally:
+        for client in clients:
+            client.stop()
