@@ -1,6 +1,6 @@
 """A Kubernetes API server for tests, over HTTPS with certificates if pods run there. Objects are
-kept by kmock, which has no websockets, so `exec` is served here. A small kubelet in it runs the
-pods that clients create."""
+kept by kmock, which has no websockets, so `exec` is served by `exec_stream`. A small kubelet in it
+runs the pods that clients create."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
+from exec_stream import serve_exec
 from kmock import KubernetesEmulator, resource
 from kubernetes_validate import ValidationError
 from names_server import NamesServer
@@ -211,69 +212,9 @@ class KubeServer:
             )
         except OSError:
             return _failure(400, f"container task is not running in {name}")
-        socket = web.WebSocketResponse(protocols=self.protocols)
-        await socket.prepare(request)
-        pipes = {
-            "stdin": asyncio.subprocess.PIPE,
-            "stdout": asyncio.subprocess.PIPE,
-            "stderr": asyncio.subprocess.PIPE,
-        }
-        process = await asyncio.create_subprocess_exec(
-            *command, env=env, cwd=folder, start_new_session=True, **pipes
-        )  # type: ignore[arg-type]
-        feeding = asyncio.create_task(self._feed(socket, process, name))
-        try:
-            await asyncio.gather(
-                self._send(socket, process.stdout, 1, name),
-                self._send(socket, process.stderr, 2, name),
-            )
-            code = await process.wait()
-        finally:
-            # Also where the server ends before the command: asyncio needs its loop for that.
-            feeding.cancel()
-            process._transport.close()  # type: ignore[attr-defined]
-            await asyncio.sleep(0)
-        causes = {
-            "causes": [{"reason": "ExitCode", "message": str(code if code >= 0 else 128 - code)}]
-        }
-        status = (
-            {"status": "Success"}
-            if code == 0
-            else {"status": "Failure", "reason": "NonZeroExitCode", "details": causes}
+        return await serve_exec(
+            request, self.protocols, command, env, folder, lambda: self._wait_if_lost(name)
         )
-        with suppress(ConnectionError):
-            await socket.send_bytes(b"\3" + json.dumps(status).encode())
-        await socket.close()
-        return socket
-
-    async def _feed(
-        self, socket: web.WebSocketResponse, process: asyncio.subprocess.Process, name: str
-    ) -> None:
-        """What the client sends, to standard input; at the end of the connection that ends, but the
-        process goes on."""
-        assert process.stdin is not None
-        with suppress(ConnectionError):
-            async for message in socket:
-                await self._wait_if_lost(name)
-                if message.data[:1] == b"\0":
-                    process.stdin.write(message.data[1:])
-                    await process.stdin.drain()
-                elif message.data == b"\xff\0":
-                    process.stdin.close()
-        process.stdin.close()
-
-    async def _send(
-        self,
-        socket: web.WebSocketResponse,
-        stream: asyncio.StreamReader | None,
-        channel: int,
-        name: str,
-    ) -> None:
-        assert stream is not None
-        while data := await stream.read(1 << 16):
-            await self._wait_if_lost(name)
-            with suppress(ConnectionError):
-                await socket.send_bytes(bytes([channel]) + data)
 
     async def _wait_if_lost(self, name: str) -> None:
         while name in self._lost:
