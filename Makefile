@@ -39,6 +39,7 @@ docs: $(VENV)/.test
 	$(BIN)/mkdocs build -q
 
 check: system $(VENV)/.test
+	gcc -fsyntax-only -O3 -Wall -Wextra -Wconversion -Werror psclust/native/*.c
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
 	$(BIN)/python -m pytest -q -m "not process and not tensorflow"
 
@@ -71,11 +72,11 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
 
-$(VENV)/.demo: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.[ch])
+$(VENV)/.demo: $(VENV)/bin/pip setup.py $(wildcard psclust/native/*.[ch])
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[examples]"
 	@touch $@
 
-$(VENV)/.test: $(VENV)/bin/pip setup.py $(wildcard psclust/runtime/*.[ch])
+$(VENV)/.test: $(VENV)/bin/pip setup.py $(wildcard psclust/native/*.[ch])
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q -e ".[test]"
 	@touch $@
 

@@ -28,14 +28,10 @@ LEGACY_KERAS = "tf_keras>=2.21,<2.22"
 # Since 2.21 TensorFlow does not bring it.
 TENSORBOARD = "tensorboard>=2.20"
 
+NATIVE = Path("psclust/native")
 KERNELS = ["kernels", "int8_kernels", "sum_kernels", "place_kernels"]
-WIRE = ["wire", "wire_kernels", "messages"]
-CHANGES = ["run_calls", "run_parts", "kept_threads", "runs_in_order", "tensorflow_cpp"]
-LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE, *CHANGES]}
-HEADERS = [
-    f"psclust/runtime/{name}.h"
-    for name in ("kernels", "lost_peer", "messages", "run_calls", "tensorflow_cpp", "wire")
-]
+WIRE = ["wire", "wire_kernels", "messages", "tensorflow_private"]
+LIBRARIES = {"server_shim": ["server_shim"], "kernels": [*KERNELS, *WIRE]}
 PLAIN: Any = {
     "optional": True,
     "py_limited_api": True,
@@ -58,7 +54,7 @@ setup(
         "psclust.cli.run_report": ["*.html"],
         "psclust.control": ["*.proto"],
         "psclust.examples": ["*.ipynb"],
-        "psclust.runtime": ["*.c", "*.h"],
+        "psclust.native": ["*.c", "*.h", "*.md"],
     },
     # Not Python modules but shared libraries, one loaded into servers with LD_PRELOAD, one by
     # TensorFlow. Optional: without a C compiler psclust still installs; `psclust up` reports that
@@ -66,9 +62,9 @@ setup(
     # TensorFlow's ops do: no product and sum in one.
     ext_modules=[
         Extension(
-            f"psclust.runtime._{name}",
-            [f"psclust/runtime/{file}.c" for file in files],
-            depends=HEADERS,
+            f"psclust.native._{name}",
+            [str(NATIVE / f"{file}.c") for file in files],
+            depends=[str(header) for header in NATIVE.glob("*.h")],
             **PLAIN,
         )
         for name, files in LIBRARIES.items()

@@ -19,13 +19,9 @@ from psclust.replication.graph_plan import BetweenGraphPlan, plan_between_graph
 from psclust.replication.input.replica_input import ReplicaInput
 from psclust.replication.model import Model
 from psclust.replication.sync.all_reduce import BetweenGraphAllReduce, InGraphAllReduce
-from psclust.replication.sync.barrier_ops import (
-    CoordinatorOps,
-    ParticipantOps,
-    build_channel,
-    coordinator_ops,
-    participant_ops,
-)
+from psclust.replication.sync.barrier_channel import build_channel
+from psclust.replication.sync.coordinator_ops import CoordinatorOps, coordinator_ops
+from psclust.replication.sync.participant_ops import ParticipantOps, participant_ops
 from psclust.replication.tf_types import Optimizer, Tensor
 from psclust.replication.towers.local_towers import build_local_towers
 from psclust.replication.towers.tower import Tower, build_tower
@@ -38,15 +34,13 @@ from psclust.replication.wire.crossings import use_own_wire
 from psclust.replication.wire.local_copies import LocalCopy, can_copy_all, copy_locally
 from psclust.replication.wire.narrow import narrow
 from psclust.replication.wire.pulls import pull_once
-from psclust.replication.wire.run_order import RunOrder, order_runs
 
 
 @dataclass(frozen=True)
 class BetweenGraph:
     """One worker's graph. step: the asynchronous step; None if synchronous, where `participant` is
     the worker's side of the barrier, and `coordinator`, on the chief only, the other side. tower:
-    the `towers` on the worker's devices joined into one. order: with which a synchronous step may
-    be begun while the one before is under way; None: it may not."""
+    the `towers` on the worker's devices joined into one."""
 
     state: State
     input: ReplicaInput
@@ -55,7 +49,6 @@ class BetweenGraph:
     participant: ParticipantOps | None
     coordinator: CoordinatorOps | None
     towers: Sequence[Tower] = ()
-    order: RunOrder | None = None
 
     @property
     def streamed(self) -> Sequence[str]:
@@ -121,41 +114,13 @@ def build_between_graph(
         return BetweenGraph(state, tower.input, tower, step, None, None, towers)
     refuse_train_op(tower, "synchronous replication")
     channel = build_channel(tower.contributions, layout, all_reduce, plan.needed, copies)
-    participant = participant_ops(
-        tower, channel, layout, replica, updates, model.config, chief=chief
-    )
-    coordinator = (
-        coordinator_ops(tower, channel, optimizer, state, layout, model.config, participant)
-        if chief
-        else None
-    )
-    goes_ahead = _hold_back(participant, coordinator)
+    participant = participant_ops(tower, channel, layout, replica, updates, model.config)
+    coordinator = None
+    if chief:
+        coordinator = coordinator_ops(tower, channel, optimizer, state, layout, model.config)
     narrow(model.config.wire_dtype, built)
     use_own_wire(built)
-    return BetweenGraph(
-        state,
-        tower.input,
-        tower,
-        None,
-        participant,
-        coordinator,
-        towers,
-        order_runs() if goes_ahead else None,
-    )
-
-
-def _hold_back(participant: ParticipantOps, coordinator: CoordinatorOps | None) -> bool:
-    """Whether a step may be begun before its token is there, so that it does nothing to state until
-    then."""
-    foreseen = participant.foreseen
-    if foreseen is None or not foreseen.hold_back(
-        [value.op for value in participant.step], participant.report.arrived
-    ):
-        return False
-    with_update = coordinator.with_step if coordinator else ()
-    return foreseen.is_awaited(
-        [each if isinstance(each, tf.Operation) else each.op for each in with_update]
-    )
+    return BetweenGraph(state, tower.input, tower, None, participant, coordinator, towers)
 
 
 def _streams(tower: Tower, plan: BetweenGraphPlan, ps: int, built: int) -> bool:

@@ -38,22 +38,19 @@ from psclust.replication.wire.crossings import use_own_wire
 from psclust.replication.wire.local_copies import LocalCopy, copy_locally, refresh
 from psclust.replication.wire.narrow import narrow
 from psclust.replication.wire.pulls import pull_once
-from psclust.replication.wire.run_order import RunOrder, order_runs
 
 
 @dataclass(frozen=True)
 class InGraph:
     """steps: one for all towers (sync) or one for each (async). inputs: one for each tower, or one
     that all of them split.
-    padded: inputs that end go on with padding batches until all have ended. order: with which the
-    next step may be begun while one is under way; None: it may not."""
+    padded: inputs that end go on with padding batches until all have ended."""
 
     state: State
     steps: Sequence[StepOps]
     inputs: Sequence[ReplicaInput]
     towers: Sequence[Tower]
     padded: bool = False
-    order: RunOrder | None = None
 
 
 def build_in_graph(
@@ -89,9 +86,7 @@ def build_in_graph(
     narrow(model.config.wire_dtype, built)
     use_own_wire(built)
     inputs = [tower.input for tower in (towers[:1] if plan.split_on is not None else towers)]
-    return InGraph(
-        state, steps, inputs, towers, plan.padded, order_runs() if plan.combined else None
-    )
+    return InGraph(state, steps, inputs, towers, plan.padded)
 
 
 def _build_towers(

@@ -1,4 +1,4 @@
-"""psclust's own kernels (`runtime/kernels.c`), and which graphs use them: for values that travel as
+"""psclust's own kernels (`native/kernels.c`), and which graphs use them: for values that travel as
 int8, for sums of gradients, and for shards that arrive.
 
 Graphs are built as if every task had loaded them. A task has not if psclust was installed there

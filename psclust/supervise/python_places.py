@@ -48,8 +48,8 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
     ("psclust/train/checkpoints/checkpoint.py", ("save",), Place.SAVING),
     ("psclust/train/checkpoints/checkpoint.py", ("restore",), Place.RESTORING),
     ("psclust/train/session.py", ("wait_for_peers",), Place.PEERS),
-    ("psclust/train/sync/step_watch.py", ("_while_computing",), Place.COMPUTING),
-    ("psclust/train/sync/participant.py", (), Place.BARRIER),
+    ("psclust/replication/sync/step_watch.py", ("_while_computing",), Place.COMPUTING),
+    ("psclust/replication/sync/participant.py", (), Place.BARRIER),
     ("psclust/train/between_graph/agreement.py", ("compare",), Place.CHIEF),
     ("psclust/train/checkpoints/initializer.py", ("await_chief",), Place.CHIEF),
     ("psclust/train/between_graph/chief.py", ("_await_others", "_wait"), Place.OTHERS),
@@ -63,8 +63,7 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], Place]] = (
     ("psclust/runtime/own_servers.py", ("reported_join",), Place.SERVING),
     ("tensorflow/python/training/coordinator.py", ("join",), Place.THREADS),
 )
-# A step that has been begun before is awaited, while another thread makes the call.
-_SESSION_FILES = ("tensorflow/python/client/session.py", "psclust/train/step_runs.py")
+_SESSION_FILE = "tensorflow/python/client/session.py"
 _INPUT_FILES = (
     "tensorflow/python/ops/script_ops.py",
     "tensorflow/python/data/ops/from_generator_op.py",
@@ -103,7 +102,7 @@ def _queue_runner_op(threads: Sequence[Sequence[Frame]], names: Sequence[str]) -
     op."""
     for thread, name in zip(threads, names, strict=False):
         if name.startswith(_QUEUE_RUNNER) and any(
-            frame.file.endswith(_SESSION_FILES) for frame in thread
+            frame.file.endswith(_SESSION_FILE) for frame in thread
         ):
             return name.rpartition("-")[2]
     return None
@@ -133,7 +132,7 @@ def _of_thread(thread: Sequence[Frame]) -> Whereabouts | None:
             return Whereabouts(place)
         if place is not None:
             found = Whereabouts(place)
-        if frame.file.endswith(_SESSION_FILES):
+        if frame.file.endswith(_SESSION_FILE):
             found = found or Whereabouts(Place.SESSION)
             if frame.function.endswith(
                 "_extend_graph"

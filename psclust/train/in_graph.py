@@ -7,7 +7,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from psclust.replication.build_in_graph import InGraph, build_in_graph
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.input.end_of_data import END_OF_DATA
 from psclust.replication.tf_types import Graph, Session
-from psclust.replication.wire.run_order import RunOrder
 from psclust.train.asynchronous.staleness_bound import StepValues, TowerStalenessBound
 from psclust.train.checkpoints.checkpoint import Checkpoints
 from psclust.train.checkpoints.initializer import Initializer, Source
@@ -29,7 +27,6 @@ from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, recover, session_config, start_server
-from psclust.train.step_runs import RunsAhead, StepRuns
 from psclust.train.tower_devices import cluster_devices, input_of
 from psclust.train.user_errors import explained, no_data
 
@@ -135,9 +132,8 @@ def _train(client: _Client, session: Session) -> None:
         building = thread.submit(_callable, client, session, 0)
         source = client.variables.prepare(setup, client.checkpoints, session)
         saving = thread.submit(client.saver.save, setup, 0) if source is Source.INITIAL else None
-        order = client.built.order
-        asked = [state.global_step, state.positions, *(order.in_order if order else ())]
-        step, positions, *in_order = client.variables.start_local(setup, session, asked)
+        asked = [state.global_step, state.positions]
+        step, positions = client.variables.start_local(setup, session, asked)
         if source is Source.CHECKPOINT:
             LOG.info("resumed at step %d%s", step, job.context.which_attempt)
         session.run(
@@ -155,9 +151,8 @@ def _train(client: _Client, session: Session) -> None:
     job.reporter.phase("train", int(step))
     if not job.enough(step):
         if len(client.built.steps) == 1:
-            with closing(_runs(client, first, order if all(in_order) else None)) as runs:
-                for made in _steps(client, session, runs, 0):
-                    client.saver.maybe(session, made)
+            for made in _steps(client, session, first, 0):
+                client.saver.maybe(session, made)
         else:
             clocks = [int(position) // state.batches for position in positions]
             _run_threads(
@@ -173,25 +168,7 @@ def _train(client: _Client, session: Session) -> None:
 
 def _callable(client: _Client, session: Session, tower: int) -> Callable[[], Any]:
     """A step of all towers, or of one that has its own."""
-    hooks = _hooks(client, tower)
-    order = client.built.order.ops if client.built.order and not hooks else ()
-    return hooks.callable(session, [*client.built.steps[tower].fetches, *order])
-
-
-def _runs(client: _Client, run: Callable[[], Any], order: RunOrder | None) -> StepRuns:
-    """order: None: not all tasks run their parts in order. Hooks may do anything between two
-    steps."""
-    if order is None or client.hooks:
-        return StepRuns(run)
-    job, saver = client.job, client.saver
-
-    def following() -> tuple[()] | None:
-        """Unless the training may end with the run that is under way, or a checkpoint is due after
-        it."""
-        step = job.reporter.global_step + 1
-        return None if job.enough(step) or saver.is_due(step) or job.end_request.received else ()
-
-    return RunsAhead(run, order.number, following)
+    return _hooks(client, tower).callable(session, client.built.steps[tower].fetches)
 
 
 def _hooks(client: _Client, tower: int) -> Hooks:
@@ -201,18 +178,17 @@ def _hooks(client: _Client, tower: int) -> Hooks:
 def _steps(
     client: _Client,
     session: Session,
-    runs: StepRuns,
+    run: Callable[[], Any],
     tower: int,
     stop: threading.Event | None = None,
 ) -> Iterator[int]:
     """Makes steps until the data ends, the wanted step is reached or `stop` is set; yields the
-    global step after each but the last, and but those after which another is under way."""
+    global step after each but the last."""
     hooks = _hooks(client, tower)
     while not (stop and stop.is_set()):
         try:
-            made = StepValues.of(*runs.take())
+            made = StepValues.of(*run())
         except tf.errors.OutOfRangeError as error:
-            runs.drop()
             _check_end(client, session, tower, error)
             return
         step = made.step
@@ -221,8 +197,6 @@ def _steps(
         stopping = hooks.stop_requested or client.job.end_request.received
         if stopping and stop:
             stop.set()
-        if runs.under_way:
-            continue
         if client.job.enough(step) or stopping:
             return
         yield step
@@ -254,7 +228,7 @@ def _run_threads(
         try:
             bound.wait(tower, stop)
             step = first if tower == 0 else _callable(client, session, tower)
-            for _ in _steps(client, session, StepRuns(step), tower, stop):
+            for _ in _steps(client, session, step, tower, stop):
                 bound.advance(tower)
                 bound.wait(tower, stop)
         except Exception as error:  # noqa: BLE001 - handed to the main thread, which raises it

@@ -11,7 +11,7 @@ import psclust
 
 def server_shim() -> str | None:
     """Its path; None if it could not be built."""
-    folder = Path(psclust.__file__).parent / "runtime"
+    folder = Path(psclust.__file__).parent / "native"
     return next(
         (
             str(path)

@@ -113,7 +113,7 @@ def test_installed_at_once_on_all_hosts_it_is_the_psclust_of_this_checkout(
             # Found without being told where, and the very same: nothing would be shipped.
             assert python.psclust == ""
     for host in bed.hosts:
-        assert list((package(host) / "runtime").glob("_server_shim*.so"))
+        assert list((package(host) / "native").glob("_server_shim*.so"))
 
 
 def package(host: BedHost) -> Path:

@@ -92,7 +92,7 @@ def test_all_that_it_copies_is_sent_to_the_builder_and_little_else(dockerfile: P
     never = [
         ".git/config",
         ".venv/bin/python",
-        "psclust/runtime/_server_shim.abi3.so",
+        "psclust/native/_server_shim.abi3.so",
         "psclust/cli/__pycache__/up.pyc",
     ]
     # Of the patterns that Docker and git understand alike.
@@ -144,8 +144,8 @@ def test_its_steps_make_a_wheel_of_what_they_copy_and_install_it(
     (package,) = (installed / "lib").glob("python*/site-packages/psclust")
     names = {path.relative_to(ROOT / "psclust") for path in (ROOT / "psclust").rglob("*.py")}
     assert {path.relative_to(package) for path in package.rglob("*.py")} == names
-    assert list((package / "runtime").glob("_server_shim*.so"))
-    assert list((package / "runtime").glob("_kernels*.so"))
+    assert list((package / "native").glob("_server_shim*.so"))
+    assert list((package / "native").glob("_kernels*.so"))
 
 
 def test_it_ends_as_a_user_who_is_not_root_and_removes_the_keys_that_came_with_sshd(

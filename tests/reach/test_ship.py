@@ -176,8 +176,8 @@ def test_psclust_goes_where_it_is_not_and_is_imported_from_there(
         assert said.text.split() == [
             f"{found.psclust}/psclust/__init__.py",
             "True",
-            f"{found.psclust}/psclust/runtime/_kernels.so",
-            f"{found.psclust}/psclust/runtime/_server_shim.so",
+            f"{found.psclust}/psclust/native/_kernels.so",
+            f"{found.psclust}/psclust/native/_server_shim.so",
         ]
     assert sent(send(ssh, missing, None)) == dict.fromkeys(("h1", "h2"), (0, 0))
 

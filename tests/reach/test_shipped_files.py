@@ -132,6 +132,6 @@ def test_psclust_itself_goes_with_its_libraries_under_names_for_every_python() -
         "psclust/reach/python/on_host/store.py",
     } <= set(names)
     assert [name for name in names if name.endswith(".so")] == [
-        "psclust/runtime/_kernels.so",
-        "psclust/runtime/_server_shim.so",
+        "psclust/native/_kernels.so",
+        "psclust/native/_server_shim.so",
     ]

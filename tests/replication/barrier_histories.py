@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from psclust.replication.sync.barrier_actions import Warn
-from psclust.replication.sync.barrier_messages import Kind, Message, Token
+from psclust.replication.sync.actions import Warn
+from psclust.replication.sync.messages import Kind, Message, Token
 
 DIED = Warn("a worker died in the middle of step 8; the step is computed again")
 

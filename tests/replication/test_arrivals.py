@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import tensorflow as tf
 
-from psclust.replication.sync.arrivals import Arrivals, arrivals_of, others_of, place_of
+from psclust.replication.sync.arrivals import Arrivals, arrivals_of, inlet_of, others_of
 
 pytestmark = pytest.mark.tensorflow
 
@@ -26,29 +26,29 @@ class Meeting:
             self._taking_part = tf.compat.v1.placeholder(tf.int32, [workers])
             gradient = tf.fill([3], self._value)
             self._push = [
-                self.arrivals.push(place, gradient, self._round) for place in self.arrivals.places
+                self.arrivals.push(inlet, gradient, self._round) for inlet in self.arrivals.inlets
             ]
             self._zero = [
-                self.arrivals.push_zero(place, self._round) for place in self.arrivals.places
+                self.arrivals.push_zero(inlet, self._round) for inlet in self.arrivals.inlets
             ]
-            self._counts = [self.arrivals.count(place) for place in self.arrivals.places]
+            self._counts = [self.arrivals.count(inlet) for inlet in self.arrivals.inlets]
             gradients, rounds = self.arrivals.take(others_of(self._taking_part))
             self._sum = tf.add_n(gradients), rounds
         self._session = tf.compat.v1.Session()
 
     def push(self, worker: int, value: float, round_: int) -> None:
-        self._session.run(self._push[place_of(worker)], {self._value: value, self._round: round_})
+        self._session.run(self._push[inlet_of(worker)], {self._value: value, self._round: round_})
 
     def push_zero(self, worker: int, round_: int) -> None:
-        self._session.run(self._zero[place_of(worker)], {self._round: round_})
+        self._session.run(self._zero[inlet_of(worker)], {self._round: round_})
 
     def lacking(self) -> list[int]:
-        """The places at which less waits than a sum may take."""
+        """The inlets at which less waits than a sum may take."""
         counts = self._session.run(self._counts)
         return [
-            place
-            for place, count in enumerate(counts)
-            if count < self.arrivals.most(place, self._workers)
+            inlet
+            for inlet, count in enumerate(counts)
+            if count < self.arrivals.most(inlet, self._workers)
         ]
 
     def sum(self, taking_part: Sequence[int]) -> tuple[float, list[int]]:
@@ -84,8 +84,8 @@ def test_a_place_that_no_worker_has_needs_a_zero() -> None:
         for worker, takes_part in enumerate(taking_part):
             if takes_part:
                 meeting.push(worker, 10.0**worker, 100)
-        for place in {0, 1, 2} - {place_of(worker) for worker in range(4) if taking_part[worker]}:
-            meeting.push_zero(place, 100)
+        for inlet in {0, 1, 2} - {inlet_of(worker) for worker in range(4) if taking_part[worker]}:
+            meeting.push_zero(inlet, 100)
         assert meeting.sum(taking_part) == (
             sum(10.0**worker for worker in range(4) if taking_part[worker]),
             [100, 100],

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from barrier_histories import DIED, go, gradient, join, leave, stop
 
-from psclust.replication.sync.barrier import Barrier
-from psclust.replication.sync.barrier_actions import (
+from psclust.replication.sync.actions import (
     CountGradients,
     DropMessages,
     Left,
@@ -17,7 +15,8 @@ from psclust.replication.sync.barrier_actions import (
     Reset,
     Send,
 )
-from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
+from psclust.replication.sync.barrier import Barrier
+from psclust.replication.sync.messages import Kind, Message, Token, Update
 
 
 def two(**options: Any) -> Barrier:
@@ -66,7 +65,7 @@ def test_when_all_have_delivered_the_mean_is_applied_and_all_go_on() -> None:
     barrier.receive(gradient(0, 10, 100, examples=8))
     assert barrier.receive(gradient(1, 11, 100, examples=3)) == []
     assert not barrier.awaited
-    update = Update(8, 11, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(11, 101, 8)}, wanted=0)
+    update = Update(100, 8, 11, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(11, 101, 8)})
     assert barrier.close_round() == [update]
     assert barrier.awaited == {0, 1}
 
@@ -103,7 +102,7 @@ def test_a_worker_that_leaves_gets_its_stop_and_the_round_goes_on_without_it() -
     barrier.receive(gradient(0, 10, 100))
     assert barrier.receive(leave(1, 11)) == [Left(1), Send({1: stop(11, 100)})]
     assert not barrier.awaited
-    assert barrier.close_round() == [Update(8, 8, {0: 1}, {0: go(10, 101, 8)}, wanted=0)]
+    assert barrier.close_round() == [Update(100, 8, 8, {0: 1}, {0: go(10, 101, 8)})]
 
 
 def test_it_ends_when_all_have_left() -> None:
@@ -121,7 +120,7 @@ def test_a_gradient_delivered_before_the_last_worker_left_is_still_applied() -> 
     barrier.receive(leave(1, 11))
     barrier.receive(leave(0, 10))
     assert not barrier.ended
-    assert barrier.close_round() == [Update(8, 8, {0: 1}, {}, wanted=0)]
+    assert barrier.close_round() == [Update(100, 8, 8, {0: 1}, {})]
     assert barrier.ended
 
 
@@ -153,7 +152,7 @@ def test_a_worker_that_comes_back_after_it_delivered_waits_for_the_next_round() 
     assert barrier.awaited == {0}
     barrier.receive(gradient(0, 10, 100))
     assert barrier.close_round() == [
-        Update(8, 16, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(21, 101, 8)}, wanted=0)
+        Update(100, 8, 16, {0: 1, 1: 1}, {0: go(10, 101, 8), 1: go(21, 101, 8)})
     ]
 
 
@@ -169,7 +168,7 @@ def test_the_tokens_of_the_last_step_are_stops() -> None:
     barrier.receive(gradient(0, 10, 100))
     barrier.receive(gradient(1, 11, 100))
     assert barrier.close_round() == [
-        Update(8, 16, {0: 1, 1: 1}, {0: stop(10, 101, 8), 1: stop(11, 101, 8)}, wanted=0)
+        Update(100, 8, 16, {0: 1, 1: 1}, {0: stop(10, 101, 8), 1: stop(11, 101, 8)})
     ]
 
 
@@ -218,55 +217,3 @@ def test_the_first_round_after_another_barrier_with_an_all_reduce_is_void() -> N
     for worker in (0, 1):
         barrier.receive(gradient(worker, 10 + worker, 100))
     assert barrier.close_round() == [Reset(102), Send({0: go(10, 102), 1: go(11, 102)})]
-
-
-@pytest.mark.parametrize("options", [{}, {"max_steps": 8}])
-@pytest.mark.parametrize("examples", [(8, 3), (8, 0)])
-def test_the_update_that_is_foreseen_is_the_one_that_comes(
-    options: Any, examples: tuple[int, int]
-) -> None:
-    barrier = two(**options)
-    foreseen = barrier.foreseen()
-    assert foreseen is not None
-    assert foreseen.messages == [gradient(0, 10, 100, 1), gradient(1, 11, 100, 1)]
-    for message, number in zip(foreseen.messages, examples, strict=True):
-        barrier.receive(message._replace(examples=number))
-    (update,) = barrier.close_round()
-    assert isinstance(update, Update)
-    assert foreseen.was(update)
-    assert (update.examples, update.batches) == (
-        sum(examples),
-        {worker: 1 for worker in (0, 1) if examples[worker]},
-    )
-
-
-def test_a_foreseen_update_that_is_not_made_changes_nothing() -> None:
-    barrier, other = two(), two()
-    barrier.foreseen()
-    assert vars(barrier) == vars(other)
-
-
-def test_an_update_is_not_the_foreseen_one_if_it_says_anything_else() -> None:
-    foreseen = two().foreseen()
-    assert foreseen is not None
-    assert not foreseen.was(replace(foreseen.update, step=9))
-    assert not foreseen.was(replace(foreseen.update, tokens={0: go(10, 101, 8)}))
-
-
-@pytest.mark.parametrize(
-    ("options", "messages"),
-    [
-        ({}, [gradient(0, 10, 100)]),
-        ({}, [join(1, 21)]),
-        ({"max_steps": 7}, []),
-        ({"all_reduce": True}, []),
-    ],
-)
-def test_no_update_is_foreseen_if_more_or_less_is_awaited_than_a_gradient_of_every_worker(
-    options: Any, messages: list[Message]
-) -> None:
-    barrier = Barrier(2, 100, step=7, **options)
-    assert barrier.foreseen() is None
-    for message in (join(0, 10), join(1, 11), *messages):
-        barrier.receive(message)
-    assert barrier.foreseen() is None

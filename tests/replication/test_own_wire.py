@@ -289,39 +289,27 @@ def test_a_process_that_forks_has_children_with_wires_of_their_own(
         assert _run(session, received) == [5]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int64", "bool"])
-def test_what_a_switch_holds_back_is_held_back_in_the_other_task_too(
-    pair: Pair, graph: tf.Graph, dtype: str
-) -> None:
+def test_what_a_switch_holds_back_travels_by_tensorflows_wire(pair: Pair, graph: tf.Graph) -> None:
     with tf.device(PS):
         goes = tf.compat.v1.placeholder(tf.bool, [])
-        counts = [
-            tf.compat.v1.Variable(0, use_resource=True, dtype=tf.int64, name="counted")
-            for _ in range(3)
-        ]
-        _, value = tf.raw_ops.Switch(data=tf.cast(tf.range(5), dtype), pred=goes)
-        twice = tf.identity(value)
+        count = tf.compat.v1.Variable(0, use_resource=True, dtype=tf.int64, name="counted")
+        always = tf.compat.v1.placeholder_with_default(tf.ones([5], tf.int64), [5])
+        _, value = tf.raw_ops.Switch(data=always, pred=goes)
     with tf.device(WORKER):
-        first = tf.cast(value, tf.int64), tf.cast(twice, tf.int64)
-        with tf.control_dependencies([twice]):
-            second = tf.constant(2, tf.int64) + 0
+        perhaps, other = tf.negative(value), tf.negative(always)
     with tf.device(PS):
-        # Each runs only if it gets what it waits for.
-        counted = [counts[0].assign_add(tf.reduce_sum(first[0]), read_value=False)]
-        counted.append(counts[1].assign_add(tf.reduce_sum(first[1]), read_value=False))
-        with tf.control_dependencies([second]):
-            counted.append(counts[2].assign_add(1, read_value=False))
+        # Runs only if it gets what it waits for.
+        total = tf.reduce_sum(perhaps) + tf.reduce_sum(other)
+        counted = count.assign_add(total, read_value=False)
     with _connected(pair, graph) as session:
-        session.run([each.initializer for each in counts])
+        session.run(count.initializer)
         for go in (True, False, True, True, False):
-            _run(session, *counted, feed={goes: go})
-        total = 4 if dtype == "bool" else 10
-        assert session.run([each.value() for each in counts]) == [3 * total, 3 * total, 3]
-    # No edge between the tasks is left to TensorFlow.
-    edges = [(one, operation) for operation in graph.get_operations() for one in before(operation)]
+            _run(session, counted, feed={goes: go})
+        assert session.run(count.value()) == 3 * -10
     crossing = [
         (one.type, operation.type)
-        for one, operation in edges
-        if {one.device, operation.device} == {PS, WORKER}
+        for operation in graph.get_operations()
+        for one in before(operation)
+        if {one.device, operation.device} == {PS, WORKER} and operation.type != "PsclustConnect"
     ]
-    assert crossing == [("PsclustListen", "PsclustConnect")]
+    assert sorted(crossing) == [("Neg", "Sum"), ("Switch", "Neg")]

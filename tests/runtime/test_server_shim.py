@@ -31,7 +31,7 @@ from psclust.testing.wait import wait_until
 
 pytestmark = pytest.mark.process
 
-SOURCE = Path(psclust.__file__).parent / "runtime" / "server_shim.c"
+SOURCE = Path(psclust.__file__).parent / "native" / "server_shim.c"
 
 BIND = """
 import os, socket, sys

@@ -16,7 +16,9 @@ from psclust.transport.process_facts import Frame, HostFacts, ProcessFacts
 SESSION = Frame(
     "BaseSession._call_tf_sessionrun", "/v/site-packages/tensorflow/python/client/session.py", 1
 )
-STEP = Frame("BarrierParticipant.step", "/v/site-packages/psclust/train/sync/participant.py", 49)
+STEP = Frame(
+    "BarrierParticipant.step", "/v/site-packages/psclust/replication/sync/participant.py", 49
+)
 SAVE = Frame("Checkpoints.save", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 93)
 RESTORE = Frame(
     "Checkpoints.restore", "/v/site-packages/psclust/train/checkpoints/checkpoint.py", 120
@@ -25,7 +27,7 @@ GENERATOR = Frame(
     "get_iterator", "/v/site-packages/tensorflow/python/data/ops/from_generator_op.py", 1
 )
 COMPUTING = Frame(
-    "StepWatch._while_computing", "/v/site-packages/psclust/train/sync/step_watch.py", 60
+    "StepWatch._while_computing", "/v/site-packages/psclust/replication/sync/step_watch.py", 60
 )
 OWN = Frame("nap", "/train.py", 7)
 BARRIER = ProcessFacts("S", ((SESSION, STEP),))
@@ -110,13 +112,6 @@ def test_a_gradient_is_not_computed_without_a_server() -> None:
     )
     for task in ("worker:0", "worker:1"):
         assert (answer[task].does, answer[task].waits_for) == ("in step 13", ("ps:0",))
-
-
-def test_a_client_that_waits_for_a_step_which_another_thread_makes_is_where_that_is() -> None:
-    begun = Frame("RunsAhead.take", "/v/site-packages/psclust/train/step_runs.py", 56)
-    in_graph = Frame("_steps", "/v/site-packages/psclust/train/in_graph.py", 174)
-    assert whereabouts([[begun, in_graph], [SESSION, begun]]) == Whereabouts(Place.SESSION)
-    assert whereabouts([[begun, STEP], [SESSION, begun]]) == Whereabouts(Place.BARRIER)
 
 
 def test_a_call_of_tensorflow_is_shown_with_the_users_line() -> None:
@@ -305,9 +300,9 @@ def test_lines_for_people_say_what_holds_up_the_others() -> None:
         "",
         "worker:0, innermost first:",
         "    BaseSession._call_tf_sessionrun (tensorflow/python/client/session.py:1)",
-        "    BarrierParticipant.step (psclust/train/sync/participant.py:49)",
+        "    BarrierParticipant.step (psclust/replication/sync/participant.py:49)",
         "",
         "worker:1, innermost first:",
         "    nap (train.py:7)",
-        "    BarrierParticipant.step (psclust/train/sync/participant.py:49)",
+        "    BarrierParticipant.step (psclust/replication/sync/participant.py:49)",
     ]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from test_coordinator import Background, Bench, made_bench
 
-from psclust.replication.sync.barrier_messages import Kind
-from psclust.train.sync.participant import BarrierParticipant, Grant
+from psclust.replication.sync.messages import Kind
+from psclust.replication.sync.participant import BarrierParticipant, Grant
 
 pytestmark = pytest.mark.tensorflow
 

@@ -17,23 +17,17 @@ import psclust
 from psclust.replication.device_layout import DeviceLayout
 from psclust.replication.sync.accumulators import push
 from psclust.replication.sync.backup_ops import own_accumulators
-from psclust.replication.sync.barrier_messages import Kind
-from psclust.replication.sync.barrier_ops import (
-    CoordinatorOps,
-    ParticipantOps,
-    build_channel,
-    coordinator_ops,
-    participant_ops,
-)
+from psclust.replication.sync.barrier_channel import build_channel
+from psclust.replication.sync.coordinator import BarrierCoordinator, new_barrier
+from psclust.replication.sync.coordinator_ops import CoordinatorOps, coordinator_ops
+from psclust.replication.sync.messages import Kind
+from psclust.replication.sync.participant import BarrierParticipant, Grant
+from psclust.replication.sync.participant_ops import ParticipantOps, participant_ops
 from psclust.replication.towers.tower import build_tower
 from psclust.replication.towers.tower_kind import TowerKind
 from psclust.replication.variables.places import Places
 from psclust.replication.variables.training_state import State, create_state
 from psclust.testing.wait import wait_until
-from psclust.train.hooks.session_hooks import Hooks
-from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
-from psclust.train.sync.participant import BarrierParticipant, Grant
-from psclust.train.sync.update_offer import UpdateOffer
 
 pytestmark = pytest.mark.tensorflow
 
@@ -52,12 +46,7 @@ class Bench:
     ended: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
 
-    def drive(
-        self, stop_at: int | None = None, offer: UpdateOffer | None = None
-    ) -> BarrierCoordinator:
-        if offer is None:
-            offer = UpdateOffer(0)
-            offer.close()
+    def drive(self, stop_at: int | None = None) -> BarrierCoordinator:
         barrier = new_barrier(
             self.chief, int(self.session.run(self.state.global_step)), max_steps=stop_at
         )
@@ -68,7 +57,6 @@ class Bench:
             left=self.ended.append,
             updated=lambda step: None,
             dropped=self.dropped.append,
-            offer=offer,
         )
         coordinator.start()
         # Taken out of the way, so that every introduction is made once and the tests know which
@@ -77,19 +65,14 @@ class Bench:
             assert self.session.run(worker.token)[0] == Kind.RESYNC
         return coordinator
 
-    def join(self, replica: int, offer: UpdateOffer | None = None) -> BarrierParticipant:
-        """offer: to the chief's own replica, which is the first."""
-        participant = BarrierParticipant(
-            self.session, self.workers[replica], Hooks(), (self.chief, offer) if offer else None
-        )
+    def join(self, replica: int) -> BarrierParticipant:
+        participant = BarrierParticipant(self.session, self.workers[replica])
         assert participant.join().go
         return participant
 
-    def join_both(
-        self, offer: UpdateOffer | None = None
-    ) -> tuple[BarrierParticipant, BarrierParticipant]:
+    def join_both(self) -> tuple[BarrierParticipant, BarrierParticipant]:
         """Tokens are handed out when both are there."""
-        one = Background(lambda: self.join(0, offer))
+        one = Background(lambda: self.join(0))
         other = self.join(1)
         return one.result(), other
 
@@ -107,12 +90,10 @@ def made_bench(
         tower = build_tower(program, optimizer, layout, Places(1), 0, TowerKind(weighted=True))
         channel = build_channel(tower.gradients, layout, needed=needed)
         workers = [
-            participant_ops(tower, channel, layout, replica, (), program.config, chief=replica == 0)
+            participant_ops(tower, channel, layout, replica, (), program.config)
             for replica in range(replicas)
         ]
-        chief = coordinator_ops(
-            tower, channel, optimizer, state, layout, program.config, workers[0]
-        )
+        chief = coordinator_ops(tower, channel, optimizer, state, layout, program.config)
         halves: list[list[Any]] = [[], []]
         for replica, worker in enumerate(workers):
             own = (
@@ -227,48 +208,9 @@ def test_a_void_round_leaves_what_an_optimizer_changes_without_a_gradient(
     assert "computed again" in caplog.text
 
 
-def _refuse(monkeypatch: pytest.MonkeyPatch, coordinator: BarrierCoordinator, *names: str) -> None:
-    """Has the coordinator fail where it makes these runs."""
-
-    def asked(order: Any) -> Any:
-        raise AssertionError(order)
-
-    for name in names:
-        monkeypatch.setattr(coordinator, name, asked)
-
-
-def test_the_chief_is_asked_about_no_update_that_it_foresees(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_when_the_replica_of_the_chief_leaves_the_others_go_on(bench: Bench) -> None:
     coordinator = bench.drive()
     one, other = bench.join_both()
-    _both_step(one, other)
-    _refuse(monkeypatch, coordinator, "_update")
-    for _ in range(3):
-        _both_step(one, other)
-    assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
-    assert coordinator.error is None
-
-
-def test_the_replica_of_the_chief_makes_the_updates_in_its_steps(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offer = UpdateOffer(0)
-    coordinator = bench.drive(offer=offer)
-    one, other = bench.join_both(offer)
-    _both_step(one, other)
-    _refuse(monkeypatch, coordinator, "_update", "_foreseen")
-    for step in (2, 3, 4):
-        assert _both_step(one, other) == (Grant(True, step, True), Grant(True, step, True))
-    assert _dense(bench).tolist() == [4.0, 0.0, 0.0, 0.0]
-    assert bench.session.run(bench.state.positions).tolist() == [4, 4]
-    assert coordinator.error is None
-
-
-def test_when_the_replica_of_the_chief_leaves_the_others_go_on(bench: Bench) -> None:
-    offer = UpdateOffer(0)
-    coordinator = bench.drive(offer=offer)
-    one, other = bench.join_both(offer)
     for _ in range(2):
         _both_step(one, other)
     stepping = Background(other.step)
@@ -281,12 +223,9 @@ def test_when_the_replica_of_the_chief_leaves_the_others_go_on(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_a_worker_dies_while_the_replica_of_the_chief_waits_with_the_update(
-    bench: Bench, half: bool
-) -> None:
-    offer = UpdateOffer(0)
-    bench.drive(offer=offer)
-    one, dead = bench.join_both(offer)
+def test_a_worker_dies_while_the_chiefs_own_replica_waits(bench: Bench, half: bool) -> None:
+    bench.drive()
+    one, dead = bench.join_both()
     for _ in range(2):
         _both_step(one, dead)
     waiting = Background(one.step)

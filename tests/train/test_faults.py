@@ -89,13 +89,12 @@ def leave_half_made(cluster: Any) -> None:
             tf.raw_ops.VarHandleOp(dtype=dtype, shape=shape, shared_name=name)
             for name, dtype, shape in [
                 ("dense", tf.float32, [4]),
-                ("psclust/begun", tf.float64, []),
+                ("psclust/begun", tf.int64, []),
             ]
         )
         session.run(tf.raw_ops.AssignAddVariableOp(resource=dense, value=[1.0] * 4))
-        session.run(
-            tf.raw_ops.AssignAddVariableOp(resource=mark, value=tf.constant(1.0, tf.float64))
-        )
+        one = tf.constant(1, tf.int64)
+        session.run(tf.raw_ops.AssignAddVariableOp(resource=mark, value=one))
 
 
 def train_on(cluster: Any) -> Any:

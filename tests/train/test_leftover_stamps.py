@@ -10,11 +10,10 @@ import pytest
 import tensorflow as tf
 
 import psclust
-from psclust.replication.sync.barrier_messages import Kind
-from psclust.replication.sync.barrier_ops import ParticipantOps
-from psclust.replication.sync.readiness import announce, stamped, stamps
-from psclust.replication.sync.step_report import StepReport
-from psclust.train.sync.participant import BarrierParticipant
+from psclust.replication.sync.messages import Kind
+from psclust.replication.sync.participant import BarrierParticipant
+from psclust.replication.sync.participant_ops import ParticipantOps
+from psclust.replication.sync.stamps import announce, stamp_of, stamps
 
 pytestmark = pytest.mark.tensorflow
 
@@ -29,16 +28,14 @@ def test_it_takes_what_is_left_and_pulls_once() -> None:
             for value in (0, 100, 0)
         )
         token = tf.stack([tf.constant(Kind.GO, tf.int64), known, rounds.assign_add(1), 0])
-        taken = [stamped([group], 0) for group in groups]
+        taken = [stamp_of([group], 0) for group in groups]
         ops = ParticipantOps(
             kind=kind,
             incarnation=incarnation,
             round=round_,
             step=(token, tf.constant(0.5), tf.constant(4), tf.timestamp(), tf.stack(taken)),
-            reported=tf.no_op(),
             stamps=[taken],
-            next_stamps=[[stamped([group], 0) for group in groups]],
-            report=StepReport("", rounds, rounds, None, 0),
+            next_stamps=[[stamp_of([group], 0) for group in groups]],
             next_step=tf.constant(0),
             send=tf.group(known.assign(incarnation)),
             token=token,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from psclust.replication.prepared_run import prepare
 from psclust.testing.wait import wait_until
-from psclust.train.prepared_run import prepare
 
 pytestmark = pytest.mark.tensorflow
 

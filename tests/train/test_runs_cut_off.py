@@ -27,10 +27,9 @@ def test_none_of_the_variables_is_written(width: int, streamed: bool) -> None:
         ).coordinator
         assert ops is not None
         assert (ops.stream is not None) is streamed
-        feeds = {order.op.name for order in (ops.order, ops.orders)}
-        runs = [ops.update, ops.foreseen, ops.with_step]
+        feeds, runs = {ops.order.op.name}, [ops.update]
         if ops.stream:
-            feeds |= {order.op.name for order in ops.stream.orders}
+            feeds.add(ops.stream.order.op.name)
             runs.append(ops.stream.stream)
         written = set()
         for run in runs:

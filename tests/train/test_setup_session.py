@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from psclust.replication.prepared_run import prepare
 from psclust.spec.cluster import Task
 from psclust.train.checkpoints.initializer import Initializer, Source
-from psclust.train.prepared_run import prepare
 from psclust.train.session import open_setup
 from psclust.train.task_context import TaskContext
 

@@ -18,9 +18,7 @@ from trained import Trained, same
 from psclust.placement.placement_settings import PlacementSettings
 from psclust.replication.build_between_graph import build_between_graph
 from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.sync.barrier_messages import Update
-from psclust.train.sync.coordinator import BarrierCoordinator
-from psclust.train.sync.stream_run import OTHER_ROUND, StreamRun
+from psclust.replication.sync.stream_run import OTHER_ROUND
 
 pytestmark = pytest.mark.tensorflow
 LONG = pytest.mark.long
@@ -41,42 +39,6 @@ def test_they_give_the_weights_of_one_process(
 
     program = wide.program(optimizer, **config)
     same(train_here(program), train_here(program, "between-graph", sync=True))
-
-
-def test_the_chief_is_asked_about_no_update_that_it_foresees(
-    train_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import wide
-
-    asked: list[int] = []
-    make = BarrierCoordinator._make
-
-    def watched(coordinator: BarrierCoordinator, update: Update) -> None:
-        asked.extend([update.step] if coordinator._made is None else [])
-        make(coordinator, update)
-
-    monkeypatch.setattr(BarrierCoordinator, "_make", watched)
-    trained = train_here(wide.program(), "between-graph", sync=True, here=True)
-    # In the first round a gradient may come before the other worker has joined.
-    assert (trained.step, set(asked) - {1}) == (20, set())
-
-
-def test_a_stream_is_part_of_a_step_of_the_chiefs_own_replica(
-    train_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import wide
-
-    alone: list[int] = []
-    run = StreamRun._run
-
-    def watched(stream: StreamRun, order: list[int]) -> None:
-        alone.append(order[0])
-        run(stream, order)
-
-    monkeypatch.setattr(StreamRun, "_run", watched)
-    assert train_here(wide.program(), "between-graph", sync=True, here=True).step == 20
-    # Until both have joined, and when the chief's replica has left.
-    assert len(alone) <= 3
 
 
 def test_a_small_model_in_shards_gets_the_weights_of_one_process(

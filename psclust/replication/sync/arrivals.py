@@ -29,8 +29,8 @@ from psclust.replication.tf_types import Accumulator, Operation, Tensor, Variabl
 _QUEUED = 2
 
 
-def place_of(worker: int) -> int:
-    """Where the gradients of a worker wait, of all `Arrivals.places`."""
+def inlet_of(worker: int) -> int:
+    """Where the gradients of a worker wait, of all `Arrivals.inlets`."""
     return min(worker, _QUEUED)
 
 
@@ -44,35 +44,35 @@ class Arrivals:
     others: Accumulator | None
 
     @property
-    def places(self) -> range:
+    def inlets(self) -> range:
         return range(len(self.queues) + (self.others is not None))
 
-    def push(self, place: int, gradient: Tensor, round_: Tensor) -> Operation:
-        """The op that adds a gradient of `round_`, int64 scalar, to those that wait at a place."""
-        if place < len(self.queues):
+    def push(self, inlet: int, gradient: Tensor, round_: Tensor) -> Operation:
+        """The op that adds a gradient of `round_`, int64 scalar, to those that wait at an inlet."""
+        if inlet < len(self.queues):
             with tf.device(self.variable.device):
-                return self.queues[place].enqueue((round_, gradient))
+                return self.queues[inlet].enqueue((round_, gradient))
         assert self.others is not None
         return push(self.others, gradient, self.variable, round_)
 
-    def push_zero(self, place: int, round_: Tensor) -> Operation:
+    def push_zero(self, inlet: int, round_: Tensor) -> Operation:
         with tf.device(self.variable.device):
             return self.push(
-                place, tf.zeros(self.variable.shape, self.variable.dtype.base_dtype), round_
+                inlet, tf.zeros(self.variable.shape, self.variable.dtype.base_dtype), round_
             )
 
-    def count(self, place: int) -> Tensor:
-        """How many gradients wait at a place, int32 scalar."""
+    def count(self, inlet: int) -> Tensor:
+        """How many gradients wait at an inlet, int32 scalar."""
         with tf.device(self.variable.device):
             return (
-                self.queues[place].size()
-                if self.others is None or place < len(self.queues)
+                self.queues[inlet].size()
+                if self.others is None or inlet < len(self.queues)
                 else self.others.num_accumulated()
             )
 
-    def most(self, place: int, workers: int) -> int:
-        """How many a sum takes from a place at most."""
-        return 1 if place < len(self.queues) else workers - len(self.queues)
+    def most(self, inlet: int, workers: int) -> int:
+        """How many a sum takes from an inlet at most."""
+        return 1 if inlet < len(self.queues) else workers - len(self.queues)
 
     def take(self, others: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """(one gradient from each queue and the sum of `others`, int32 scalar, from the

@@ -24,10 +24,9 @@ when all have delivered.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
-from psclust.replication.sync.barrier_actions import (
+from psclust.replication.sync.actions import (
     Action,
     CountGradients,
     DropMessages,
@@ -37,27 +36,7 @@ from psclust.replication.sync.barrier_actions import (
     Send,
     Warn,
 )
-from psclust.replication.sync.barrier_messages import Kind, Message, Token, Update
-
-
-@dataclass(frozen=True, slots=True)
-class Foreseen:
-    """The messages that a round still needs if all goes well, but for their `examples`, and the
-    update that follows, but for its `examples` and `batches`. actions, later: all that is then
-    wanted, and the barrier as it will be, with the same exceptions."""
-
-    messages: Sequence[Message]
-    update: Update
-    actions: Sequence[Action] = field(compare=False)
-    later: Barrier = field(compare=False)
-
-    @property
-    def round(self) -> int:
-        return self.messages[0].round
-
-    def was(self, update: Update) -> bool:
-        own = self.update
-        return (update.step, update.wanted, update.tokens) == (own.step, own.wanted, own.tokens)
+from psclust.replication.sync.messages import Kind, Message, Token, Update
 
 
 class Barrier:
@@ -107,11 +86,6 @@ class Barrier:
         return not self._expected and not self._examples
 
     @property
-    def foresees(self) -> bool:
-        """Whether a round waits for one gradient of every worker and for nothing else."""
-        return not self._all_reduce
-
-    @property
     def _is_last_step(self) -> bool:
         return self._max_steps is not None and self._step >= self._max_steps
 
@@ -142,29 +116,6 @@ class Barrier:
         """Releases the replicas that wait in an all-reduce for a lost worker; for when all waiting
         messages have been received."""
         return self._release() if self._unsure else []
-
-    def foreseen(self) -> Foreseen | None:
-        """What `receive` and `close_round` will want if each awaited worker delivers a gradient;
-        None if that cannot be said yet. Changes nothing here."""
-        awaited = self.awaited
-        known = not self._unsure and awaited and awaited == self._incarnations.keys()
-        if not known or not self.foresees or self._stopping or self._examples:
-            return None
-        messages = [
-            Message(Kind.GRADIENT, worker, self._incarnations[worker], self.round, 1)
-            for worker in sorted(awaited)
-        ]
-        later = self._copy()
-        later._examples = dict.fromkeys(awaited, 1)
-        actions = later._update()
-        (update,) = (action for action in actions if isinstance(action, Update))
-        return Foreseen(messages, update, actions, later)
-
-    def _copy(self) -> Barrier:
-        made = object.__new__(type(self))
-        for name, value in self.__dict__.items():
-            made.__dict__[name] = value.copy() if isinstance(value, (set, dict)) else value
-        return made
 
     def close_round(self) -> list[Action]:
         """Ends a round that awaits no worker."""
@@ -226,10 +177,8 @@ class Barrier:
             return [Reset(self.round), self._advance()]
         self._step += 1
         self._stopping = self._is_last_step
-        batches, tokens = self._batches(), self._advance().tokens
-        # The messages of a round are received with the update that is foreseen to follow them,
-        # where one is.
-        return [Update(self._step, examples, batches, tokens, 0 if self.foresees else self.wanted)]
+        round_, batches = self.round, self._batches()
+        return [Update(round_, self._step, examples, batches, self._advance().tokens)]
 
     def _batches(self) -> dict[int, int]:
         """worker -> batches that the update uses up."""

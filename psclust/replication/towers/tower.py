@@ -51,6 +51,15 @@ class Tower:
             *((statistic.value, statistic.variable) for statistic in self.statistics),
         ]
 
+    @property
+    def roots(self) -> Sequence[Operation]:
+        """The ops for which all others of the tower's step are there."""
+        values = [
+            value.values if isinstance(value, tf.IndexedSlices) else value
+            for value, _ in self.contributions
+        ]
+        return [self.loss.op, *(value.op for value in values), *self.update_ops]
+
     def divide(
         self, means: GradientsAndVariables
     ) -> tuple[GradientsAndVariables, Sequence[Statistic]]:

@@ -1,19 +1,13 @@
 """Puts psclust's own wire where a graph goes from task to task (see `own_wire`).
 
 A tensor may not come at all: what follows a switch is *dead* in the runs that take its other
-branch, and of that TensorFlow's wire gives word. By psclust's, a value goes in any case, nothing in
-place of a dead one, and a switch where it arrives makes that dead again:
-
-    v -------------> user       becomes       v ---------+                                +--> user
-                                              nothing ---+--> merge -> send   receive -> switch
-                                                               (the condition: in both tasks)
-
-A small constant does not travel: each task that needs it has one of its own.
+branch, and of that TensorFlow's wire gives word. So such tensors stay with it. A small constant
+does not travel: each task that needs it has one of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 import tensorflow as tf
@@ -39,7 +33,7 @@ _DTYPES = frozenset(
         "bool",
     }
 )
-_MOST_DIMENSIONS = 8  # as in runtime/wire.h
+_MOST_DIMENSIONS = 8  # as in native/wire.h
 # Numbers in a constant that each task that needs it has itself.
 _MOST_CONSTANTS = 16
 
@@ -70,30 +64,18 @@ def use_own_wire(built: int) -> None:
 
 
 class _Crossings:
-    """Those between `operations`, by name: an edge from one that may be dead for two reasons stays
-    with TensorFlow."""
+    """Those between `operations`, which have a value in every run."""
 
     def __init__(self, wire: OwnWire, operations: Sequence[Operation]) -> None:
-        conditions = _conditions(operations)
+        dead = _perhaps_dead(operations)
         self._wire = wire
-        self._switches = {
-            name: switches[0] for name, switches in conditions.items() if len(switches) == 1
-        }
-        self.operations = {
-            each.name: each for each in operations if len(conditions.get(each.name, ())) < 2
-        }
+        self.operations = {each.name: each for each in operations if each.name not in dead}
         # By the task that has received word, and of which ops.
         self._words: dict[tuple[str, frozenset[str]], Operation] = {}
-        # By the switch and the task that knows it.
-        self._known: dict[tuple[str, str], Tensor] = {}
 
     def redirect(self, value: Tensor) -> None:
         """Makes those that use a tensor in other tasks receive it."""
-        if (
-            value.dtype.name not in _DTYPES
-            or (value.shape.rank or 0) > _MOST_DIMENSIONS
-            or (value.op.type == "Switch" and value.value_index == 0)
-        ):
+        if value.dtype.name not in _DTYPES or (value.shape.rank or 0) > _MOST_DIMENSIONS:
             return
         source = task_of(value.op)
         elsewhere: dict[str, list[Operation]] = {}
@@ -104,7 +86,7 @@ class _Crossings:
             received = (
                 _copied(value, target)
                 if _is_constant(value)
-                else self._received(value, self._switch_of(value), source, target)
+                else self._wire.received(value, source, target)
             )
             for user in users:
                 for index, used in enumerate(user.inputs):
@@ -121,76 +103,19 @@ class _Crossings:
             if _is_crossing(task_of(operation), target) and operation.name in self.operations:
                 awaited.setdefault(task_of(operation), []).append(operation)
         for source, operations in awaited.items():
-            switches = {
-                switch.name: switch
-                for each in operations
-                if (switch := self._switches.get(each.name)) is not None
-            }
-            if len(switches) > 1:
-                continue
             key = target, frozenset(operation.name for operation in operations)
             if key not in self._words:
                 with tf.device(source), tf.control_dependencies(operations):
                     done = tf.identity(tf.constant(True), name="done")
-                self._words[key] = self._received(
-                    done, next(iter(switches.values()), None), source, target
-                ).op
+                self._words[key] = self._wire.received(done, source, target).op
             _wait_for(user, self._words[key], in_place_of=operations)
 
-    def _switch_of(self, value: Tensor) -> Operation | None:
-        """Without whose second branch the tensor is dead."""
-        return value.op if value.op.type == "Switch" else self._switches.get(value.op.name)
 
-    def _received(
-        self, value: Tensor, switch: Operation | None, source: str, target: str
-    ) -> Tensor:
-        if switch is None:
-            return self._wire.received(value, source, target)
-        with tf.control_dependencies(None), tf.device(source):
-            without, _ = tf.raw_ops.Switch(
-                data=self._condition(switch, source), pred=self._condition(switch, source)
-            )
-            with tf.control_dependencies([tf.identity(without)]):
-                nothing = tf.zeros([], value.dtype)
-            leaving, _ = tf.raw_ops.Merge(inputs=[value, nothing])
-        arrived = self._wire.received(leaving, source, target)
-        with tf.control_dependencies(None), tf.device(target):
-            _, there = tf.raw_ops.Switch(data=arrived, pred=self._condition(switch, target))
-            there = tf.identity(there)
-        there.set_shape(value.shape)
-        return there
-
-    def _condition(self, switch: Operation, task: str) -> Tensor:
-        """Whether its second branch is taken, in the task; bool scalar."""
-        key = switch.name, task
-        if key not in self._known:
-            condition = switch.inputs[1]
-            source = task_of(condition.op)
-            self._known[key] = (
-                self._wire.received(condition, source, task)
-                if _is_crossing(source, task)
-                else condition
-            )
-        return self._known[key]
-
-
-def _conditions(operations: Iterable[Operation]) -> Mapping[str, Sequence[Operation | None]]:
-    """name -> the switches without whose second branch the op is dead, with None for any first
-    branch. A merge is never dead."""
-    found: dict[str, list[Operation | None]] = {}
-    for switch in operations:
-        if switch.type == "Switch":
-            for branch, reason in enumerate([None, switch]):
-                for name, operation in reached(
-                    switch.outputs[branch].consumers(), _until_merged
-                ).items():
-                    if operation.type != "Merge":
-                        found.setdefault(name, []).append(reason)
-    return {name: [None, None] if None in reasons else reasons for name, reasons in found.items()}
-
-
-def _until_merged(operation: Operation) -> Iterable[Operation]:
-    return () if operation.type == "Merge" else after(operation)
+def _perhaps_dead(operations: Iterable[Operation]) -> set[str]:
+    """The names of the switches, and of what follows them; a merge is never dead."""
+    switches = [each for each in operations if each.type == "Switch"]
+    found = reached(switches, lambda one: [each for each in after(one) if each.type != "Merge"])
+    return set(found)
 
 
 def _wait_for(user: Operation, operation: Operation, *, in_place_of: Sequence[Operation]) -> None:

@@ -7,13 +7,15 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Executor
-from contextlib import closing
 from functools import partial
 
 import tensorflow as tf
 
 from psclust.errors import PsclustError
-from psclust.replication.sync.barrier_ops import CoordinatorOps, ParticipantOps
+from psclust.replication.sync.coordinator import BarrierCoordinator, new_barrier
+from psclust.replication.sync.coordinator_ops import CoordinatorOps
+from psclust.replication.sync.half_made import is_half_made
+from psclust.replication.sync.takeover import take_over
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import DONE, End
 from psclust.train.between_graph.ended_replicas import EndedReplicas
@@ -23,10 +25,6 @@ from psclust.train.checkpoints.initializer import Source
 from psclust.train.checkpoints.saver import Saver
 from psclust.train.job import Job
 from psclust.train.session import answers, close
-from psclust.train.sync.coordinator import BarrierCoordinator, new_barrier
-from psclust.train.sync.participant import BarrierParticipant
-from psclust.train.sync.takeover import is_half_made, take_over
-from psclust.train.sync.update_offer import UpdateOffer
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +49,6 @@ class Chief(Replica):
         self._unsaved: set[int] = set()
         self._next_look = 0.0
         self._silent_since: dict[int, float] = {}
-        self._offer = UpdateOffer(self.number)
 
     def _build_own(self) -> None:
         job, config = self.job, self.job.program.config
@@ -85,20 +82,6 @@ class Chief(Replica):
         self.job.reporter.phase("save", step)
         LOG.info("trained to step %d%s", step, self.job.reporter.remarks)
         self.hooks.end(session)
-
-    def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
-        coordinator = self.built.coordinator
-        assert coordinator is not None
-        self._offer = UpdateOffer(self.number)
-        update = coordinator, self._offer
-        return BarrierParticipant(
-            session,
-            ops,
-            self.hooks,
-            update,
-            order=self.built.order,
-            goes_on=lambda: not self._is_to_stop(),
-        )
 
     def agree(self, session: Session) -> None:
         self.agreement.publish(session)
@@ -190,9 +173,6 @@ class Chief(Replica):
         self, session: Session, ops: CoordinatorOps, steps: Steps, ready: Ready
     ) -> None:
         """Synchronous: runs the chief's replica in this thread, the barrier in another."""
-        if self.hooks:
-            # They may fetch the step that their run leads to, which only the plain step has.
-            self._offer.close()
         ended = [replica for replica, end in enumerate(self.ends(session)) if end is not End.TRAINS]
         barrier = new_barrier(
             ops,
@@ -207,16 +187,13 @@ class Chief(Replica):
             barrier,
             left=lambda replica: self._left(session, replica, coordinator),
             updated=lambda step: self._updated(session, step),
-            due=self.saver.is_due,
             dropped=lambda replica: self.job.reporter.dropped(),
-            offer=self._offer,
         )
         if self.stop.is_set(session):
             coordinator.stop()
         coordinator.start()
         try:
-            with closing(self._offer):
-                self.train(session, steps, ready)
+            self.train(session, steps, ready)
             self._wait(lambda: coordinator.wait(_POLL_S), lambda: coordinator.awaited)
         except (tf.errors.OpError, RuntimeError) as error:
             # Whichever thread lost a server first, the other is still waiting in the same session.

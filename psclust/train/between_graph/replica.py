@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from psclust.replication.build_between_graph import BetweenGraph, build_between_graph
 from psclust.replication.device_layout import DeviceLayout
-from psclust.replication.sync.barrier_ops import ParticipantOps
+from psclust.replication.sync.participant import BarrierParticipant, Grant
 from psclust.replication.tf_types import Session
 from psclust.replication.variables.training_state import End
 from psclust.train.asynchronous.staleness_bound import StalenessBound, StepValues
@@ -28,7 +28,6 @@ from psclust.train.model_report import report_model
 from psclust.train.nan_guard import check_loss
 from psclust.train.placed_graph import CANNOT_RUN, build_placed, without
 from psclust.train.session import open_session, open_setup, session_config, start_server
-from psclust.train.sync.participant import BarrierParticipant, Grant
 from psclust.train.user_errors import explained, no_data
 
 LOG = logging.getLogger(__name__)
@@ -201,15 +200,10 @@ class Replica:
 
     def _steps(self, session: Session) -> Steps:
         if self.built.participant is not None:
-            return self.participant(session, self.built.participant)
+            return BarrierParticipant(session, self.built.participant, self.hooks.callable)
         assert self.built.step is not None
         return self.hooks.callable(
             session, [*self.built.step.fetches, *(self._bound.fetches if self._bound else ())]
-        )
-
-    def participant(self, session: Session, ops: ParticipantOps) -> BarrierParticipant:
-        return BarrierParticipant(
-            session, ops, self.hooks, order=self.built.order, goes_on=lambda: not self._is_to_stop()
         )
 
     def after_step(self, session: Session, step: int) -> None:
@@ -276,8 +270,7 @@ class Replica:
             self.job.reporter.step(grant.step, loss, examples, barrier_s=grant.waited_s)
             if self._is_to_stop():
                 self.stop.set(session)
-                if not participant.under_way:
-                    return
+                return
             if not (grant.sure or grant.late or endless) and position != self._position(session):
                 # The gradient of this batch was not applied: read it again.
                 position = self._start_input(session)

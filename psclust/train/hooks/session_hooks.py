@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from psclust.errors import UsageError
 from psclust.replication.model import EstimatorSpec
+from psclust.replication.prepared_run import prepare
 from psclust.replication.tf_types import Session
-from psclust.train.prepared_run import prepare
 
 
 class Hooks:

@@ -1,0 +1,121 @@
+/* psclust's own TensorFlow ops, an op library: values as int8 (int8_kernels.c), sums of gradients
+ * (sum_kernels.c), parts of a whole (place_kernels.c), the wire between tasks (wire_kernels.c).
+ * Loaded by TensorFlow; not a Python module. Here: what they share, and their registration when the
+ * library is loaded. */
+#define _GNU_SOURCE
+#include "kernels.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+Interface tf;
+
+static const struct {
+    const char *name;
+    size_t offset;
+} FUNCTIONS[] = {
+    {"TF_NewStatus", offsetof(Interface, new_status)},
+    {"TF_DeleteStatus", offsetof(Interface, delete_status)},
+    {"TF_SetStatus", offsetof(Interface, set_status)},
+    {"TF_GetCode", offsetof(Interface, code)},
+    {"TF_NewOpDefinitionBuilder", offsetof(Interface, new_op)},
+    {"TF_OpDefinitionBuilderAddAttr", offsetof(Interface, attribute)},
+    {"TF_OpDefinitionBuilderAddInput", offsetof(Interface, input)},
+    {"TF_OpDefinitionBuilderAddOutput", offsetof(Interface, output)},
+    {"TF_OpDefinitionBuilderSetIsStateful", offsetof(Interface, stateful)},
+    {"TF_RegisterOpDefinition", offsetof(Interface, register_op)},
+    {"TF_NewKernelBuilder", offsetof(Interface, new_kernel)},
+    {"TF_NewAsyncKernelBuilder", offsetof(Interface, new_late_kernel)},
+    {"TF_RegisterKernelBuilder", offsetof(Interface, register_kernel)},
+    {"TF_OpKernelConstruction_GetAttrInt64", offsetof(Interface, integer)},
+    {"TF_OpKernelConstruction_GetAttrBool", offsetof(Interface, boolean)},
+    {"TF_OpKernelConstruction_GetAttrString", offsetof(Interface, string)},
+    {"TF_OpKernelConstruction_Failure", offsetof(Interface, construction_failed)},
+    {"TF_OpKernelContext_Failure", offsetof(Interface, failed)},
+    {"TF_GetStepId", offsetof(Interface, step)},
+    {"TF_NumInputs", offsetof(Interface, inputs)},
+    {"TF_GetInput", offsetof(Interface, get_input)},
+    {"TF_AllocateOutput", offsetof(Interface, allocate)},
+    {"TF_ForwardInputOrAllocateOutput", offsetof(Interface, forward)},
+    {"TF_SetOutput", offsetof(Interface, set_output)},
+    {"TF_AllocateTensor", offsetof(Interface, new_tensor)},
+    {"TF_TensorData", offsetof(Interface, data)},
+    {"TF_TensorType", offsetof(Interface, type)},
+    {"TF_TensorByteSize", offsetof(Interface, bytes)},
+    {"TF_TensorElementCount", offsetof(Interface, elements)},
+    {"TF_NumDims", offsetof(Interface, dimensions)},
+    {"TF_Dim", offsetof(Interface, dimension)},
+    {"TF_DeleteTensor", offsetof(Interface, delete_tensor)},
+};
+
+TF_Tensor *input(Context *context, int index, TF_Status *status) {
+    TF_Tensor *tensor = NULL;
+    if (tf.code(status) == 0)
+        tf.get_input(context, index, &tensor, status);
+    return tensor;
+}
+
+TF_Tensor *output_like(Context *context, int index, int like, TF_Status *status) {
+    enum { MOST = 254 }; /* of TensorFlow's */
+    int64_t shape[MOST];
+    TF_Tensor *tensor = input(context, like, status);
+    int rank;
+    if (tensor == NULL)
+        return NULL;
+    rank = tf.dimensions(tensor);
+    for (int i = 0; i < rank; i++)
+        shape[i] = tf.dimension(tensor, i);
+    tf.delete_tensor(tensor);
+    return tf.forward(context, &like, 1, index, shape, rank, NULL, status);
+}
+
+void end(Context *context, TF_Status *status, TF_Tensor *const *tensors, int count) {
+    if (tf.code(status) != 0)
+        tf.failed(context, status);
+    for (int i = 0; i < count; i++)
+        if (tensors[i] != NULL)
+            tf.delete_tensor(tensors[i]);
+    tf.delete_status(status);
+}
+
+void add_op(const Op *op, TF_Status *status) {
+    OpBuilder *builder = tf.new_op(op->name);
+    for (const char *const *each = op->inputs; *each != NULL; each++)
+        tf.input(builder, *each);
+    for (const char *const *each = op->outputs; *each != NULL; each++)
+        tf.output(builder, *each);
+    for (const char *const *each = op->attributes; *each != NULL; each++)
+        tf.attribute(builder, *each);
+    tf.stateful(builder, (unsigned char)op->stateful);
+    if (tf.code(status) == 0)
+        tf.register_op(builder, status);
+    if (tf.code(status) == 0)
+        tf.register_kernel(
+            op->name,
+            op->compute_later != NULL
+                ? tf.new_late_kernel(op->name, "CPU", op->create, op->compute_later, free)
+                : tf.new_kernel(op->name, "CPU", op->create, op->compute, free),
+            status);
+}
+
+/* Runs when the library is loaded. Without TensorFlow in the process, or with one that has not
+ * these functions, it registers nothing. */
+__attribute__((constructor)) static void register_all(void) {
+    void *library = dlopen("libtensorflow_framework.so.2", RTLD_LAZY | RTLD_NOLOAD);
+    TF_Status *status;
+    if (library == NULL)
+        return;
+    for (size_t i = 0; i < sizeof FUNCTIONS / sizeof *FUNCTIONS; i++) {
+        void *function = dlsym(library, FUNCTIONS[i].name);
+        if (function == NULL)
+            return;
+        memcpy((char *)&tf + FUNCTIONS[i].offset, &function, sizeof function);
+    }
+    status = tf.new_status();
+    add_int8_ops(status);
+    add_sum_ops(status);
+    add_place_op(status);
+    add_wire_ops(library, status);
+    tf.delete_status(status);
+}

@@ -1,0 +1,26 @@
+/* What has come by psclust's wire, and what ops wait for. */
+#ifndef PSCLUST_MESSAGES_H
+#define PSCLUST_MESSAGES_H
+
+#include "wire.h"
+
+/* The tensor is then the callee's. */
+INTERNAL void message_has_come(const Connection *from, Label label, TF_Tensor *tensor);
+
+/* The waiter for a message that begins to come, if it has a place for so many bytes; it is then the
+ * caller's to end. NULL: none. */
+INTERNAL Waiter *place_for_message(Label label, size_t bytes);
+
+INTERNAL void await_message(const Connection *from, Label label, Waiter *waiter);
+
+/* For a connection that has ended: its waiters fail, and what has come is dropped. NULL: of those
+ * that wait for no connection. */
+INTERNAL void end_messages(const Connection *from, const char *reason);
+
+/* Of runs that were cancelled, and what nobody has asked for. */
+INTERNAL void end_unwanted_messages(void);
+
+/* In the child of a process that has forked. */
+INTERNAL void forget_messages(void);
+
+#endif

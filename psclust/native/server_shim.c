@@ -1,0 +1,209 @@
+/* Sets what TensorFlow's servers cannot be told. Loaded with LD_PRELOAD; not a Python module.
+ *
+ * bind: gRPC servers always listen on every interface. While PSCLUST_BIND holds an IPv4 address, a
+ * server's bind to 0.0.0.0 becomes a bind to that address and one to [::] a bind to its v4-mapped
+ * form, or to [::1] on a socket that takes IPv6 only. A server is any program that binds
+ * PSCLUST_PORT, the port that psclust reserves for this task, and TensorFlow and psclust's wire at
+ * any port. PSCLUST_PORT is shared with the socket that reserves it. Every other bind passes
+ * untouched: it is not psclust's, and a port is taken by one server only.
+ *
+ * listen, connect: connections between tasks end when their peer's machine has been out of reach
+ * for PSCLUST_PEER_TIMEOUT seconds (60), whether they are quiet (keepalive) or have sent something
+ * (user timeout). The kernel does this, because a gRPC server closes the connection of a client
+ * that pings more often than every five minutes during a quiet call. A socket is between tasks if
+ * the port it listens on or connects to is one of PSCLUST_CLUSTER; accepted sockets inherit the
+ * options of the listening one.
+ *
+ * NewGrpcWorkerService: each of the eight threads that take a server's requests makes 4.5 MB of
+ * them ready at its start. A process that may use fewer cores gets a thread for each: what they do
+ * with a request, parse it and pass it to a thread pool, takes a core.
+ *
+ * ThreadLocalNew64: numbers that are not repeated. TensorFlow 2.21 draws those of a step and of its
+ * requests from a generator that is made for each step and begins at one of 2^32 places, and a task
+ * refuses a request whose number is one of its last 100,000: of 40,000 steps one failed ("The same
+ * RunGraph (Worker) request was received twice").
+ */
+#define _GNU_SOURCE
+#include "lost_peer.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+static void narrow_v6(int fd, struct sockaddr_in6 *address, struct in_addr to) {
+    int v6_only = 0;
+    socklen_t size = sizeof v6_only;
+    if (getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, &size) == 0 && v6_only) {
+        address->sin6_addr = in6addr_loopback; /* a v4-mapped address would be refused */
+        return;
+    }
+    address->sin6_addr.s6_addr[10] = address->sin6_addr.s6_addr[11] = 0xff;
+    memcpy(&address->sin6_addr.s6_addr[12], &to, sizeof to);
+}
+
+static in_port_t port_of(const struct sockaddr *address, socklen_t length) { /* 0: none, or any */
+    if (address == NULL)
+        return 0;
+    if (address->sa_family == AF_INET && length >= sizeof(struct sockaddr_in))
+        return ntohs(((const struct sockaddr_in *)address)->sin_port);
+    if (address->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6))
+        return ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
+    return 0;
+}
+
+static int is_task(const struct sockaddr *address, socklen_t length) {
+    const char *cluster = getenv("PSCLUST_CLUSTER"); /* {"ps":["10.0.0.1:2222"]} */
+    in_port_t port = port_of(address, length);
+    char end[sizeof ":65535\""];
+
+    if (cluster == NULL || port == 0)
+        return 0;
+    snprintf(end, sizeof end, ":%u\"", (unsigned)port);
+    return strstr(cluster, end) != NULL;
+}
+
+static int is_reserved(in_port_t port) {
+    const char *reserved = getenv("PSCLUST_PORT");
+    return reserved != NULL && port != 0 && atoi(reserved) == port;
+}
+
+/* Whether the code at `caller` is TensorFlow's, whose gRPC is linked into its libraries, or
+ * psclust's. */
+static int is_server(const void *caller) {
+    Dl_info found;
+    const char *name;
+
+    if (dladdr(caller, &found) == 0 || found.dli_fname == NULL)
+        return 1; /* unknown: rather an interface too few than one too many */
+    name = strrchr(found.dli_fname, '/');
+    name = name != NULL ? name + 1 : found.dli_fname;
+    return strstr(name, "tensorflow") != NULL ||
+           strncmp(name, "_kernels.", sizeof "_kernels." - 1) == 0;
+}
+
+int bind(int fd, const struct sockaddr *address, socklen_t length) {
+    int (*next)(int, const struct sockaddr *, socklen_t) =
+        (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "bind");
+    const char *wanted = getenv("PSCLUST_BIND");
+    struct in_addr to;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    int saved = errno, on = 1, reserved = is_reserved(port_of(address, length));
+
+    if (next == NULL) { /* no C library behind us */
+        errno = ENOSYS;
+        return -1;
+    }
+    if (reserved)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+    if (address != NULL && wanted != NULL && inet_pton(AF_INET, wanted, &to) == 1 &&
+        (reserved || is_server(__builtin_return_address(0)))) {
+        if (address->sa_family == AF_INET && length >= sizeof v4) {
+            memcpy(&v4, address, sizeof v4);
+            if (v4.sin_addr.s_addr == htonl(INADDR_ANY)) {
+                v4.sin_addr = to;
+                address = (const struct sockaddr *)&v4;
+                length = sizeof v4;
+            }
+        } else if (address->sa_family == AF_INET6 && length >= sizeof v6) {
+            memcpy(&v6, address, sizeof v6);
+            if (IN6_IS_ADDR_UNSPECIFIED(&v6.sin6_addr)) {
+                narrow_v6(fd, &v6, to);
+                address = (const struct sockaddr *)&v6;
+                length = sizeof v6;
+            }
+        }
+    }
+    errno = saved;
+    return next(fd, address, length);
+}
+
+int listen(int fd, int backlog) {
+    int (*next)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "listen");
+    struct sockaddr_storage own;
+    socklen_t size = sizeof own;
+    int saved = errno;
+
+    if (next == NULL) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
+        is_task((struct sockaddr *)&own, size))
+        notice_a_lost_peer(fd);
+    errno = saved;
+    return next(fd, backlog);
+}
+
+int connect(int fd, const struct sockaddr *address, socklen_t length) {
+    int (*next)(int, const struct sockaddr *, socklen_t) =
+        (int (*)(int, const struct sockaddr *, socklen_t))dlsym(RTLD_NEXT, "connect");
+    int saved = errno;
+
+    if (next == NULL) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (is_task(address, length))
+        notice_a_lost_peer(fd);
+    errno = saved;
+    return next(fd, address, length);
+}
+
+/* uint64_t tsl::random::ThreadLocalNew64() */
+uint64_t new64(void) __asm__("_ZN3tsl6random16ThreadLocalNew64Ev");
+
+uint64_t new64(void) {
+    uint64_t made;
+    while (getrandom(&made, sizeof made, 0) != sizeof made)
+        if (errno != EINTR) {
+            fputs("psclust's server shim: there are no random numbers\n", stderr);
+            abort();
+        }
+    return made;
+}
+
+#ifdef __x86_64__ /* elsewhere the address for a result is no ordinary argument */
+/* tensorflow::GrpcWorkerServiceOptions of TensorFlow 2.21: an unordered_map, then int
+ * num_serving_threads = 8. */
+enum { THREADS_AT = 56, TENSORFLOWS_THREADS = 8 };
+#define NEW_SERVICE                                                                                \
+    "_ZN10tensorflow20NewGrpcWorkerServiceEPNS_10GrpcWorkerEPN4grpc13ServerBuilderENS_"            \
+    "24GrpcWorkerServiceOptionsE"
+
+/* std::unique_ptr<AsyncServiceInterface> tensorflow::NewGrpcWorkerService(GrpcWorker *,
+ * grpc::ServerBuilder *, GrpcWorkerServiceOptions): in the C++ ABI `result` is where the result
+ * goes, which is returned, and `options` where the caller's copy of the options is. */
+void *new_service(void *result, void *worker, void *builder, void *options) __asm__(NEW_SERVICE);
+
+void *new_service(void *result, void *worker, void *builder, void *options) {
+    void *(*next)(void *, void *, void *, void *) = NULL;
+    void *library = NULL;
+    int *threads = (int *)((char *)options + THREADS_AT);
+    Dl_info caller;
+    cpu_set_t cores;
+
+    /* Not RTLD_NEXT: TensorFlow's library is loaded later, and for itself. */
+    if (dladdr(__builtin_return_address(0), &caller) != 0)
+        library = dlopen(caller.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (library != NULL)
+        next = (void *(*)(void *, void *, void *, void *))dlsym(library, NEW_SERVICE);
+    if (next == NULL) {
+        fputs("psclust's server shim: the caller of NewGrpcWorkerService does not have it\n",
+              stderr);
+        abort();
+    }
+    if (*threads == TENSORFLOWS_THREADS && sched_getaffinity(0, sizeof cores, &cores) == 0 &&
+        CPU_COUNT(&cores) < *threads)
+        *threads = CPU_COUNT(&cores);
+    return next(result, worker, builder, options);
+}
+#endif

@@ -1,0 +1,212 @@
+"""The chief's side of the barrier: a thread that receives messages and carries out the barrier's
+actions.
+
+It also writes the checkpoints, between two updates, so that each is a consistent set of variables.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from typing import Any
+
+import tensorflow as tf
+
+from psclust.replication.prepared_run import prepare
+from psclust.replication.sync.accumulators import AccumulatorGroup
+from psclust.replication.sync.actions import (
+    Action,
+    Clear,
+    Collect,
+    CountGradients,
+    Discard,
+    DropMessages,
+    Fill,
+    Left,
+    Release,
+    Reset,
+    RollBack,
+    Send,
+    Stream,
+    Warn,
+)
+from psclust.replication.sync.backup_barrier import BackupBarrier
+from psclust.replication.sync.barrier import Barrier
+from psclust.replication.sync.coordinator_ops import CoordinatorOps
+from psclust.replication.sync.messages import (
+    Message,
+    Update,
+    decode_messages,
+    encode_tokens,
+    encode_update,
+)
+from psclust.replication.sync.stream_barrier import StreamingBarrier
+from psclust.replication.sync.stream_run import StreamRun
+from psclust.replication.tf_types import Session
+
+LOG = logging.getLogger(__name__)
+
+# Each taking from an accumulator adds one to its number, and replicas released from old rounds
+# take. The margin keeps them from closing the accumulators of an all-reduce to the current round.
+_MARGIN = 100
+
+
+def new_barrier(
+    ops: CoordinatorOps,
+    step: int,
+    *,
+    ended: Collection[int] = (),
+    max_steps: int | None = None,
+    fresh: bool = False,
+) -> Barrier:
+    """The barrier from global step `step` on. fresh: the variables are new, so there was no earlier
+    barrier."""
+    # Microseconds since 1970: greater than every round of an earlier barrier, which advanced by one
+    # or two a step.
+    first_round = time.time_ns() // 1000
+    options: dict[str, Any] = {"step": step, "ended": ended, "max_steps": max_steps}
+    if ops.backups:
+        return BackupBarrier(ops.workers, first_round, ops.backups.needed, **options)
+    if ops.stream:
+        return StreamingBarrier(ops.workers, first_round, **options)
+    return Barrier(
+        ops.workers, first_round, **options, all_reduce=ops.all_reduce is not None, fresh=fresh
+    )
+
+
+class BarrierCoordinator:
+    """Runs `barrier` in `session`, in a thread of its own.
+
+    left(worker): called when a worker has left, before it gets its STOP token. updated(step):
+    called after each update, while nothing writes to the variables. dropped(worker): called when a
+    gradient came too late.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        ops: CoordinatorOps,
+        barrier: Barrier,
+        *,
+        left: Callable[[int], None],
+        updated: Callable[[int], None],
+        dropped: Callable[[int], None] = lambda worker: None,
+    ) -> None:
+        self._session = session
+        self._ops = ops
+        self._barrier = barrier
+        self._left = left
+        self._updated = updated
+        self._dropped = dropped
+        self._receive = prepare(session, [ops.receive], [ops.count])
+        self._update = prepare(session, ops.update, [ops.order])
+        self._sums = AccumulatorGroup(session, ops.sums)
+        self._stream = StreamRun(session, ops.stream, self._fail) if ops.stream else None
+        backups = ops.backups.own if ops.backups else []
+        self._own = [AccumulatorGroup(session, own) for own in backups]
+        self._thread = threading.Thread(target=self._run, name="barrier", daemon=True)
+        self.error: Exception | None = None
+
+    @property
+    def awaited(self) -> Collection[int]:
+        """The workers that the round waits for."""
+        return self._barrier.awaited
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Makes no further step. To be called before `start` or from `left`."""
+        self._barrier.stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether the barrier has ended, or failed, within the time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        barrier = self._barrier
+        try:
+            if self._stream:
+                self._stream.open()
+            self._do(barrier.open())
+            while not barrier.ended:
+                while barrier.awaited:
+                    for message in self._messages(barrier.wanted):
+                        self._do(barrier.receive(message))
+                    self._do(barrier.unblock())
+                self._do(barrier.close_round())
+        except Exception as error:  # noqa: BLE001 - handed to the main thread
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        # The first error is the cause of the others.
+        self.error = self.error or error
+        # Another thread may be waiting in the session, the chief's own replica for a token; closing
+        # the session wakes it.
+        with suppress(tf.errors.OpError):
+            self._session.close()
+
+    def _messages(self, count: int) -> list[Message]:
+        """All waiting messages, when there are `count`."""
+        (received,) = self._receive(count)
+        return decode_messages(received)
+
+    def _make(self, update: Update) -> None:
+        if self._stream:
+            self._stream.finish()
+        self._update(encode_update(update, self._ops.workers))
+        self._updated(update.step)
+
+    def _do(self, actions: Iterable[Action]) -> None:
+        ops, run = self._ops, self._session.run
+        for action in actions:
+            match action:
+                case Send(tokens):
+                    if tokens:
+                        run(ops.send, {ops.tokens: encode_tokens(tokens, ops.workers)})
+                case Update():
+                    self._make(action)
+                case CountGradients(expected):
+                    self._do(
+                        self._barrier.counted(
+                            all(count == expected for count in self._sums.counts())
+                        )
+                    )
+                case Left(worker):
+                    self._left(worker)
+                case Reset(round_, blocked):
+                    self._reset(round_, blocked=blocked)
+                case Release(round_):
+                    assert ops.all_reduce is not None
+                    run(ops.all_reduce.release, {ops.round: round_})
+                case DropMessages():
+                    if count := run(ops.pending):
+                        run(ops.receive, {ops.count: count})
+                case Warn(text):
+                    LOG.warning("%s", text)
+                case Collect(worker, round_):
+                    assert ops.backups is not None
+                    run(ops.backups.collect[worker], {ops.round: round_})
+                case Discard(worker):
+                    assert ops.backups is not None
+                    run(ops.backups.discard[worker])
+                    self._dropped(worker)
+                case Clear(worker, round_):
+                    self._own[worker].reset(round_)
+                case Stream() | Fill() | RollBack():
+                    assert self._stream is not None
+                    self._stream.do(action)
+
+    def _reset(self, round_: int, *, blocked: bool) -> None:
+        self._sums.reset(round_)
+        if self._ops.all_reduce is None:
+            return
+        all_reduce = AccumulatorGroup(self._session, self._ops.all_reduce.accumulators)
+        if blocked:
+            all_reduce.close(round_ - _MARGIN)
+        else:
+            all_reduce.reset(round_)

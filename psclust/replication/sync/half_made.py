@@ -1,0 +1,62 @@
+"""How a chief learns that an update was half made when the chief before it died.
+
+One ps may have made its part of the update, and another not. So each ps keeps two marks: the round
+of the last update that began to write there, and of the last that ended. If not all marks are
+equal, an update is half made, and the variables have to be restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import tensorflow as tf
+
+from psclust.replication.by_device import moved
+from psclust.replication.device_layout import host_of
+from psclust.replication.tf_types import Operation, Session, Tensor
+from psclust.replication.update.state_changes import state_changes
+from psclust.replication.variables.cell import Cell, Mark, cell
+
+
+class UpdateMarks:
+    """Of the update that ends `round_`, int64 scalar, fed to each run."""
+
+    def __init__(self, round_: Tensor) -> None:
+        self._round = round_
+        self._held: dict[str, list[Operation]] = {}
+        self._cells: list[Cell] = []
+
+    def begin(self, update: Sequence[Operation], apart_from: Iterable[Operation]) -> None:
+        """Holds back all that `update` does to state, on each ps until it is marked there that the
+        update has begun: also an optimizer's decay of its slots, which waits for no gradient."""
+        for operation in state_changes(update, apart_from):
+            self._held.setdefault(host_of(operation.device), []).append(operation)
+        for host, operations in self._held.items():
+            begun = self._mark("begun", host, [])
+            for operation in operations:
+                operation._add_control_input(begun)
+
+    def end(self, device: str, counted: Operation) -> list[Operation]:
+        """The ops that mark that it has ended: on each ps after what is held back there, on
+        `device` when the step is `counted`."""
+        last = {**self._held, host_of(device): [counted]}
+        return [self._mark("ended", host, operations) for host, operations in last.items()]
+
+    @property
+    def all(self) -> list[Mark]:
+        """int64."""
+        return [each.mark() for each in self._cells]
+
+    def _mark(self, name: str, host: str, after: Sequence[Operation]) -> Operation:
+        made = cell(f"psclust/{name}", tf.int64, [], host)
+        self._cells.append(made)
+        with tf.control_dependencies(after):
+            return made.set(moved(self._round, host))
+
+
+def is_half_made(session: Session, marks: Sequence[Mark]) -> bool:
+    """Whether the last update has not been made on all ps."""
+    known = session.run([mark.known for mark in marks])
+    if not any(known):
+        return False
+    return not all(known) or len(set(session.run([mark.value for mark in marks]))) > 1

@@ -1,0 +1,176 @@
+"""The ops of a worker of the barrier: compute a gradient, push it, report it, take the next
+token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from psclust.replication.by_device import joined, moved
+from psclust.replication.device_layout import DeviceLayout, host_of
+from psclust.replication.settings import Settings
+from psclust.replication.sync.accumulators import push
+from psclust.replication.sync.backup_ops import own_accumulators
+from psclust.replication.sync.barrier_channel import Channel
+from psclust.replication.sync.messages import MESSAGE_SHAPE, Kind, Message, Token, position
+from psclust.replication.sync.stream_channel import Brought, bring_updated, push_streamed
+from psclust.replication.tf_types import Operation, Tensor
+from psclust.replication.towers.tower import Tower
+from psclust.replication.variables.cell import Cell, Mark, cell
+from psclust.replication.wire.buckets import send_gradients
+from psclust.replication.wire.local_copies import pull
+
+
+@dataclass(frozen=True)
+class ParticipantOps:
+    """kind, incarnation, round: int64 scalar placeholders for the fields of a message.
+
+    step: fetches (token, loss, examples, when its gradients were computed: seconds since the epoch,
+    and for each of `stamps` their values) after one gradient was computed, pushed and reported;
+    feeds `incarnation` and `round`. stamps: for each ps, those that a step takes there, see
+    `psclust.replication.sync.stamps`; next_stamps: those after them, each of which can be taken
+    alone. next_step: int64 scalar, the global step that `step` leads to. send: sends a message of
+    `kind` without a gradient. token: waits for this worker's next token, an encoded `Token`. pull:
+    brings the worker's copies of the variables up to date, before a step that does not continue the
+    one before; None if it has none. computed: the round whose gradient was computed last, on the
+    worker alone; None if computing it waits for other replicas.
+    """
+
+    kind: Tensor
+    incarnation: Tensor
+    round: Tensor
+    step: Sequence[Tensor]
+    stamps: Sequence[Sequence[Tensor]]
+    next_stamps: Sequence[Sequence[Tensor]]
+    next_step: Tensor
+    send: Operation
+    token: Tensor
+    pull: Operation | None = None
+    computed: Mark | None = None
+
+
+def participant_ops(
+    tower: Tower,
+    channel: Channel,
+    layout: DeviceLayout,
+    replica: int,
+    updates: Sequence[Operation],
+    settings: Settings,
+) -> ParticipantOps:
+    """The ops of replica number `replica`; `updates` are run with every step."""
+    worker = layout.workers[replica]
+    with tf.device(worker):
+        kind, incarnation = _placeholder("kind"), _placeholder("incarnation")
+        round_ = channel.all_reduce.round if channel.all_reduce else _placeholder("round")
+        report, other = (
+            _encode(each, replica, incarnation, round_) for each in (Kind.GRADIENT, kind)
+        )
+        # Added, not stacked: TensorFlow folds a stack into its elements, and the round would not
+        # wait for the batch any more.
+        field = position(Message, "examples")
+        report += tower.input.examples * tf.one_hot(field, *MESSAGE_SHAPE, dtype=tf.int64)
+    pushes, brought = _pushed(tower, channel, worker, replica, report, settings)
+    with tf.device(layout.parameters):
+        with tf.control_dependencies([*pushes, *updates]):
+            reported = channel.messages.enqueue(report)
+        with tf.control_dependencies([reported]):
+            token = channel.tokens[replica].dequeue()
+    token, *stamps = _fetched(token, brought.stamps, layout)
+    with tf.device(layout.client):
+        next_step = token[position(Token, "step")]
+    computed, last = _computed(tower, worker, round_)
+    with tf.device(tower.loss.device), tf.control_dependencies(brought.operations):
+        loss = tf.identity(tower.loss) if brought.operations else tower.loss
+    with tf.device(layout.parameters):
+        return ParticipantOps(
+            kind=kind,
+            incarnation=incarnation,
+            round=round_,
+            step=(token, loss, tower.input.examples, computed, *stamps),
+            stamps=brought.stamps,
+            next_stamps=brought.next_stamps,
+            next_step=next_step,
+            send=channel.messages.enqueue(other),
+            token=moved(channel.tokens[replica].dequeue(), layout.client),
+            pull=pull(channel.stream.copies) if channel.stream else None,
+            # In an all-reduce, a gradient waits for those of other replicas.
+            computed=None if channel.all_reduce else last.mark(),
+        )
+
+
+def _pushed(
+    tower: Tower,
+    channel: Channel,
+    worker: str,
+    replica: int,
+    report: Tensor,
+    settings: Settings,
+) -> tuple[Sequence[Operation], Brought]:
+    """(the ops that push the gradients; what brings the updated variables). The round is read from
+    the `report`, which waits for the batch: when the data has ended nothing may be pushed, not even
+    a gradient that does not depend on the batch."""
+    streamed = channel.stream is not None
+    sent = send_gradients(tower.contributions, worker, settings.wire_dtype, in_turn=streamed)
+    devices = [variable.device for _, variable in sent]
+    rounds = _on_each(report, "round", devices)
+    if channel.stream is not None:
+        gradients, examples = [g for g, _ in sent], _on_each(report, "examples", devices)
+        pushes = push_streamed(channel.stream, replica, gradients, examples, rounds)
+        return pushes, bring_updated(channel.stream, replica)
+    accumulators = channel.accumulators
+    if channel.needed is not None:
+        accumulators = own_accumulators(tower.contributions, replica)
+    pairs = zip(accumulators, sent, strict=True)
+    return [push(a, gradient, v, rounds[v.device]) for a, (gradient, v) in pairs], Brought()
+
+
+def _on_each(report: Tensor, field: str, devices: Iterable[str]) -> dict[str, Tensor]:
+    """device -> a field of the report there, int64 scalar."""
+    found = {}
+    for device in dict.fromkeys(devices):
+        with tf.device(device):
+            found[device] = report[position(Message, field)]
+    return found
+
+
+def _computed(tower: Tower, worker: str, round_: Tensor) -> tuple[Tensor, Cell]:
+    """(when the gradients were computed, see `ParticipantOps.step`; the last round of which they
+    were). On the worker: the time at which a ps has them would take a message of its own."""
+    last = cell("psclust/computed", tf.int64, [], host_of(worker))
+    gradients = [gradient for gradient, _ in tower.contributions]
+    with tf.device(worker), tf.control_dependencies(gradients):
+        noted = last.set(tf.identity(round_))
+        with tf.control_dependencies([noted]):
+            return tf.timestamp(), last
+
+
+def _fetched(
+    token: Tensor, stamps: Iterable[Sequence[Tensor]], layout: DeviceLayout
+) -> list[Tensor]:
+    """(the token, which is on the first ps; the stamps of each ps), on the client, with one message
+    from each ps."""
+    together = joined({each[0].device: each for each in stamps})
+    here = [each for each in together if each.device == layout.parameters]
+    with tf.device(layout.parameters):
+        message = tf.concat([*here, token], 0)
+    with tf.device(layout.client):
+        *found, token = tf.split(message, [*(each.shape[0] for each in here), -1])
+    return [
+        token,
+        *(
+            found[0] if each.device == layout.parameters else moved(each, layout.client)
+            for each in together
+        ),
+    ]
+
+
+def _placeholder(name: str) -> Tensor:
+    return tf.compat.v1.placeholder(tf.int64, [], name=name)
+
+
+def _encode(kind: Tensor, worker: int, incarnation: Tensor, round_: Tensor) -> Tensor:
+    """A message without examples."""
+    message = Message(kind, worker, incarnation, round_, examples=0)
+    return tf.stack([tf.cast(value, tf.int64) for value in message])

@@ -1,0 +1,67 @@
+"""Whether a step that takes long still computes its gradient, or waits for other replicas: one run
+of the graph does both.
+
+A thread looks at a step that is out for a second or two, on the worker alone. What it finds shows
+in the function that it is in, as `psclust why` reads it from the stacks of a program; see
+`psclust.supervise.python_places`.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+import tensorflow as tf
+
+from psclust.replication.prepared_run import prepare
+from psclust.replication.tf_types import Session
+from psclust.replication.variables.cell import Mark
+
+_LOOK_S = 1.0
+
+
+class StepWatch:
+    """Watches the steps of one replica in `session`. computed: see `ParticipantOps`."""
+
+    def __init__(self, session: Session, computed: Mark) -> None:
+        self._is_known = prepare(session, [computed.known])
+        self._read = prepare(session, [computed.value])
+        self._round: int | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="step watch", daemon=True)
+
+    def begin(self, round_: int) -> None:
+        """Before the run of a step of `round_`."""
+        self._round = round_
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def done(self) -> None:
+        """After it, also if it has failed."""
+        self._round = None
+
+    def end(self) -> None:
+        """There are no more steps. The thread ends within a second."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        # The session is closed when training ends by an error.
+        with suppress(tf.errors.OpError, RuntimeError):
+            before = None
+            while not self._ended.wait(_LOOK_S):
+                round_ = self._round
+                if round_ is not None and round_ == before:
+                    self._while_computing(round_)
+                before = round_
+
+    def _while_computing(self, round_: int) -> None:
+        """Returns when the step has ended, or waits for others."""
+        while (
+            self._round == round_
+            and not self._is_computed(round_)
+            and not self._ended.wait(_LOOK_S)
+        ):
+            pass
+
+    def _is_computed(self, round_: int) -> bool:
+        return bool(self._is_known()[0]) and int(self._read()[0]) == round_

@@ -1,0 +1,84 @@
+"""Streamed rounds at work: the stream of a round runs in a thread of its own, while the barrier
+receives messages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from psclust.replication.prepared_run import prepare
+from psclust.replication.sync.actions import Fill, RollBack, Stream
+from psclust.replication.sync.arrivals import inlet_of
+from psclust.replication.sync.stream_ops import StreamOps
+from psclust.replication.tf_types import Session
+
+OTHER_ROUND = "a gradient of another round"
+
+
+class StreamRun:
+    """The streams of one barrier, one after another. failed(error): called in the stream's thread
+    if it fails."""
+
+    def __init__(
+        self, session: Session, ops: StreamOps, failed: Callable[[Exception], None]
+    ) -> None:
+        self._session = session
+        self._ops = ops
+        self._failed = failed
+        self._stream = prepare(session, ops.stream, [ops.order])
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def open(self) -> None:
+        """To be called before the barrier opens."""
+        self._session.run(self._ops.level)
+
+    def do(self, action: Stream | Fill | RollBack) -> None:
+        ops, run = self._ops, self._session.run
+        match action:
+            case Stream(round_, members):
+                inlets = {inlet_of(worker) for worker in members}
+                if absent := [push for inlet, push in enumerate(ops.zeros) if inlet not in inlets]:
+                    run(absent, {ops.round: round_})
+                self._thread = threading.Thread(
+                    target=self._run, args=(action,), name="stream", daemon=True
+                )
+                self._thread.start()
+            case Fill(round_, workers):
+                for worker in workers:
+                    run([ops.zeros[inlet_of(worker)], ops.no_examples], {ops.round: round_})
+            case RollBack(round_):
+                self.finish()
+                run(list(ops.roll_back.values()))
+                run(ops.level)
+                run(ops.settle, {ops.round: round_})
+
+    def finish(self) -> None:
+        """Waits for the end of the stream. Raises its error."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, action: Stream) -> None:
+        members = [int(worker in action.members) for worker in range(self._ops.workers)]
+        try:
+            rounds = np.concatenate(self._stream([action.round, *members]))
+        except Exception as error:  # noqa: BLE001 - raised by `finish`
+            self._fail(error)
+            return
+        if (rounds != action.round).any():
+            self._fail(_other_round())
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._failed(error)
+
+
+def _other_round() -> Exception:
+    """The error after which the chief opens another session."""
+    text = f"{OTHER_ROUND} was waiting, of a task that was thought dead"
+    return tf.errors.AbortedError(None, None, text)

@@ -1,0 +1,43 @@
+"""What an update does to state, so that it can be made to wait, or be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import tensorflow as tf
+
+from psclust.replication.graph_walk import before, reached
+from psclust.replication.tf_types import Operation, Tensor, Variable
+
+_READS = frozenset({"Identity", "ReadVariableOp", "ResourceGather", "VarIsInitializedOp"})
+
+
+def state_changes(
+    update: Iterable[Operation], apart_from: Iterable[Operation] = ()
+) -> list[Operation]:
+    """The ops on which `update` depends that write to variables, or take from accumulators and
+    queues. Not those on which ops `apart_from` it depend, too: other runs make these."""
+    others = reached(apart_from, before)
+    return [
+        operation
+        for name, operation in reached(update, before).items()
+        if name not in others
+        and operation.type not in _READS
+        and any(_is_state(value) for value in operation.inputs)
+    ]
+
+
+def written(changes: Iterable[Operation]) -> dict[str, tuple[Variable, list[Operation]]]:
+    """name -> (global variable, the ops among `changes` that write to it), of all resource
+    variables that have some."""
+    names, found = {operation.name for operation in changes}, {}
+    for variable in tf.compat.v1.global_variables():
+        writers = [use for use in variable.handle.consumers() if use.name in names]
+        if writers:
+            found[variable.op.name] = (variable, writers)
+    return found
+
+
+def _is_state(value: Tensor) -> bool:
+    # Sparse accumulators have references to strings.
+    return value.dtype == tf.resource or bool(value.dtype._is_ref_dtype)
