@@ -44,13 +44,11 @@ def launch(
     died: Callable[[int], None],
     *,
     close: Sequence[int] = (),
-    wanted: Callable[[], bool] = lambda: True,
 ) -> int:
     """Fork the guard, which forks a process that runs `work` and exits with its result; returns the
     guard's pid. Both run in a new session, without the file descriptors `close`, and write to
-    `log`, `logging` included. `died` is called with any exit code but 0. wanted: called by the
-    guard when both are there; if it returns False, the guard ends the process at once, and then
-    itself. The caller must have a single thread. Raises OSError when no process can be created."""
+    `log`, `logging` included. `died` is called with any exit code but 0. The caller must have
+    a single thread. Raises OSError when no process can be created."""
     guard = os.fork()
     if guard:
         return guard
@@ -60,8 +58,8 @@ def launch(
             os.close(descriptor)
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        write_to(log)
-        code = _guard(work, died, wanted)
+        _write_to(log)
+        code = _guard(work, died)
     except BaseException:  # noqa: BLE001 - a process's outermost frame
         traceback.print_exc()
     finally:
@@ -69,7 +67,7 @@ def launch(
         os._exit(code)
 
 
-def write_to(log: Path) -> None:
+def _write_to(log: Path) -> None:
     """Append what this process prints to a file."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for target in (1, 2):
@@ -78,9 +76,7 @@ def write_to(log: Path) -> None:
         os.close(output)
 
 
-def _guard(
-    work: Callable[[Guard], int], died: Callable[[int], None], wanted: Callable[[], bool]
-) -> int:
+def _guard(work: Callable[[Guard], int], died: Callable[[int], None]) -> int:
     become_subreaper()
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
@@ -99,7 +95,7 @@ def _guard(
         finally:
             if guard.is_gone():
                 end_descendants()
-    code = _wait_for(guarded) if wanted() else 0
+    code = _wait_for(guarded)
     end_descendants()
     if code != 0:
         died(code)

@@ -17,7 +17,6 @@ from psclust.cli.request import request_from_flags
 from psclust.cli.startup_notes import StartupNotes
 from psclust.cli.summary import report_end
 from psclust.cli.terminal_text import look_of
-from psclust.control.waiting_supervisor import WaitingSupervisor
 from psclust.errors import StartError, UsageError
 from psclust.launch.board_request import keep_board
 from psclust.launch.held_run import HeldRun, hold_run
@@ -42,15 +41,14 @@ _REDRAW_S = 0.05
 
 def started(
     flags: Mapping[str, object],
-    waiting: WaitingSupervisor | None,
     held: int | None,
     *,
     detach: bool,
     top: bool,
     keep: bool,
 ) -> int:
-    """The exit code. flags: of `request_options`. waiting: a supervisor that may be used. held: pid
-    of the program that holds the run; see `psclust.cli.held_by_program`."""
+    """The exit code. flags: of `request_options`. held: pid of the program that holds the run; see
+    `psclust.cli.held_by_program`."""
     request = request_from_flags(**flags)  # type: ignore[arg-type]
     warn_of_misplaced_options(request, flags["program"])  # type: ignore[arg-type]
     if keep and (detach or not request.file.tensorboard):
@@ -71,7 +69,7 @@ def started(
     refuse_what_cannot_start(request)
     refuse_too_few_files(request)
     if held is not None:
-        return _start_held(request, held, waiting)
+        return _start_held(request, held)
     if request.file.found:
         output.say(request.file.found)
     outcome = claim_or_change(request)
@@ -79,7 +77,7 @@ def started(
         _show_changes(request, outcome)
         return 0
     folder, lock = outcome
-    code = _start_and_stay(request, folder, lock, waiting, detach=detach, keep=keep, top=top)
+    code = _start_and_stay(request, folder, lock, detach=detach, keep=keep, top=top)
     if code == SAVED_CODE:
         queue_again(
             request.file,
@@ -89,7 +87,7 @@ def started(
     return code
 
 
-def _start_held(request: UpRequest, program: int, waiting: WaitingSupervisor | None) -> int:
+def _start_held(request: UpRequest, program: int) -> int:
     """The exit code. program: pid of the process that holds the run. Raises StartError if a run of
     that name is live: another process holds that one."""
     claimed = claim_name(request)
@@ -102,7 +100,7 @@ def _start_held(request: UpRequest, program: int, waiting: WaitingSupervisor | N
     folder, lock = claimed
     with (
         Interrupts() as interrupts,
-        hold_run(request, folder, lock, lambda: interrupts.count, waiting) as run,
+        hold_run(request, folder, lock, lambda: interrupts.count) as run,
     ):
         with run.ended_on_failure():
             hosts = HostRequest(other_hosts(request.file), request.file)
@@ -121,7 +119,6 @@ def _start_and_stay(
     request: UpRequest,
     folder: RunFolder,
     lock: int,
-    waiting: WaitingSupervisor | None,
     *,
     detach: bool,
     keep: bool,
@@ -130,7 +127,7 @@ def _start_and_stay(
     """The exit code."""
     with (
         Interrupts(term_saves=request.file.reach_by == "slurm") as interrupts,
-        hold_run(request, folder, lock, lambda: interrupts.count, waiting) as run,
+        hold_run(request, folder, lock, lambda: interrupts.count) as run,
     ):
         try:
             with run.ended_on_failure(), interrupts.raised():

@@ -22,7 +22,6 @@ from psclust.supervise import events
 from psclust.supervise.exit_code import describe_exit
 from psclust.supervise.sampler import Sampler
 from psclust.supervise.supervisor import Supervisor
-from psclust.transport.fork_server_client import EarlyForkServer
 from psclust.transport.local_transport import LocalTransport
 
 if TYPE_CHECKING:
@@ -40,12 +39,12 @@ def launch(request: SupervisorRequest, *, close: Sequence[int] = ()) -> int:
     return guard.launch(
         log,
         lambda own_guard: supervise(request, own_guard),
-        lambda code: died(request.folder, code),
+        lambda code: _died(request.folder, code),
         close=close,
     )
 
 
-def died(folder: RunFolder, code: int) -> None:
+def _died(folder: RunFolder, code: int) -> None:
     """Record the end of a supervisor that could not do so."""
     record_death(folder, describe_exit(code))
     _remove_made_hosts(folder)
@@ -62,23 +61,16 @@ def _remove_made_hosts(folder: RunFolder) -> None:
         LOG.warning("hosts were not removed: %s", error)  # `psclust down` tries again
 
 
-def supervise(
-    request: SupervisorRequest, own_guard: guard.Guard, early: EarlyForkServer | None = None
-) -> int:
-    """Be the supervisor until the run has ended. early: a fork server that this process has started
-    already."""
+def supervise(request: SupervisorRequest, own_guard: guard.Guard) -> int:
+    """Be the supervisor until the run has ended."""
     supervisor = Supervisor(request.folder, request.name)
     signal.signal(signal.SIGCHLD, lambda *_: supervisor.children_changed())
     own_guard.on_term(
         lambda: supervisor.post(_stop_by_signal(own_guard, save=request.job_ports is not None))
     )
     local = LocalTransport(supervisor, request.environ, request.library_env, log=2)
-    if early is not None:
-        local.adopt(early)
-        supervisor.children_changed()  # it may have ended before this process looked
     if request.warm is not None:
         local.warm(*request.warm)
-    local.end_unused()
     # Imports gRPC, which must not be in use when its process forks, and for which TensorFlow need
     # not wait.
     from psclust.control.remote_transport import RemoteTransport

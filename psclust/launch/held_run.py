@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from psclust.control.board_child import BoardCommand
+from psclust.control.supervisor_process import launch
 from psclust.control.supervisor_request import SupervisorRequest
 from psclust.errors import NoRunError, PsclustError, StartError
 from psclust.launch.board_request import board_command
@@ -27,7 +28,6 @@ from psclust.transport.fork_server_client import Load
 
 if TYPE_CHECKING:
     from psclust.control.supervisor_client import SupervisorClient
-    from psclust.control.waiting_supervisor import WaitingSupervisor
 
 _START_S = 60.0  # for a supervisor to answer after the fork
 _ANSWER_S = 1.0  # for one request to end the run
@@ -156,26 +156,16 @@ def _slowest_load(draft: Plan) -> tuple[str, Load, Mapping[str, str]] | None:
     return min(loads, key=lambda load: load[1] == "library", default=None)
 
 
-def _fork_supervisor(request: SupervisorRequest, held: int) -> int:
-    """The pid of its guard. Raises OSError when no process can be created."""
-    # Loads all that a supervisor is, which this process is not if one waits.
-    from psclust.control.supervisor_process import launch
-
-    return launch(request, close=(held,))
-
-
 @contextmanager
 def hold_run(
     request: UpRequest,
     folder: RunFolder,
     lock: int,
     interrupts: Callable[[], int] = lambda: 0,
-    waiting: WaitingSupervisor | None = None,
 ) -> Iterator[HeldRun]:
-    """Fork the run's supervisor, or have the `waiting` one be it; it begins to load what tasks here
-    are forked from. `lock`: of `ClusterFolder.lock`, closed here. This process must have a single
-    thread. Raises StartError where there can be no more processes, or the port for metrics is
-    taken."""
+    """Fork the run's supervisor, which begins to load what tasks here are forked from. `lock`: of
+    `ClusterFolder.lock`, closed here. This process must have a single thread. Raises StartError
+    where there can be no more processes, or the port for metrics is taken."""
     warm = None if other_hosts(request.file) else _slowest_load(request.draft)
     # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
     lease, held = os.pipe()
@@ -197,7 +187,7 @@ def hold_run(
                 metrics,
                 board,
             )
-            guard = _fork_supervisor(wanted, held) if waiting is None else waiting.begin(wanted)
+            guard = launch(wanted, close=(held,))
     except OSError as error:
         hint = "Perhaps the limit of processes (ulimit -u) or the memory is used up."
         raise StartError(f"no process could be started: {error.strerror}. {hint}") from None

@@ -99,17 +99,6 @@ def spawn(python: str, load: Load, env: Mapping[str, str], output: int) -> Spawn
     return Spawned(ours, process.pid)
 
 
-class EarlyForkServer:
-    """A fork server that loads before anyone reads what it prints: `output`, the read end of a
-    pipe."""
-
-    def __init__(self, python: str, load: Load, env: Mapping[str, str]) -> None:
-        self.python, self.load, self.env = python, load, dict(env)
-        self.output, write = os.pipe2(os.O_CLOEXEC)
-        self.process = spawn(python, load, env, write)
-        os.close(write)
-
-
 class ForkServer:
     """One fork server process. A thread passes requests to it, in order, so that callers do not
     wait until it has loaded.
@@ -156,13 +145,6 @@ class ForkServer:
     def close(self) -> None:
         """End the process, by closing its socket."""
         self._requests.put(None)
-
-    def kill(self) -> None:
-        """End the process at once, also while it loads. No task may have come from it."""
-        self.close()
-        if self.pid is not None and not self._ended.is_set():
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
 
     def _serve(self) -> None:
         while (request := self._requests.get()) is not None:

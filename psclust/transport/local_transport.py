@@ -16,7 +16,6 @@ from psclust.spec.cluster import Task
 from psclust.spec.preload_limits import is_read
 from psclust.transport.api import Listener, Output, SignalName
 from psclust.transport.fork_server_client import (
-    EarlyForkServer,
     ForkServer,
     Load,
     StartFailure,
@@ -53,33 +52,8 @@ class LocalTransport:
         self._ports = PortReservations(shim=server_shim() is not None)
         self._pump = LogPump()
         self._fork_servers: dict[tuple[str, Load, frozenset[tuple[str, str]]], ForkServer] = {}
-        self._unused: ForkServer | None = None
         self._sinks: dict[Task, Sink] = {}
         self._processes = TaskProcesses(listener)
-
-    def adopt(self, early: EarlyForkServer) -> None:
-        """Use a fork server that was started before, if tasks want one like it; see
-        `end_unused`."""
-        sink = self._pump.take(early.output, self._log)
-        server = ForkServer(
-            early.python, early.load, early.process, lambda: _whole_output(sink), self._open_files
-        )
-        own = (
-            frozenset()
-            if early.env == {**self._environ, **self._library_env}
-            else frozenset(early.env.items())
-        )
-        self._fork_servers[early.python, early.load, own] = self._unused = server
-
-    def end_unused(self) -> None:
-        """End the fork server that was adopted, if none has asked for it."""
-        if self._unused is not None:
-            self._unused.kill()
-            self._fork_servers = {
-                key: server
-                for key, server in self._fork_servers.items()
-                if server is not self._unused
-            }
 
     def warm(self, python: str, load: Load, env: Mapping[str, str]) -> None:
         """Begin to load the fork server of tasks with this environment, so that the first start
@@ -175,8 +149,6 @@ class LocalTransport:
         }
         key = (python, load, frozenset(own.items()))
         server = self._fork_servers.get(key)
-        if server is self._unused:
-            self._unused = None
         if server is None or server.failed:
             output, sink = self._pump.add(self._log)
             try:

@@ -47,17 +47,13 @@ class LogPump:
         """Open a pipe into a file or file descriptor; returns its write end, which the caller
         closes once the task has it, and its sink."""
         read, write = os.pipe2(os.O_CLOEXEC)
-        return write, self.take(read, target)
-
-    def take(self, read: int, target: Path | int) -> Sink:
-        """The same for the read end of a pipe that is there already."""
         os.set_blocking(read, False)
         file = _open(target)
         sink = Sink(read, target, file, TimesWriter(target) if isinstance(target, Path) else None)
         sink.size = os.fstat(file).st_size if file is not None else 0
         self._selector.register(read, selectors.EVENT_READ, sink)
         self._wake()
-        return sink
+        return write, sink
 
     def close(self) -> None:
         self._closing = True

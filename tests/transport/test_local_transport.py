@@ -16,7 +16,6 @@ from psclust.plan.task_environment import inherited
 from psclust.plan.task_plan import RestartPolicy, TaskPlan
 from psclust.spec.cluster import Task
 from psclust.testing.wait import wait_until
-from psclust.transport.fork_server_client import EarlyForkServer
 from psclust.transport.local_transport import LocalTransport
 
 pytestmark = pytest.mark.process
@@ -162,37 +161,3 @@ def test_one_fork_server_serves_all_tasks_of_an_environment(here: Bed) -> None:
     ):
         here.transport.warm(sys.executable, "tensorflow", env)
     assert len({child.pid for child in psutil.Process().children()} - before) == 2
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    "wanted", [{}, {"TF_USE_LEGACY_KERAS": "1"}], ids=["as wanted", "another environment"]
-)
-def test_a_fork_server_that_was_started_before_serves_tasks_that_want_one_like_it(
-    here: Bed, wanted: dict[str, str]
-) -> None:
-    early = EarlyForkServer(sys.executable, "tensorflow", here.environ)
-    assert early.process.pid is not None
-    before = {child.pid for child in psutil.Process().children()}
-    here.transport.adopt(early)
-    here.transport.warm(sys.executable, "tensorflow", wanted)
-    here.transport.end_unused()
-    here.start(sys.executable, wanted)
-    wait_until(lambda: here.listener.pids, what="the task's pid")
-    children = psutil.Process().children()
-    alive = {child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE}
-    others = alive - before
-    assert len(others) == (1 if wanted else 0)
-
-    def settled() -> bool:
-        here.transport.reap()
-        return psutil.pid_exists(early.process.pid or 0) is not bool(wanted)
-
-    wait_until(settled, what="the end of what is not wanted")
-
-
-def test_what_one_that_was_started_before_printed_is_known(here: Bed) -> None:
-    python = interpreter(here.folder, "echo this is no Python; exit 4")
-    here.transport.adopt(EarlyForkServer(str(python), "tensorflow", here.environ))
-    here.start(python)
-    assert "this is no Python" in here.reason()

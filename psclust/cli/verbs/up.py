@@ -6,7 +6,6 @@ from __future__ import annotations
 import click
 
 from psclust.cli.request_options import REQUEST_CONTEXT, kubernetes_options, request_options
-from psclust.launch.early_start import early_start
 
 
 @click.command(context_settings=REQUEST_CONTEXT)
@@ -61,8 +60,7 @@ def command(
         from psclust.cli.verbs.plan import show
 
         return show(flags)
-    with early_start(flags) as supervisor:
-        # Loads the reader of cluster files and the planner.
-        from psclust.cli.starting import started
+    # Loads the reader of cluster files and the planner.
+    from psclust.cli.starting import started
 
-        return started(flags, supervisor, held, detach=detach, top=top, keep=keep)
+    return started(flags, held, detach=detach, top=top, keep=keep)
