@@ -90,7 +90,8 @@ def _read_file(path: Path | None) -> tuple[dict[str, object], Origins, Sequence[
         read_text(
             path,
             otherwise="check the name, or let `psclust init` write a cluster file to start from.",
-        )
+        ),
+        json_schema(),
     )
     origins = Origins(str(path), document.lines, {})
     if isinstance(document.data, dict):

@@ -6,20 +6,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from ipaddress import IPv6Address
-from typing import Any
 
 from pydantic import ValidationError
 
 from psclust.spec.cluster_file import json_schema
 from psclust.spec.job_keys import Job
+from psclust.spec.key_schema import Schema, alternatives, properties, resolve, schema_at
 from psclust.spec.problems import KeyPath, Problem
 from psclust.spec.program_command import split_program
-
-Schema = Mapping[str, Any]
 
 # Keys of other tools -> ours.
 _JOBS = {
@@ -70,17 +68,14 @@ def explain(error: ValidationError, data: object) -> list[Problem]:
         elif entry["type"] == "missing":
             text = (
                 f"the key '{missing}' is missing; "
-                f"write {expected(_at(schema, (*path, missing), schema), schema)}."
+                f"write {expected(schema_at(schema, (*path, missing), schema), schema)}."
             )
         elif entry["loc"][-1] == "[key]":
-            text = (
-                f"found the key '{path[-1]}'; "
-                f"write {expected(_key_schema(_at(schema, path[:-1], schema), schema), schema)}."
-            )
+            keys = _key_schema(schema_at(schema, path[:-1], schema), schema)
+            text = f"found the key '{path[-1]}'; write {expected(keys, schema)}."
         else:
-            text = (
-                f"found {found(value)}; write {_wanted(value, _at(schema, path, schema), schema)}."
-            )
+            wanted = _wanted(value, schema_at(schema, path, schema), schema)
+            text = f"found {found(value)}; write {wanted}."
         if path not in problems or entry["type"] == "missing":
             problems[path] = Problem(path, text)
     return [
@@ -111,7 +106,7 @@ def found(value: object) -> str:
 
 def expected(schema: Schema, root: Schema) -> str:
     """What a schema accepts, as a phrase that follows `write`."""
-    schema = _resolve(schema, root)
+    schema = resolve(schema, root)
     if "patternErrorMessage" in schema:
         return str(schema["patternErrorMessage"])
     if "anyOf" in schema:
@@ -167,7 +162,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def _wanted(value: object, schema: Schema, root: Schema) -> str:
     """`expected`; a text in place of a list (`--lr 0.1` for args) is repeated as a list."""
-    options = list(_options(schema, root))
+    options = list(alternatives(schema, root))
     if isinstance(value, str) and ":port" in expected(schema, root):
         return _wanted_address(value, expected(schema, root))
     words = [word for option in options for word in option.get("enum", ()) if isinstance(word, str)]
@@ -203,7 +198,7 @@ def _wanted_address(value: str, usual: str) -> str:
 
 def _unknown_key(path: KeyPath, value: object, root: Schema) -> str:
     key = str(path[-1])
-    known = list(_properties(_at(root, path[:-1], root), root))
+    known = list(properties(schema_at(root, path[:-1], root), root))
     near = nearest(key, known)
     if near is not None:
         return f"unknown key; did you mean {near}?"
@@ -284,55 +279,16 @@ def _holds(data: object, step: str | int) -> bool:
     return isinstance(data, (list, tuple)) and isinstance(step, int) and step < len(data)
 
 
-def _at(schema: Schema, path: KeyPath, root: Schema) -> Schema:
-    """The schema of the value at `path`; empty if there is none."""
-    for step in path:
-        options = _options(schema, root)
-        schema = next(
-            (inner for option in options if (inner := _child(option, step)) is not None), {}
-        )
-    return schema
-
-
-def _child(schema: Schema, step: str | int) -> Schema | None:
-    if isinstance(step, int):
-        return schema.get("items")
-    inner = schema.get("properties", {}).get(step)
-    if inner is None:
-        inner = (
-            next(iter(schema.get("patternProperties", {}).values()), None)
-            or schema.get("additionalProperties")
-            or None
-        )
-    return inner if isinstance(inner, Mapping) else None
-
-
-def _options(schema: Schema, root: Schema) -> Iterator[Schema]:
-    schema = _resolve(schema, root)
-    if "anyOf" not in schema:
-        yield schema
-    for option in schema.get("anyOf", ()):
-        yield from _options(option, root)
-
-
-def _properties(schema: Schema, root: Schema) -> Mapping[str, Any]:
-    return next(
-        (option["properties"] for option in _options(schema, root) if "properties" in option), {}
-    )
-
-
 def _key_schema(schema: Schema, root: Schema) -> Schema:
     names = next(
-        (option["propertyNames"] for option in _options(schema, root) if "propertyNames" in option),
+        (
+            option["propertyNames"]
+            for option in alternatives(schema, root)
+            if "propertyNames" in option
+        ),
         None,
     )
     return names or {"patternErrorMessage": "a name"}
-
-
-def _resolve(schema: Schema, root: Schema) -> Schema:
-    while "$ref" in schema:
-        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
-    return schema
 
 
 def _bounds(schema: Schema) -> str:

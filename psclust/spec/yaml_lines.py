@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
+from psclust.spec.key_schema import Schema, takes_text
 from psclust.spec.problems import KeyPath, Problem
 
 _TAG = "tag:yaml.org,2002:"
@@ -20,83 +21,6 @@ _PLAIN: Mapping[str, Callable[[str], object]] = {
     "bool": lambda text: text.lower() == "true",
     "null": lambda text: None,
 }
-
-# Here a scalar is text, whatever it looks like; `*` is any key or index.
-AS_WRITTEN: tuple[KeyPath, ...] = tuple(
-    tuple(pattern.split("."))
-    for pattern in (
-        *(
-            "name",
-            "hosts",
-            "hosts.*",
-            "hosts.*.name",
-            "hosts.*.user",
-            "hostfile",
-            "program",
-            "program.*",
-            "args.*",
-            "env.*",
-            "python",
-            "cwd",
-            "ship",
-            "env_file",
-            "pass_env.*",
-            "interface",
-            "metrics",
-            "tensorboard",
-            *(
-                "slurm.partition",
-                "slurm.partition.*",
-                "slurm.account",
-                "slurm.time",
-                "slurm.sbatch.*",
-                "slurm.setup",
-                "slurm.setup.*",
-            ),
-            "slurm.srun.*",
-        ),
-        *(
-            "kubernetes.image",
-            "kubernetes.namespace",
-            "kubernetes.context",
-            "kubernetes.queue",
-            "kubernetes.resources.*.*",
-            "kubernetes.gpu",
-        ),
-        *("kubernetes.secrets.*", "kubernetes.volumes.*"),
-        *("placement", "placement.policy", "placement.max_shard_bytes"),
-        *(
-            "ports",
-            "replication",
-            "update",
-            "role_by",
-            "reach_by",
-            "ends_with",
-            "ends_with.*",
-            "restart.when",
-        ),
-        *(
-            f"jobs.*.{key}"
-            for key in (
-                "hosts",
-                "hosts.*",
-                "ports",
-                "addresses.*",
-                "run",
-                "run.*",
-                "server",
-                "args.*",
-                "extra_args.*",
-                "env.*",
-            )
-        ),
-        *(
-            f"jobs.*.{key}"
-            for key in ("task_args.*.*", "task_env.*.*", "python", "cwd", "restart.when")
-        ),
-    )
-)
-
 
 # More than any cluster file has: 4096 tasks with an address and arguments of their own.
 _MOST_VALUES = 100_000
@@ -127,14 +51,15 @@ for _name, _pattern, _first in (
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"^(?:{_pattern})$"), list(_first))
 
 
-def read_yaml(text: str) -> Document:
-    """Text that is not YAML yields None, and the mistake that ended the reading."""
+def read_yaml(text: str, schema: Schema) -> Document:
+    """schema: the JSON Schema of the data, which says where scalars are texts. What is not YAML
+    yields None, and the mistake that ended the reading."""
     try:
         node = yaml.compose(text, _Loader)  # a BaseLoader: builds no objects
         sizes: dict[int, int] = {}
         if node is not None and _size(node, sizes) > _MOST_VALUES:
             return Document(None, {}, (_too_many(node, sizes),))
-        reader = _Reader()
+        reader = _Reader(schema)
         data = None if node is None else reader.value(node, ())
     except yaml.YAMLError as error:
         return Document(None, {}, (_syntax_problem(error, text),))
@@ -173,6 +98,7 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 
 @dataclass
 class _Reader:
+    schema: Schema
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     _open: list[yaml.Node] = field(default_factory=list)
@@ -202,7 +128,8 @@ class _Reader:
                 f"the tag {node.tag.replace(_TAG, '!!')} has no meaning here; remove it.",
             )
             return None
-        return node.value if kind != "null" and _is_as_written(path) else _PLAIN[kind](node.value)
+        as_written = kind != "null" and takes_text(path, self.schema)
+        return node.value if as_written else _PLAIN[kind](node.value)
 
     def _sequence(self, node: yaml.SequenceNode, path: KeyPath) -> list[object]:
         items: list[object] = []
@@ -292,14 +219,6 @@ def _bare_placeholder(node: yaml.Node) -> str | None:
         return None
     key, value = node.value[0]
     return f"{{{key.value}}}" if isinstance(key, yaml.ScalarNode) and _is_empty(value) else None
-
-
-def _is_as_written(path: KeyPath) -> bool:
-    return any(
-        len(pattern) == len(path)
-        and all(want in ("*", have) for want, have in zip(pattern, path, strict=True))
-        for pattern in AS_WRITTEN
-    )
 
 
 # A part of the scanner's message -> an explanation for the author of a cluster file. The first
