@@ -41,7 +41,6 @@ if __name__ == "__main__":
 from psclust import framing
 from psclust.errors import PsclustError
 from psclust.runtime import linux_process, preload, start_task
-from psclust.runtime.roomy_frames import in_one_chunk
 
 
 def main() -> None:
@@ -113,4 +112,4 @@ def send(requests: socket.socket, message: Mapping[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    in_one_chunk(main)
+    main()

@@ -11,7 +11,6 @@ from psclust.errors import PsclustError, StartError
 from psclust.runtime.bare_server import Request, not_started, parse, wait_for_a_signal
 from psclust.runtime.kernel_library import python_ops
 from psclust.runtime.quiet_import import quiet_import
-from psclust.runtime.roomy_heaps import roomy_heaps
 from psclust.runtime.server_def import server_def
 
 
@@ -48,8 +47,7 @@ def start(request: Request) -> object:
         for path in request.op_libraries:
             tf.load_op_library(path)
         python_ops()
-        with roomy_heaps():
-            return tf.distribute.Server(tf.train.ServerDef.FromString(encoded))
+        return tf.distribute.Server(tf.train.ServerDef.FromString(encoded))
     except (tf.errors.OpError, RuntimeError) as error:
         raise StartError(not_started(request, str(getattr(error, "message", error)))) from error
 

@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from psclust.errors import StartError
-from psclust.runtime.signatures_when_asked import signatures_when_asked
+from psclust.runtime.deferred_keras import keras_deferred
 from psclust.runtime.tensorflow_library import environment_while_loading, find_library, open_lazily
-from psclust.runtime.when_used import loaded_when_used
 
 
 @contextmanager
@@ -19,8 +18,7 @@ def tensorflow_import(settings: Mapping[str, str]) -> Iterator[None]:
     """`import tensorflow` inside. settings: see `environment_while_loading`."""
     with (
         environment_while_loading(settings),
-        loaded_when_used(),
-        signatures_when_asked(),
+        keras_deferred(),
         _constraints_made_once(),
         no_collection(),
     ):

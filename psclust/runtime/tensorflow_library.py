@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 
 from psclust.errors import StartError
 from psclust.runtime.kernel_library import kernel_library
-from psclust.runtime.roomy_heaps import roomy_heaps
 
 NAME = "libtensorflow_cc.so.2"
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -66,11 +65,10 @@ class Library:
     def start_server(self, definition: bytes) -> str:
         """Make and start a server; returns its address, `grpc://host:port`. It lives as long as the
         process: TensorFlow cannot stop a started server. Raises Refused."""
-        with roomy_heaps():
-            server = self._c.TF_NewServer(definition, len(definition), self._status)
-            self._check()
-            self._c.TF_ServerStart(server, self._status)
-            self._check()
+        server = self._c.TF_NewServer(definition, len(definition), self._status)
+        self._check()
+        self._c.TF_ServerStart(server, self._status)
+        self._check()
         return bytes(self._c.TF_ServerTarget(server)).decode()
 
     def _check(self) -> None:

@@ -19,7 +19,6 @@ import tensorflow as tf
 from psclust.errors import PsclustError, StartError
 from psclust.replication.tf_types import Graph, Session
 from psclust.replication.wire.own_wire import own_wire
-from psclust.runtime.roomy_heaps import roomy_heaps
 from psclust.spec.jobs import IN_GRAPH
 from psclust.train.task_context import TaskContext, device
 
@@ -78,13 +77,12 @@ def start_server(context: TaskContext) -> str:
         return context.target
     spec = tf.train.ClusterSpec(context.cluster.as_dict())
     try:
-        with roomy_heaps():
-            server = tf.distribute.Server(
-                spec,
-                job_name=context.task.job,
-                task_index=context.task.index,
-                config=session_config(context),
-            )
+        server = tf.distribute.Server(
+            spec,
+            job_name=context.task.job,
+            task_index=context.task.index,
+            config=session_config(context),
+        )
     except tf.errors.UnknownError as error:
         raise StartError(
             f"{context.task}: no TensorFlow server could be started "

@@ -18,36 +18,6 @@ pytestmark = pytest.mark.process
 
 SLEEP = ["sleep", "60"]
 
-SELDOM_USED = """
-import sys, numpy, tensorflow as tf
-from tensorflow.python.keras import callbacks
-from tensorflow.python.keras.engine import training_arrays_v1
-from tensorflow.python.keras.saving import hdf5_format
-from psclust.runtime.when_used import STAND_INS
-print({*STAND_INS} & {*sys.modules})
-lites = tf.lite, tf.lite, tf.compat.v1.lite
-print(*(lite.TFLiteConverter.__name__ for lite in lites))
-import tensorflow.compat.v2
-print(tf.compat.v2.float32.name, tf.compat.v1.compat.as_str.__name__)
-import scipy.sparse
-print(*map(training_arrays_v1.issparse, (numpy.eye(2), scipy.sparse.csr_matrix(numpy.eye(2)))))
-print(hdf5_format.h5py.File.__name__, callbacks.requests.get.__name__)
-print({name for name in STAND_INS if type(sys.modules.get(name)).__name__ == "_StandIn"})
-"""
-
-SIGNATURES = """
-import inspect, re, tensorflow as tf
-from tensorflow.python.util import tf_inspect
-places = [tf, tf.raw_ops, tf.nn, tf.strings, tf.compat.v1, tf.compat.v1.train]
-for number, place in enumerate(places):
-    for name in dir(place):
-        function = getattr(place, name)
-        if inspect.isfunction(function):
-            arguments = tf_inspect.getfullargspec(function)
-            told = f"{number} {name} {inspect.signature(function)} {arguments}"
-            print(re.sub("0x[0-9a-f]+", "", told))
-"""
-
 
 def test_it_says_that_it_is_ready_and_how_long_that_took(plain: ForkServer) -> None:
     assert plain.first_message["ready"] is True
@@ -269,30 +239,6 @@ def test_keras_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> N
     )
     code, said = tensorflow.run([sys.executable, "-c", source])
     assert (code, said.split()) == (0, ["False", "keras._tf_keras.keras", "True"])
-
-
-@pytest.mark.tensorflow
-def test_what_few_programs_use_is_imported_by_the_first_who_uses_it(tensorflow: ForkServer) -> None:
-    code, said = tensorflow.run([sys.executable, "-c", SELDOM_USED])
-    assert (code, said) == (
-        0,
-        (
-            "set()\nTFLiteConverterV2 TFLiteConverterV2 TFLiteConverter\nfloat32 as_str\n"
-            "False True\nFile get\nset()\n"
-        ),
-    )
-
-
-@pytest.mark.tensorflow
-def test_tensorflows_functions_have_the_signatures_they_have_after_a_plain_import(
-    tensorflow: ForkServer,
-) -> None:
-    plain = subprocess.run(
-        [sys.executable, "-c", SIGNATURES], capture_output=True, text=True, check=True
-    )
-    assert len(plain.stdout) > 100_000
-    code, said = tensorflow.run([sys.executable, "-c", SIGNATURES])
-    assert (code, {*said.splitlines()} ^ {*plain.stdout.splitlines()}) == (0, set())
 
 
 @pytest.mark.tensorflow
