@@ -20,7 +20,6 @@ from psclust.replication.tf_types import Operation, Optimizer, Tensor
 from psclust.replication.towers.replica_context import Statistic
 from psclust.replication.update.gradients import GradientsAndVariables, clip, decay
 from psclust.replication.update.moving_average import move_averages
-from psclust.replication.update.shared_reads import share_reads
 from psclust.replication.variables.training_state import State
 
 # Marks the error message of an update with values that are not finite.
@@ -44,9 +43,7 @@ def apply_update(
             gradients = clip(gradients, settings.clip_norm)
         checked = [_all_finite(gradients, state)] if settings.nan_guard == "gradients" else []
         with tf.control_dependencies(checked):
-            built = len(tf.compat.v1.get_default_graph().get_operations())
             applied = optimizer.apply_gradients(gradients)
-            share_reads(built)
             moved = [
                 move(statistic.variable, statistic.value, 1 - statistic.momentum)
                 for statistic in statistics
