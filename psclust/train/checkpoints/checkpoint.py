@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from psclust.errors import PsclustError
+from psclust.replication.device_layout import host_of
 from psclust.replication.tf_types import Graph, Operation, Session, Tensor, Variable
 from psclust.replication.variables.training_state import PASSING, POSITIONS
 from psclust.train.checkpoints.checkpoint_folder import CheckpointFolder
@@ -66,7 +67,7 @@ class Checkpoints:
             entry_of(variable) for variable in variables if variable.op.name not in PASSING
         ]
         self._guard = config.nan_guard
-        self._here = _cpu_of(device)
+        self._here = host_of(device)
         self._restoring: _Restoring | None = None
         with tf.name_scope("checkpoint"):
             with tf.device(self._here):
@@ -89,7 +90,7 @@ class Checkpoints:
             finite = self._finite(values)
         groups: dict[str, list[tuple[_Entry, Any]]] = {}
         for entry, value in zip(self._entries, values, strict=True):
-            groups.setdefault(_cpu_of(entry.variable.device), []).append((entry, value))
+            groups.setdefault(host_of(entry.variable.device), []).append((entry, value))
         names, saves = [], []
         for index, (place, entries) in enumerate(sorted(groups.items())):
             with tf.device(place), tf.control_dependencies(finite):
@@ -117,7 +118,7 @@ class Checkpoints:
             )
 
     def _load(self, entry: _Entry) -> Any:
-        with tf.device(_cpu_of(entry.variable.device) if self._sharded else self._here):
+        with tf.device(host_of(entry.variable.device) if self._sharded else self._here):
             (value,) = tf.raw_ops.RestoreV2(
                 prefix=self._prefix,
                 tensor_names=[entry.name],
@@ -239,13 +240,6 @@ def _save(prefix: Tensor, entries: Sequence[_Entry], values: Sequence[Any]) -> A
     names, parts = [entry.name for entry in entries], [entry.part for entry in entries]
     return tf.raw_ops.SaveV2(
         prefix=prefix, tensor_names=names, shape_and_slices=parts, tensors=list(values)
-    )
-
-
-def _cpu_of(device: str) -> str:
-    """The first CPU of the task that owns `device`."""
-    return str(
-        tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0).to_string()
     )
 
 
