@@ -3,14 +3,13 @@ change nothing."""
 
 from __future__ import annotations
 
-import difflib
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from psclust.errors import UsageError
+from psclust.train.key_values import key_values
 
 STATISTICS = ("first", "mean", "sync")
 WIRES = ("float32", "bfloat16", "int8")
@@ -142,48 +141,10 @@ def _need(holds: bool, name: str, value: Any, what: str) -> None:
 
 
 def changed(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
-    """`config` with the `key=value` texts applied; values are JSON or plain text. Raises
-    UsageError."""
+    """`config` with the `key=value` texts applied. Raises UsageError."""
     types = {field.name: str(field.type) for field in fields(TrainConfig)}
-    values: dict[str, Any] = {}
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals:
-            raise UsageError(f"--config {change}: write it as key=value")
-        if key not in types:
-            near = difflib.get_close_matches(key, types, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(types)}"
-            raise UsageError(f"--config {change}: there is no setting {key!r}; {hint}")
-        values[key] = _value(change, text, types[key])
+    values = key_values("--config", changes, types)
     try:
         return replace(config, **values)
     except UsageError as error:
         raise UsageError(f"--config: {error}") from error
-
-
-def _value(change: str, text: str, type_: str) -> Any:
-    """Parses the text as one of the types in `type_`, such as "float | None"."""
-    allowed = [part.strip() for part in type_.split("|")]
-    if "str" in allowed:
-        return text
-    value: Any
-    try:
-        value = (
-            {"None": None, "none": None, "True": True, "False": False}[text]
-            if text in _WORDS
-            else json.loads(text)
-        )
-    except ValueError:
-        value = text
-    if "tuple[int, ...]" in allowed and isinstance(value, (list, int)):
-        value = tuple(value) if isinstance(value, list) else (value,)
-    if "float" in allowed and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if (type(value).__name__ if value is not None else "None") not in [
-        name.partition("[")[0] for name in allowed
-    ]:
-        raise UsageError(f"--config {change}: {text!r} is not of type {type_}")
-    return value
-
-
-_WORDS = ("None", "none", "True", "False")

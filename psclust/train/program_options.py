@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from psclust.errors import UsageError
+from psclust.train.key_values import key_values
 
 TRAIN = "train"
 TRAIN_AND_EVALUATE = "train_and_evaluate"
@@ -113,40 +112,13 @@ def parse_options(arguments: Sequence[str]) -> Options:
 
 
 def parse_changes(changes: Sequence[str], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parses `key=value` texts as values of the types in `params`. Raises UsageError for an unknown
-    key or a value of another type."""
-    parsed = {}
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals:
-            raise UsageError(f"--set {change}: write it as key=value")
-        if key not in params:
-            near = difflib.get_close_matches(key, params, 1)
-            hint = (
-                f"did you mean {near[0]!r}?"
-                if near
-                else f"the program has: {', '.join(params) or 'no params'}"
-            )
-            raise UsageError(f"--set {change}: the program has no param {key!r}; {hint}")
-        parsed[key] = _value(change, text, params[key])
-    return parsed
-
-
-def _value(change: str, text: str, default: Any) -> Any:
-    if isinstance(default, str):
-        return text
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if default is not None and type(value) is not type(default):
-        raise UsageError(
-            f"--set {change}: {text!r} is not a value like the default, "
-            f"{json.dumps(default, default=str)}"
-        )
-    return value
+    """`key=value` texts as values of the types in `params`; instead of None, any value. Raises
+    UsageError."""
+    types = {
+        name: "Any" if default is None else type(default).__name__
+        for name, default in params.items()
+    }
+    return key_values("--set", changes, types)
 
 
 def _positive_int(text: str) -> int:
