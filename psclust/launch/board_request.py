@@ -38,7 +38,7 @@ def board_problem() -> str | None:
 def board_command(request: UpRequest, folder: RunFolder) -> BoardCommand | None:
     """Of the folder that the chief writes to, or of what comes here from its host; None without a
     request for it. Raises StartError."""
-    chief = chief_of(request.draft.tasks)
+    chief = chief_of(request.first_tasks.values())
     if not request.file.tensorboard or chief is None:
         return None
     log_dir = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from psclust.launch.host_agents import other_hosts
 from psclust.launch.metrics_port import listen_for_metrics
 from psclust.launch.up_request import UpRequest
 from psclust.plan.task_environment import library_environment
-from psclust.plan.task_plan import Plan
+from psclust.plan.task_plan import TaskPlan
 from psclust.rundir.folder import ClusterFolder, RunFolder
 from psclust.rundir.status import RunStatus
 from psclust.rundir.status_file import read_status, write_status
@@ -149,10 +149,10 @@ class HeldRun:
         force_stop(self.folder, _GONE_S)
 
 
-def _slowest_load(draft: Plan) -> tuple[str, Load, Mapping[str, str]] | None:
-    """What some task is forked from: interpreter, preload and environment. Other fork servers start
-    with their tasks: each takes a core while it loads."""
-    loads = [(task.argv[0], task.preload, task.env) for task in draft.tasks if task.preload]
+def _slowest_load(tasks: Iterable[TaskPlan]) -> tuple[str, Load, Mapping[str, str]] | None:
+    """What one of these tasks is forked from: interpreter, preload and environment. Other fork
+    servers start with their tasks: each takes a core while it loads."""
+    loads = [(task.argv[0], task.preload, task.env) for task in tasks if task.preload]
     return min(loads, key=lambda load: load[1] == "library", default=None)
 
 
@@ -166,7 +166,7 @@ def hold_run(
     """Fork the run's supervisor, which begins to load what tasks here are forked from. `lock`: of
     `ClusterFolder.lock`, closed here. This process must have a single thread. Raises StartError
     where there can be no more processes, or the port for metrics is taken."""
-    warm = None if other_hosts(request.file) else _slowest_load(request.draft)
+    warm = None if other_hosts(request.file) else _slowest_load(request.first_tasks.values())
     # Whatever becomes of this process, the kernel closes the pipe, and the supervisor ends the run.
     lease, held = os.pipe()
     environ, library = request.launcher.environ, library_environment(request.launcher)

@@ -1,4 +1,4 @@
-"""What `up` does on other hosts before it completes the plan: ship files, start an agent on each
+"""What `up` does on other hosts before it plans the run: ship files, start an agent on each
 host, find their addresses."""
 
 from __future__ import annotations
@@ -188,14 +188,17 @@ def _seen_here(request: UpRequest) -> dict[str, int]:
 
 
 def _loads(request: UpRequest) -> dict[str, tuple[Load, ...]]:
-    """Host -> the fork servers its tasks need that can be loaded before the plan is complete."""
+    """Host -> the fork servers its tasks need that can be loaded before there is a plan."""
     found: dict[str, dict[Load, None]] = {}
     common = library_environment(request.launcher).items()
-    for task in request.draft.tasks:
-        if task.preload is not None and not any(
-            is_read(name, task.preload) for name, _ in task.env.items() - common
+    for entry in request.layout.jobs:
+        first = request.first_tasks[entry.name]
+        if first.preload is None or any(
+            is_read(name, first.preload) for name, _ in first.env.items() - common
         ):
-            found.setdefault(task.host, {})[task.preload] = None
+            continue
+        for task in entry.tasks:
+            found.setdefault(request.layout.hosts[task].name, {})[first.preload] = None
     return {host: tuple(loads) for host, loads in found.items()}
 
 

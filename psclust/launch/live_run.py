@@ -9,7 +9,7 @@ from psclust import __version__
 from psclust.errors import NoRunError, StartError, UsageError
 from psclust.launch.cluster_copy import record_cluster
 from psclust.launch.host_agents import other_hosts
-from psclust.launch.start_run import claim_name, complete_plan
+from psclust.launch.start_run import claim_name, plan_run
 from psclust.launch.up_request import UpRequest
 from psclust.plan.build_plan import RemoteHost
 from psclust.plan.diff import Changes, compare
@@ -60,7 +60,7 @@ def _change(request: UpRequest) -> Changes | None:
     _refuse_other_hosts(request, remote_hosts)
     with SupervisorClient(folder) as client:
         try:
-            plan = complete_plan(request, folder, client, remote_hosts, old.lost)
+            plan = plan_run(request, folder, client, remote_hosts, old.lost)
             changes = compare(old, plan)
             if changes:
                 client.apply(plan)

@@ -28,8 +28,8 @@ def plan_in_pod(
 ) -> tuple[Task, Plan]:
     """The pod's task and the plan of its cluster. `index`: None for the one that Kubernetes has
     set. `folder`: of the run, in this pod. Raises UsageError."""
-    file = read_file(environ)
-    layout = lay_out(with_pods(file))
+    file = with_pods(read_file(environ))
+    layout = lay_out(file)
     known = [entry.name for entry in layout.jobs]
     if job not in known:
         near = nearest(job, known)
@@ -48,7 +48,7 @@ def plan_in_pod(
         environ=dict(environ), cwd=os.getcwd(), python=sys.executable, shim=server_shim()
     )
     run = Run(environ.get(RUN_VARIABLE) or file.name, folder)
-    return task, plan_pods(file, here, run, read_scripts(file, layout, environ))
+    return task, plan_pods(file, layout, here, run, read_scripts(file, layout, environ))
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from psclust.launch.module_lookup import module_problem
 from psclust.launch.up_request import UpRequest
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.task_plan import TaskPlan
-from psclust.spec.cluster import Task
 from psclust.transport.open_files import needed
 
 
@@ -29,7 +28,7 @@ def refuse_what_cannot_start(request: UpRequest, *, in_job: bool = False) -> Non
     found = (
         problem
         for entry in request.layout.jobs
-        for problem in _problems(request, entry, request.draft[Task(entry.name, 0)], here)
+        for problem in _problems(request, entry, request.first_tasks[entry.name], here)
     )
     board = [board_problem()] if request.file.tensorboard and not in_job else []
     lines = list(dict.fromkeys(line for line in (*board, *found) if line is not None))
@@ -41,7 +40,7 @@ def refuse_too_few_files(request: UpRequest) -> None:
     """Raises StartError where this shell's limit is too low for the supervisor of so many tasks
     here, or of agents on so many hosts."""
     hosts = len(other_hosts(request.file))
-    tasks = 0 if hosts else len(request.draft.tasks)
+    tasks = 0 if hosts else len(request.layout.tasks)
     have, need = resource.getrlimit(resource.RLIMIT_NOFILE)[1], needed(tasks, hosts)
     if have != resource.RLIM_INFINITY and have < need:
         what = f"{tasks} tasks" if tasks else f"{hosts} hosts"

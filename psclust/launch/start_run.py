@@ -16,7 +16,7 @@ from psclust.launch.host_agents import other_hosts, start_host_agents
 from psclust.launch.job_runs import job_folder
 from psclust.launch.status_stream import StatusStream
 from psclust.launch.up_request import UpRequest
-from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.build_plan import RemoteHost, Run
 from psclust.plan.cluster_layout import lay_out
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.task_plan import Plan
@@ -71,7 +71,7 @@ def start_run(
     log_in: Callable[[], AbstractContextManager[Connections]],
     say: Callable[[str], None],
 ) -> tuple[Plan, StatusStream]:
-    """Start agents on the hosts, complete the plan and have the supervisor start it. `log_in` is
+    """Start agents on the hosts, plan the run and have the supervisor start it. `log_in` is
     called if there are other hosts; `say` gets lines for the user. Raises StartError, UsageError,
     NoRunError; call it in `run.ended_on_failure()`."""
     run.wait_for_supervisor()
@@ -87,7 +87,7 @@ def start_run(
         make_hosts(run.folder, request.file, say)
         with log_in() as connections:
             remote_hosts = start_host_agents(request, run.folder, run.client, connections, say)
-    plan = complete_plan(request, run.folder, run.client, remote_hosts)
+    plan = plan_run(request, run.folder, run.client, remote_hosts)
     for note in plan.notes:
         say(f"psclust: {note}")
     if run.board is not None:
@@ -96,27 +96,20 @@ def start_run(
     return plan, statuses
 
 
-def complete_plan(
+def plan_run(
     request: UpRequest,
     folder: RunFolder,
     client: SupervisorClient,
     remote_hosts: Mapping[str, RemoteHost],
     lost: Sequence[str] = (),
 ) -> Plan:
-    """The draft with what only the hosts know, and ports reserved there. Also records what a plan
-    without one of these hosts needs."""
-    file, run = request.file, Run(folder.id, str(folder.path))
-    layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
+    """The plan, with ports reserved on the hosts. Also records what a plan without one of these
+    hosts needs."""
+    file = request.file
+    layout = lay_out(file, lost) if lost else request.layout
+    layout = layout.reached_at({name: host.address for name, host in remote_hosts.items()})
     ports = client.reserve(layout.port_requests(file.ports))
-    plan = build_plan(
-        file,
-        request.launcher,
-        run,
-        ports,
-        scripts=request.scripts,
-        remote_hosts=remote_hosts,
-        lost=lost,
-    )
+    plan = request.plan(Run(folder.id, str(folder.path)), ports, remote_hosts, layout)
     if remote_hosts:
         write_plan_inputs(folder, PlanInputs(file, request.scripts, remote_hosts))
     return plan

@@ -133,8 +133,9 @@ def queued_run(
     folder = _locked(cluster, run_id, job)
     origin.write(folder)
     tasks = tuple(
-        TaskStatus(str(task.task), task.role, QUEUED, "-", None, None, 0, 0, None, now, None)
-        for task in request.draft.tasks
+        TaskStatus(str(task), entry.role, QUEUED, "-", None, None, 0, 0, None, now, None)
+        for entry in request.layout.jobs
+        for task in entry.tasks
     )
     write_status(
         folder,

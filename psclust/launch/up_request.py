@@ -11,15 +11,16 @@ from pathlib import Path
 
 from psclust.launch.default_file import default_name, unread_file
 from psclust.launch.program_sources import read_scripts, suited_to_script
-from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.build_plan import RemoteHost, Run, build_plan, first_tasks
 from psclust.plan.cluster_layout import ClusterLayout, lay_out
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import HostEnvironment
-from psclust.plan.task_plan import Plan
+from psclust.plan.task_plan import Plan, TaskPlan
 from psclust.reach.ways import find_hosts
 from psclust.rundir.folder import ClusterFolder, state_root
 from psclust.rundir.origin import Origin
 from psclust.spec.checks import Rule
+from psclust.spec.cluster import Task
 from psclust.spec.cluster_file import ClusterFile, ClusterText
 from psclust.spec.found_hosts import FindHosts, FoundHosts
 from psclust.spec.load import Override, load
@@ -29,7 +30,7 @@ from psclust.transport.server_shim import server_shim
 @dataclass(frozen=True, slots=True)
 class UpRequest:
     """file: the cluster file with the flags laid over it; scripts: facts about each job's program;
-    draft: the plan, without the ports that psclust chooses and what only other hosts know."""
+    first_tasks: see `psclust.plan.build_plan.first_tasks`."""
 
     file: ClusterFile
     layout: ClusterLayout
@@ -37,7 +38,31 @@ class UpRequest:
     cluster: ClusterFolder
     scripts: Mapping[str, ScriptFacts]
     origin: Origin
-    draft: Plan
+    first_tasks: Mapping[str, TaskPlan]
+
+    def plan(
+        self,
+        run: Run,
+        ports: Mapping[Task, int],
+        remote_hosts: Mapping[str, RemoteHost] | None = None,
+        layout: ClusterLayout | None = None,
+    ) -> Plan:
+        """See `psclust.plan.build_plan.build_plan`. layout: another one than its own, of a run that
+        has lost hosts."""
+        return build_plan(
+            self.file,
+            layout or self.layout,
+            self.launcher,
+            run,
+            ports,
+            scripts=self.scripts,
+            remote_hosts=remote_hosts,
+        )
+
+    def plan_before_start(self) -> Plan:
+        """Without the ports that psclust chooses and what only other hosts know."""
+        ports = self.layout.fixed_ports(self.file.ports)
+        return self.plan(_unknown_run(self.cluster), ports)
 
 
 def read_request(
@@ -68,11 +93,12 @@ def read_request(
     layout = lay_out(file)
     cluster = ClusterFolder(state_root(os.environ, run_dir) / file.name)
     scripts = read_scripts(file, layout, os.environ)
-    ports = layout.fixed_ports(file.ports)
-    draft = build_plan(
-        file, launcher, Run("<run>", str(cluster.path / "<run>")), ports, scripts=scripts
-    )
-    return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), draft)
+    first = first_tasks(file, layout, launcher, _unknown_run(cluster), scripts)
+    return UpRequest(file, layout, launcher, cluster, scripts, Origin.of(path, launcher.cwd), first)
+
+
+def _unknown_run(cluster: ClusterFolder) -> Run:
+    return Run("<run>", str(cluster.path / "<run>"))
 
 
 def _suited_without_file(text: ClusterText) -> tuple[ClusterText, str | None]:

@@ -4,11 +4,11 @@ facts about scripts are arguments, so a dry run is the first half of a real one.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from psclust.plan import task_environment
-from psclust.plan.cluster_layout import ClusterLayout, lay_out
+from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.job_plan import JobPlan
 from psclust.plan.placeholder_values import PlaceholderValues, fill, placeholder_values
 from psclust.plan.port_request import extra_port
@@ -73,47 +73,23 @@ class _Request:
 
 def build_plan(
     file: ClusterFile,
+    layout: ClusterLayout,
     launcher: HostEnvironment,
     run: Run,
     ports: Mapping[Task, int],
     *,
     scripts: Mapping[str, ScriptFacts] | None = None,
     remote_hosts: Mapping[str, RemoteHost] | None = None,
-    lost: Sequence[str] = (),
 ) -> Plan:
     """`ports`: the reserved port of each task; a missing one reads `auto`. `scripts`: the facts of
     each job's Python program, if its source can be read. `remote_hosts`: the hosts with an agent,
-    by name; none if all tasks run on this machine. `lost`: hosts of the file that the run has lost.
-    Raises UsageError for an unknown placeholder."""
-    remote_hosts = remote_hosts or {}
-    layout = lay_out(file, {name: host.address for name, host in remote_hosts.items()}, lost)
-    scripts = scripts or {}
-    role_by = {
-        entry.name: decide(file, entry, scripts.get(entry.name), layout.jobs)
-        for entry in layout.jobs
-    }
-    hidden = {
-        job: facts.hides
-        for job, facts in scripts.items()
-        if facts.hides is not None and file.preload
-    }
-    request = _Request(
-        file,
-        launcher,
-        run,
-        layout,
-        layout.cluster_spec(ports),
-        role_by,
-        remote_hosts,
-        ports,
-        scripts,
-        launcher.environ.get(RESTART_COUNT),
-    )
+    by name; none if all tasks run on this machine."""
+    request = _request(file, layout, launcher, run, ports, scripts or {}, remote_hosts or {})
     tasks = _with_summaries(
         request,
         [
             _task_plan(request.at(task), entry, task)
-            for entry in layout.jobs
+            for entry in request.layout.jobs
             for task in entry.tasks
         ],
     )
@@ -124,11 +100,51 @@ def build_plan(
         deadlines=_deadlines(file.deadlines),
         notes=(
             *([file.suited] if file.suited else ()),
-            *dict.fromkeys(each.note for each in role_by.values() if each.note),
-            *_hidden_notes(hidden),
-            *_host_notes(launcher, remote_hosts),
+            *dict.fromkeys(each.note for each in request.role_by.values() if each.note),
+            *_hidden_notes(request),
+            *_host_notes(launcher, request.remote_hosts),
         ),
-        lost=tuple(lost),
+        lost=layout.lost,
+    )
+
+
+def first_tasks(
+    file: ClusterFile,
+    layout: ClusterLayout,
+    launcher: HostEnvironment,
+    run: Run,
+    scripts: Mapping[str, ScriptFacts],
+) -> dict[str, TaskPlan]:
+    """Job -> its first task, as far as it is known before ports and other hosts are: what is
+    checked, and loaded, before there is a plan."""
+    request = _request(file, layout, launcher, run, layout.fixed_ports(file.ports), scripts, {})
+    return {entry.name: _task_plan(request, entry, entry.tasks[0]) for entry in layout.jobs}
+
+
+def _request(
+    file: ClusterFile,
+    layout: ClusterLayout,
+    launcher: HostEnvironment,
+    run: Run,
+    ports: Mapping[Task, int],
+    scripts: Mapping[str, ScriptFacts],
+    remote_hosts: Mapping[str, RemoteHost],
+) -> _Request:
+    layout = layout.reached_at({name: host.address for name, host in remote_hosts.items()})
+    return _Request(
+        file,
+        launcher,
+        run,
+        layout,
+        layout.cluster_spec(ports),
+        {
+            entry.name: decide(file, entry, scripts.get(entry.name), layout.jobs)
+            for entry in layout.jobs
+        },
+        remote_hosts,
+        ports,
+        scripts,
+        launcher.environ.get(RESTART_COUNT),
     )
 
 
@@ -145,11 +161,13 @@ def _deadlines(keys: cluster_file.Deadlines) -> Deadlines:
     )
 
 
-def _hidden_notes(hidden: Mapping[str, str]) -> list[str]:
+def _hidden_notes(request: _Request) -> list[str]:
+    hidden = (facts.hides for facts in request.scripts.values() if request.file.preload)
     return [
         f"{name} in the program's folder hides a module that TensorFlow imports, "
         "so its tasks are executed, not forked: they start slower."
-        for name in dict.fromkeys(hidden.values())
+        for name in dict.fromkeys(hidden)
+        if name is not None
     ]
 
 

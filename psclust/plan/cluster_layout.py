@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from psclust.plan.job_plan import JobPlan, plan_jobs, replication_of
 from psclust.plan.port_request import PortRequest, extra_port
@@ -17,13 +17,23 @@ from psclust.spec.spare_slots import reassign
 
 @dataclass(frozen=True, slots=True)
 class ClusterLayout:
-    """`jobs` in the order in which TensorFlow lists them; `hosts`: that of every task; `addresses`:
-    of hosts that others reach by another address than their name."""
+    """`jobs` in the order in which TensorFlow lists them; `hosts`: of every task; `lost`: those
+    that have no task any more; `addresses`: of hosts that others reach by another address than
+    their name."""
 
     jobs: tuple[JobPlan, ...]
     hosts: Mapping[Task, Host]
     replication: str | None
+    lost: tuple[str, ...] = ()
     addresses: Mapping[str, str] = field(default_factory=dict)
+
+    def reached_at(self, addresses: Mapping[str, str]) -> ClusterLayout:
+        """The same with these addresses of hosts."""
+        return replace(self, addresses=addresses)
+
+    @property
+    def tasks(self) -> list[Task]:
+        return [task for entry in self.jobs for task in entry.tasks]
 
     def job(self, name: str) -> JobPlan:
         return next(job for job in self.jobs if job.name == name)
@@ -87,13 +97,11 @@ class ClusterLayout:
         )
 
 
-def lay_out(
-    file: ClusterFile, addresses: Mapping[str, str] | None = None, lost: Sequence[str] = ()
-) -> ClusterLayout:
+def lay_out(file: ClusterFile, lost: Sequence[str] = ()) -> ClusterLayout:
     """`lost`: hosts of the file that the run has lost, in that order. Raises UsageError when
     `ends_with` names a job that runs no program, or when slots run out."""
     entries = plan_jobs(file)
     jobs = {entry.name: entry.job for entry in entries}
     optional = [entry.name for entry in entries if entry.role == "side"]
     hosts = reassign(assign(jobs, file.hosts), jobs, file.hosts, lost, optional=optional)
-    return ClusterLayout(entries, hosts, replication_of(file), addresses or {})
+    return ClusterLayout(entries, hosts, replication_of(file), tuple(lost))

@@ -32,20 +32,20 @@ class PlanInputs:
 
     def lay_out(self, lost: Sequence[str]) -> ClusterLayout:
         """See `psclust.plan.cluster_layout.lay_out`."""
-        return lay_out(
-            self.file, {name: host.address for name, host in self.remote_hosts.items()}, lost
+        return lay_out(self.file, lost).reached_at(
+            {name: host.address for name, host in self.remote_hosts.items()}
         )
 
-    def plan(self, run: Run, ports: Mapping[Task, int], lost: Sequence[str]) -> Plan:
+    def plan(self, layout: ClusterLayout, run: Run, ports: Mapping[Task, int]) -> Plan:
         """See `psclust.plan.build_plan.build_plan`."""
         return build_plan(
             self.file,
+            layout,
             _HERE,
             run,
             ports,
             scripts=self.scripts,
             remote_hosts=self.remote_hosts,
-            lost=lost,
         )
 
     def to_json(self) -> str:

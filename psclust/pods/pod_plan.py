@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from psclust.plan.build_plan import RemoteHost, Run, build_plan
-from psclust.plan.cluster_layout import lay_out
+from psclust.plan.cluster_layout import ClusterLayout
 from psclust.plan.port_request import extra_port
 from psclust.plan.script_facts import ScriptFacts
 from psclust.plan.task_environment import GRPC_OPTIONS, HostEnvironment
@@ -39,21 +39,24 @@ def with_pods(file: ClusterFile) -> ClusterFile:
 
 
 def plan_pods(
-    file: ClusterFile, here: HostEnvironment, run: Run, scripts: Mapping[str, ScriptFacts]
+    file: ClusterFile,
+    layout: ClusterLayout,
+    here: HostEnvironment,
+    run: Run,
+    scripts: Mapping[str, ScriptFacts],
 ) -> Plan:
     """The plan of the whole cluster as the pod with the environment `here` makes it; folders and
-    inherited variables are those of this pod. `scripts`: the facts of each job's Python program.
-    Raises UsageError for an unknown placeholder."""
-    pods = with_pods(file)
+    inherited variables are those of this pod. `file`: of `with_pods`. `scripts`: the facts of each
+    job's Python program."""
     environment = replace(here, python=file.python or here.python)
-    hosts = {host.name: RemoteHost(environment, run.folder, host.name) for host in pods.hosts}
+    hosts = {host.name: RemoteHost(environment, run.folder, host.name) for host in file.hosts}
     ports: dict[Task, int] = {}
-    for entry in lay_out(pods).jobs:
+    for entry in layout.jobs:
         port = names.port(file, entry.job)
         ports |= dict.fromkeys(entry.tasks, port) | {
             extra_port(task): names.free_port(port) for task in entry.tasks
         }
-    plan = build_plan(pods, environment, run, ports, scripts=scripts, remote_hosts=hosts)
+    plan = build_plan(file, layout, environment, run, ports, scripts=scripts, remote_hosts=hosts)
     return replace(plan, tasks=tuple(_in_a_pod(task) for task in plan.tasks))
 
 

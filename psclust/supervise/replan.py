@@ -47,7 +47,7 @@ def plan_without(
     ports |= reserve(
         [request for request in layout.port_requests(inputs.file.ports) if request.owner in moved]
     )
-    plan = inputs.plan(Run(folder.id, str(folder.path)), ports, lost)
+    plan = inputs.plan(layout, Run(folder.id, str(folder.path)), ports)
     where = ", ".join(f"{task} to {layout.hosts[task].name}" for task in moved)
     rest = (
         ""

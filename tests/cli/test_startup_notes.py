@@ -8,6 +8,7 @@ import pytest
 
 from psclust.cli.startup_notes import StartupNotes
 from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.cluster_layout import lay_out
 from psclust.plan.script_facts import read_facts
 from psclust.plan.task_environment import HostEnvironment
 from psclust.rundir.status import RunStatus, TaskStatus
@@ -29,6 +30,7 @@ def notes_of_silent_ps(source: str, **keys: Any) -> list[str]:
     here = HostEnvironment(environ={}, cwd="/project", python="python", shim="/shim.so")
     plan = build_plan(
         file,
+        lay_out(file),
         here,
         Run("r", "/runs/r"),
         {},

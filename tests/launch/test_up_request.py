@@ -35,13 +35,16 @@ def request_of(folder: Path, text: str) -> UpRequest:
     return read_request("one.yaml", run_dir=str(folder / "runs"))
 
 
-def test_the_draft_has_fixed_ports_and_leaves_the_others_open(folder: Path) -> None:
-    draft = request_of(folder, "jobs: {ps: {count: 2, ports: 2300}, worker: 1}").draft
-    assert draft.cluster.as_dict() == {
+def test_before_the_start_fixed_ports_are_known_and_others_open(folder: Path) -> None:
+    request = request_of(folder, "jobs: {ps: {count: 2, ports: 2300}, worker: 1}")
+    plan = request.plan_before_start()
+    assert plan.cluster.as_dict() == {
         "ps": ["127.0.0.1:2300", "127.0.0.1:2301"],
         "worker": ["127.0.0.1:auto"],
     }
-    assert draft[Task("ps", 0)].env["PSCLUST_RUN_DIR"] == str(folder / "runs" / "one" / "<run>")
+    first = plan[Task("ps", 0)]
+    assert first.env["PSCLUST_RUN_DIR"] == str(folder / "runs" / "one" / "<run>")
+    assert request.first_tasks == {"ps": first, "worker": plan[Task("worker", 0)]}
 
 
 def test_nothing_that_is_missing_is_started(folder: Path) -> None:
@@ -66,16 +69,17 @@ def test_a_coordinator_script_needs_no_word_and_the_copy_of_its_file_has_it(
 ) -> None:
     (folder / "train.py").write_text(COORDINATES)
     request = request_of(folder, f"{program}\njobs: {{ps: 1, worker: 2}}")
-    assert [str(task.task) for task in request.draft.tasks if task.serves] == [
+    plan = request.plan_before_start()
+    assert [str(task.task) for task in plan.tasks if task.serves] == [
         "ps:0",
         "worker:0",
         "worker:1",
     ]
-    assert request.draft[Task("chief", 0)].decides
-    assert "coordinates the workers" in request.draft.notes[0]
-    copied = request_of(folder, cluster_text(request.file, "local"))
-    assert not compare(request.draft, copied.draft)
-    assert "coordinates the workers" not in "".join(copied.draft.notes)
+    assert plan[Task("chief", 0)].decides
+    assert "coordinates the workers" in plan.notes[0]
+    copied = request_of(folder, cluster_text(request.file, "local")).plan_before_start()
+    assert not compare(plan, copied)
+    assert "coordinates the workers" not in "".join(copied.notes)
 
 
 def test_the_chief_of_a_coordinator_script_has_a_slot_and_a_pod(folder: Path) -> None:

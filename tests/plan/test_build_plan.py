@@ -40,7 +40,7 @@ def plan(
         if script_text is None
         else {entry.name: read_facts([script_text]) for entry in lay_out(made).jobs}
     )
-    return build_plan(made, launcher, Run("r1", "/runs/r1"), PORTS, scripts=scripts)
+    return build_plan(made, lay_out(made), launcher, Run("r1", "/runs/r1"), PORTS, scripts=scripts)
 
 
 def tail(entry: Plan, task: str) -> list[str]:
@@ -228,6 +228,7 @@ def test_connections_outlive_a_cut_that_is_shorter_than_the_lease(
     )
     made = build_plan(
         file,
+        lay_out(file),
         LAUNCHER,
         Run("r1", "/runs/r1"),
         {},
@@ -380,12 +381,9 @@ def test_only_a_task_whose_environment_no_other_shares_is_executed() -> None:
 
 def test_a_program_that_hides_a_module_of_tensorflow_is_executed_and_said_so() -> None:
     facts = ScriptFacts(may_read_role=True, hides="six.py")
+    file = ClusterFile(name="t", jobs={"worker": 2}, program="train.py")
     made = build_plan(
-        ClusterFile(name="t", jobs={"worker": 2}, program="train.py"),
-        LAUNCHER,
-        Run("r", "/r"),
-        PORTS,
-        scripts={"worker": facts},
+        file, lay_out(file), LAUNCHER, Run("r", "/r"), PORTS, scripts={"worker": facts}
     )
     assert {task.preload for task in made.tasks} == {None}
     assert any(note.startswith("six.py in the program's folder hides") for note in made.notes)

@@ -22,9 +22,10 @@ JOBS = "jobs: {controller: 1, ps: 2, worker: 2}\nprogram: train.py\n"
 def plan_of(folder: Path, text: str) -> Plan:
     (folder / "c.yaml").write_text(text)
     file = load(folder / "c.yaml", default_name="x")
-    requests = lay_out(file).port_requests(file.ports)
+    layout = lay_out(file)
+    requests = layout.port_requests(file.ports)
     ports = {request.task: 2000 + number for number, request in enumerate(requests)}
-    return build_plan(file, LAUNCHER, Run("r", "/runs/r"), ports)
+    return build_plan(file, layout, LAUNCHER, Run("r", "/runs/r"), ports)
 
 
 def worker(folder: Path, text: str) -> TaskPlan:

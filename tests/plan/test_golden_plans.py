@@ -31,7 +31,7 @@ def plan_of(path: Path) -> Plan:
         entry.task: int(entry.wanted) if entry.wanted.isdigit() else 30000 + number
         for number, entry in enumerate(requests)
     }
-    return build_plan(file, LAUNCHER, Run("20260101-000000-abcdef", "/runs/r"), ports)
+    return build_plan(file, layout, LAUNCHER, Run("20260101-000000-abcdef", "/runs/r"), ports)
 
 
 @pytest.mark.parametrize("path", sorted(SPECS.glob("*.yaml")), ids=lambda path: path.stem)

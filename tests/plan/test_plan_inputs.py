@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from psclust.plan.build_plan import RemoteHost, Run, build_plan
+from psclust.plan.build_plan import RemoteHost, Run
+from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import compare
 from psclust.plan.plan_inputs import PlanInputs
 from psclust.plan.script_facts import ScriptFacts
@@ -19,7 +20,6 @@ from psclust.testing.found_nodes import find_four_nodes
 
 SPECS = Path(__file__).parents[2] / "cluster_specs"
 RUN = Run("r1", "/runs/r1")
-HERE = HostEnvironment(environ={}, cwd="/here", python="/here/python", shim=None)
 
 
 def remote_hosts(*hosts: str) -> dict[str, RemoteHost]:
@@ -49,10 +49,8 @@ def test_it_makes_the_same_plan_after_a_trip_to_a_file(path: Path) -> None:
     facts = {"worker": ScriptFacts(("--job_name", "--task_index"), reads_tf_config=True)}
     back = PlanInputs.from_json(PlanInputs(file, facts, known).to_json())
     assert back.file.model_dump() == file.model_dump()
-    again = build_plan(
-        back.file, HERE, RUN, {}, scripts=back.scripts, remote_hosts=back.remote_hosts
-    )
-    assert again == build_plan(file, HERE, RUN, {}, scripts=facts, remote_hosts=known)
+    again = back.plan(back.lay_out([]), RUN, {})
+    assert again == PlanInputs(file, facts, known).plan(lay_out(file), RUN, {})
 
 
 def test_without_a_lost_host_its_task_is_elsewhere_and_everybody_is_told() -> None:
@@ -61,7 +59,7 @@ def test_without_a_lost_host_its_task_is_elsewhere_and_everybody_is_told() -> No
         program="train.py",
     )
     ports = {Task("ps", 0): 2000, Task("worker", 0): 2001, Task("worker", 1): 2002}
-    old, new = made.plan(RUN, ports, ()), made.plan(RUN, ports, ("b",))
+    old, new = (made.plan(made.lay_out(lost), RUN, ports) for lost in ((), ("b",)))
     assert (old[Task("worker", 0)].host, new[Task("worker", 0)].host, new.lost) == (
         "b",
         "c",

@@ -29,7 +29,7 @@ def made(source: str | None, **keys: Any) -> tuple[TaskPlan, tuple[str, ...]]:
         if source is not None
         else {}
     )
-    plan = build_plan(file, LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
+    plan = build_plan(file, lay_out(file), LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
     return plan[Task("worker", 0)], plan.notes
 
 
@@ -288,7 +288,7 @@ def test_a_script_that_learns_no_addresses_is_asked_for_them_and_not_expected_at
         **{"name": "test", "jobs": {"ps": 1, "worker": 2}, "program": "train.py", **keys}
     )
     scripts = {job: read_facts([source]) for job in ("ps", "worker")} if source is not None else {}
-    plan = build_plan(file, LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
+    plan = build_plan(file, lay_out(file), LAUNCHER, Run("r", "/runs/r"), {}, scripts=scripts)
     assert ("under `addresses:`" in "".join(plan.notes)) is asks
     assert plan[Task("ps", 0)].listens is not (asks or keys.get("role_by") == "none")
 
@@ -299,7 +299,12 @@ def test_a_ps_with_addresses_of_its_own_is_expected_there() -> None:
         name="test", jobs=jobs, program="train.py", args=["{job_name}", "{task_index}"]
     )
     plan = build_plan(
-        file, LAUNCHER, Run("r", "/runs/r"), {}, scripts={job: read_facts([FIXED]) for job in jobs}
+        file,
+        lay_out(file),
+        LAUNCHER,
+        Run("r", "/runs/r"),
+        {},
+        scripts={job: read_facts([FIXED]) for job in jobs},
     )
     assert plan[Task("ps", 0)].listens
 

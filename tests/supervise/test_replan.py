@@ -72,7 +72,9 @@ def live(tmp_path: Path) -> Iterator[Live]:
     }
     inputs = PlanInputs(file, {}, remote_hosts)
     write_plan_inputs(folder, inputs)
-    plan = inputs.plan(Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}, ())
+    plan = inputs.plan(
+        inputs.lay_out([]), Run(folder.id, str(folder.path)), {PS: 2000, WORKER: 2001}
+    )
     thread = threading.Thread(
         target=lambda: supervisor.run(
             transport,

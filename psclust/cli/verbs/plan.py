@@ -20,7 +20,8 @@ from psclust.launch.preflight import refuse_what_cannot_start
 from psclust.launch.program_variables import PlannedPlacement, planned_placement
 from psclust.launch.up_request import UpRequest
 from psclust.placement import table_text
-from psclust.plan.build_plan import Run, build_plan
+from psclust.plan.build_plan import Run
+from psclust.plan.cluster_layout import lay_out
 from psclust.plan.diff import Changes, compare
 from psclust.plan.plan_text import render_plan
 from psclust.plan.task_plan import Plan
@@ -159,23 +160,15 @@ def _running_plan(request: UpRequest) -> Plan | None:
 
 
 def _plan(request: UpRequest, running: Plan | None) -> Plan:
-    """The draft; of a live run, with the ports and hosts that this has."""
+    """Of a live run, with the ports and hosts that this has."""
     folder = request.cluster.current() if running else None
     if running is None or folder is None:
-        return request.draft
+        return request.plan_before_start()
     inputs = read_plan_inputs(folder)
     remote_hosts = inputs.remote_hosts if inputs else {}
     ports = running.ports() | request.layout.fixed_ports(request.file.ports)
-    run = Run(folder.id, str(folder.path))
-    return build_plan(
-        request.file,
-        request.launcher,
-        run,
-        ports,
-        scripts=request.scripts,
-        remote_hosts=remote_hosts,
-        lost=running.lost,
-    )
+    layout = lay_out(request.file, running.lost) if running.lost else request.layout
+    return request.plan(Run(folder.id, str(folder.path)), ports, remote_hosts, layout)
 
 
 def _show_changes(plan: Plan, changes: Changes | None) -> None:
